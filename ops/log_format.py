@@ -8,12 +8,12 @@ import json
 import logging
 import logging.handlers
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.limits import MIB
+from metadata_log.node.foreign_bytes import unquoted
 from metadata_log.node.recent_warnings import facts_of
 from ops.when import time_text
 
@@ -24,7 +24,6 @@ STREAM_VARIABLE: Final = "METAQUORUM_LOG"
 FOREIGN_SPAN_S: Final = 1.0
 FOREIGN_LOGGED_MAX: Final = 10
 """Reports of bytes that are not HTTP within FOREIGN_SPAN_S; how many were left out stands in the next one."""
-_QUOTED: Final = re.compile(r"""\bb['"]""")
 
 PROCESS_FAILED: Final = "process_failed"
 """The last line of a log: why the process ended."""
@@ -71,9 +70,8 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
 class _ForeignBytes(logging.Filter):
     """Shortens reports of bytes that are not HTTP, and lets so many of them through.
 
-    The client is at fault, not our code: no traceback helps. It quotes what the client sent, which may be a token, or the
-    body of a request whose length was wrong: none of that belongs in a log. And whoever sends more and more of it would push
-    all else out of the log.
+    The client is at fault, not our code: no traceback helps, and it quotes what the client sent. And whoever sends more and
+    more of it would push all else out of the log.
     """
 
     def __init__(self) -> None:
@@ -94,18 +92,10 @@ class _ForeignBytes(logging.Filter):
             self._left_out += 1
             return False
         record.levelno, record.levelname = logging.WARNING, "WARNING"
-        record.exc_info, record.reason = None, _unquoted(error)
+        record.exc_info, record.reason = None, unquoted(error)
         if self._left_out:
             record.left_out, self._left_out = self._left_out, 0
         return True
-
-
-def _unquoted(error: BaseException) -> str:
-    """Return why bytes are no HTTP, without the bytes; of some errors these are all that they say."""
-    said = str(error)
-    message = " ".join(_QUOTED.split(said, maxsplit=1)[0].split()).rstrip(":")
-    is_all_quoted = type(error).__name__ == "InvalidURLError"
-    return type(error).__name__ if is_all_quoted else message
 
 
 class TextFormatter(logging.Formatter):

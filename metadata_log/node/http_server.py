@@ -25,6 +25,7 @@ from metadata_log.errors import (
 )
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.collector import leave_no_cycle
+from metadata_log.node.foreign_bytes import unquoted
 from metadata_log.node.http_answers import Answer
 from metadata_log.node.tls import Encrypting
 
@@ -142,7 +143,7 @@ class NamedErrors(web.RequestHandler):
         super().handle_error(request, status, exc, message)
         error: MetadataError = Fault(UNFORESEEN)
         if status != HTTPStatus.INTERNAL_SERVER_ERROR:
-            reason = " ".join(str(exc or message or "").split())[:REASON_MAX]
+            reason = (unquoted(exc) if exc is not None else message or "")[:REASON_MAX]
             error = InvalidRequest(f"what was sent is not HTTP as this node speaks it: {reason}")
         response = self._answer(request, error)
         response.force_close()

@@ -141,6 +141,23 @@ def test_what_is_no_http_is_an_invalid_request() -> None:
     assert b"INVALID_REQUEST Rejected what was sent is not HTTP" in said
 
 
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"GET / HTTP/1.1\nHost: localhost\nAuthorization: Bearer hunter2\n\n", b"Bad status line"),
+        (
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nhunter2\r\n",
+            b"Invalid character in chunk size",
+        ),
+        (b"GET http://[hunter2/ HTTP/1.1\r\nHost: localhost\r\n\r\n", b"InvalidURLError"),
+    ],
+)
+def test_no_answer_quotes_what_is_not_http(sent: bytes, reason: bytes) -> None:
+    said = asyncio.run(heard(sent, reads))
+    assert said.startswith(b"HTTP/1.0 400 ") and reason in said
+    assert b"hunter2" not in said
+
+
 def test_what_nobody_foresaw_is_a_fault_that_tells_nothing_of_the_inside() -> None:
     said = asyncio.run(heard(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", fails))
     assert said.startswith(b"HTTP/1.1 500 ")
