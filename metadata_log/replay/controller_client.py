@@ -20,6 +20,7 @@ from metadata_log.errors import (
     UnknownRoute,
     error_named,
 )
+from metadata_log.node.addresses import is_node_url
 from metadata_log.node.credentials import CONTROLLERS, TlsFiles, bearer_from, trusting
 
 ANSWER_S: Final = 30.0
@@ -98,9 +99,18 @@ class ControllerClient:
         """
         status = self.json("/v1/quorum", patience_s=0)
         members = [*status.get("voters", ()), *status.get("observers", ())]
-        found = [(member.get("role") == "leader", member["http"]) for member in members if _usable(member)]
+        found = [
+            (member.get("role") == "leader", member["http"]) for member in members if self._may_ask(member)
+        ]
         ordered = [url for _, url in sorted(found, key=lambda pair: pair[0])]
         return ControllerClient(tuple(dict.fromkeys([*ordered, *self.urls])), self.shown)
+
+    def _may_ask(self, member: dict[str, Any]) -> bool:
+        """Return whether a member of the quorum can be asked. With an authority, the token goes nowhere in the clear."""
+        url = member.get("http")
+        if not member.get("reachable") or not isinstance(url, str) or not is_node_url(url):
+            return False
+        return self.shown.ca is None or url.lower().startswith("https://")
 
     def alone(self) -> "ControllerClient":
         """Return the first that answers, without the others: for what not all have, as snapshots; raises as `body`."""
@@ -118,15 +128,19 @@ def controllers(urls: str, shown: Shown = NOTHING_SHOWN) -> ControllerClient:
     return ControllerClient(tuple(url.strip().rstrip("/") for url in urls.split(",")), shown)
 
 
-def _usable(member: dict[str, Any]) -> bool:
-    return bool(member.get("reachable")) and isinstance(member.get("http"), str)
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Has a redirect raise HTTPError: no controller sends one to readers, and the token would go to wherever it leads."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 def _body(url: str, path: str, *, accept: str, shown: Shown) -> bytes:
     headers = {"Accept": accept, **bearer_from(shown.token_file)}
     request = urllib.request.Request(url + path, headers=headers)  # noqa: S310 http(s) alone
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=shown.context()), _NoRedirects)
     try:
-        with urllib.request.urlopen(request, timeout=ANSWER_S, context=shown.context()) as answer:  # noqa: S310
+        with opener.open(request, timeout=ANSWER_S) as answer:
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:

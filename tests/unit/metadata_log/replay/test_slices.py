@@ -25,7 +25,7 @@ from metadata_log.errors import (
 from metadata_log.log import segment_file
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.replay.columns import SCHEMA
-from metadata_log.replay.controller_client import controllers
+from metadata_log.replay.controller_client import ControllerClient, Shown, controllers
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import export_log
 from metadata_log.replay.slices.controllers import ControllerLog
@@ -114,6 +114,9 @@ class _Controller(http.server.BaseHTTPRequestHandler):
             body = b"".join(step.frame for step in steps[:40])
         self.asked.append(self.headers["Host"])
         self.send_response(code)
+        if code == 302:
+            body, elsewhere = b"", self.headers["Host"].replace("127.0.0.1", "localhost")
+            self.send_header("Location", f"http://{elsewhere}{self.path}")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -383,6 +386,34 @@ def test_who_may_not_read_is_told_what_to_show(controller: str) -> None:
     _Controller.status = 403
     with pytest.raises(NotAuthorized, match="token_file, or cert and key"):
         read(ControllerLog(controllers(controller)))
+
+
+def test_a_redirect_is_not_followed_since_the_token_would_go_along(controller: str, tmp_path: Path) -> None:
+    _Controller.status = 302
+    (tmp_path / "token").write_text("t" * 43)
+    client = controllers(controller, Shown(token_file=tmp_path / "token"))
+    with pytest.raises(BrokerNotAvailable, match="answered 302: name a controller's HTTP endpoint"):
+        client.body("/v1/quorum", patience_s=0)
+    assert _Controller.asked == [controller.removeprefix("http://")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "asked"),
+    [(Shown(), ["https://two:1", "http://three:1"]), (Shown(ca=Path("ca.crt")), ["https://two:1"])],
+)
+def test_followers_are_asked_at_addresses_of_nodes_and_never_in_the_clear_where_there_is_an_authority(
+    monkeypatch: pytest.MonkeyPatch, shown: Shown, asked: list[str]
+) -> None:
+    told = (
+        "https://two:1",
+        "http://three:1",
+        "file:///etc/passwd",
+        "https://name@four:1",
+        "https://five:1/v1",
+    )
+    status = {"voters": [{"http": url, "role": "follower", "reachable": True} for url in told]}
+    monkeypatch.setattr(ControllerClient, "json", lambda *_, **__: status)
+    assert controllers("https://one:1", shown).followers_first().urls == (*asked, "https://one:1")
 
 
 def test_nobody_at_the_url_is_one_line() -> None:
