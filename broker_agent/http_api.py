@@ -142,10 +142,10 @@ class HttpApi:
 
     # --- what every answer has
 
-    def _no_such_path(self, path: str) -> str:
-        """Return the refusal of an unknown path. It names the controllers if the path is one of theirs."""
-        refusal = f"no such path: {path}"
-        if path.startswith("/v1/"):
+    def _no_such_path(self, request: web.Request) -> str:
+        """Return the refusal of an unknown path. To a reader it names the controllers if the path is one of theirs."""
+        refusal = f"no such path: {request.path}"
+        if request.path.startswith("/v1/") and self._access.may_read(request):
             settings = self._agent.settings
             controllers = ", ".join(settings.controllers)
             refusal += (
@@ -154,7 +154,7 @@ class HttpApi:
         return refusal
 
     async def _no_controller(self, request: web.Request) -> web.Response:
-        raise UnknownRoute(self._no_such_path(request.path))
+        raise UnknownRoute(self._no_such_path(request))
 
     def _headers(self) -> dict[str, str]:
         image = self._agent.image
@@ -164,10 +164,13 @@ class HttpApi:
         }
 
     def _ok(self, request: web.BaseRequest, body: object, *, status: int = 200) -> web.Response:
-        return encoded(request, body, status=status, headers=self._headers())
+        headers = self._headers() if self._access.knows(request) else {}
+        return encoded(request, body, status=status, headers=headers)
 
     def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
-        """Return the answer that reports an error."""
+        """Return the answer that reports an error. It tells a stranger nothing of the log and of who leads."""
+        if not self._access.knows(request):
+            return self._ok(request, error_body(error), status=status_of(error))
         body = error_body(
             error,
             controller_id=self._agent.controller_id,

@@ -96,11 +96,15 @@ class Access:
                 )
             return
         principal = self._principal_of(request)
+        request[PRINCIPAL] = principal or NOBODY
         if path or principal is None:  # else there is no such path, and the router says so
             authorize(principal, route, self._rights)
-        request[PRINCIPAL] = principal or NOBODY
 
-    def may_read(self, request: web.Request) -> bool:
+    def knows(self, request: web.BaseRequest) -> bool:
+        """Return whether an answer may tell of the log: its request was let through or refused by name, or may read."""
+        return request.get(PRINCIPAL, NOBODY) is not NOBODY or self.may_read(request)
+
+    def may_read(self, request: web.BaseRequest) -> bool:
         """Return whether whoever sends a request, to a route that needs no identity, may see the metadata."""
         if self._file is None:
             return True
@@ -130,7 +134,7 @@ class Access:
         kind = name.partition(":")[0].lower()
         return Principal(name, ROLES[kind]) if kind in NODES else None
 
-    def _principal_of(self, request: web.Request) -> Principal | None:
+    def _principal_of(self, request: web.BaseRequest) -> Principal | None:
         self._look_again()
         headers = request.headers.getall(hdrs.AUTHORIZATION, [])
         if not headers:

@@ -79,7 +79,9 @@ def status_of(error: MetadataError) -> int:
     return STATUS_OF_LEAF.get(type(error)) or STATUS.get(error.error, 400)
 
 
-def error_body(error: MetadataError, *, controller_id: object, controller_epoch: int) -> dict[str, Any]:
+def error_body(
+    error: MetadataError, *, controller_id: object = -1, controller_epoch: int = -1
+) -> dict[str, Any]:
     return {
         "error": error.error,
         "code": error.code,
@@ -97,7 +99,7 @@ def errors_answered(
     body_bytes_max: int,
     check: Callable[[web.Request], None],
     on_fault: Callable[[Fault], None] = lambda _: None,
-    no_such_path: Callable[[str], str] = "no such path: {}".format,
+    no_such_path: Callable[[web.Request], str] = lambda request: f"no such path: {request.path}",
 ) -> Any:
     """Return the middleware that turns every error of a handler or of the router into an answer of the one shape.
 
@@ -127,7 +129,7 @@ def errors_answered(
                 on_fault(error)
             return answer(request, error)
         except web.HTTPNotFound:
-            return answer(request, UnknownRoute(no_such_path(request.path)))
+            return answer(request, UnknownRoute(no_such_path(request)))
         except web.HTTPMethodNotAllowed as error:
             allowed = ", ".join(sorted(error.allowed_methods))
             refusal = MethodNotAllowed(f"{request.method} is not allowed here, only {allowed}")

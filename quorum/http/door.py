@@ -108,7 +108,7 @@ class Door:
     # --- answers
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that every answer has."""
+        """Return the headers that every answer has, but those to strangers."""
         committed = self.controller.committed
         return {
             "X-Controller-Epoch": str(committed.controller_epoch),
@@ -116,10 +116,13 @@ class Door:
         }
 
     def ok(self, request: web.Request, body: object, *, status: int = 200) -> web.Response:
-        return encoded(request, body, status=status, headers=self.headers())
+        headers = self.headers() if self.access.knows(request) else {}
+        return encoded(request, body, status=status, headers=headers)
 
     def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
-        """Return the answer that reports an error."""
+        """Return the answer that reports an error. It tells a stranger nothing of the log and of who leads."""
+        if not self.access.knows(request):
+            return encoded(request, error_body(error), status=status_of(error), headers={})
         status, headers = self.refusal(error)
         return encoded(request, self.error_body(error), status=status, headers=headers)
 

@@ -266,9 +266,16 @@ def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: Path) 
                     assert {wrong[0], none[0]} <= {200, 404, 503}
                 else:
                     assert (wrong[0], none[0]) == (401, 401)
+            known = await ask(agent, "POST", "/v1/brokers/register", {}, Authorization=f"Bearer {token}")
+            assert "ask one of its controllers: http://" in known[1]["message"]
             known = await ask(agent, "GET", "/readyz", Authorization=f"Bearer {token}")
             assert known[1]["reasons"][0]["detail"]
             for stranger in ({}, {"Authorization": "Bearer of-nobody-that-is-known"}):
+                for path in ("/v1/brokers/register", "/v1/controllers/register"):
+                    _, refusal, sent = await ask(agent, "POST", path, {}, **stranger)
+                    assert refusal["message"] == f"no such path: {path}"
+                    assert (refusal["controller_id"], refusal["controller_epoch"]) == (-1, -1)
+                    assert not {"X-High-Watermark", "X-Controller-Epoch"} & sent.keys()
                 told = await ask(agent, "GET", "/readyz", **stranger)
                 assert told[:2] == (known[0], {"ready": False, "reasons": [{"code": "NOT_SERVING"}]})
             async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:

@@ -127,6 +127,28 @@ def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) ->
     behind_tokens(tmp_path, story)
 
 
+def test_no_answer_tells_a_stranger_of_the_log_and_of_who_leads(tmp_path: Path) -> None:
+    async def main(lab: Lab) -> None:
+        lab.lead(1)
+        lab.quorum.commit()
+        who = {"User:reader": "reader", "User:idle": ""}
+        desk = Desk(lab, tmp_path, principals=principals(tmp_path / "principals.toml", who))
+        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
+            for path in ("/healthz", "/readyz", "/v1/quorum", "/v1/nothing"):
+                for name in (None, "nobody", "User:reader", "User:idle"):
+                    headers = {} if name is None else {"Authorization": f"Bearer {token(name)}"}
+                    async with client.get(path, headers=headers) as answer:
+                        is_told = name == "User:reader" or (name == "User:idle" and path.startswith("/v1/"))
+                        for header in ("X-High-Watermark", "X-Controller-Epoch"):
+                            assert (header in answer.headers) == is_told, (path, name, header)
+                        body = await answer.json()
+                        if "error" in body:
+                            leads = (body["controller_id"], body["controller_epoch"])
+                            assert leads == ((1, 1) if is_told else (-1, -1)), (path, name)
+
+    run(main)
+
+
 def test_who_shows_no_identity_gets_the_codes_of_readiness_without_details(tmp_path: Path) -> None:
     """Goal: /readyz tells a stranger nothing of nodes, files and partitions. Method: a reason with a path, asked by each."""
 
