@@ -74,3 +74,22 @@ def test_a_random_script_is_answered_as_kafka_answers_it(
     number: int, random_scripts: list[list[tuple[dict[str, Any], dict[str, Any]]]]
 ) -> None:
     check(random_scripts[number])
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("listener.name.x.SSL.keystore.Password", "(redacted)"), ("retention.ms", "hunter2")]
+)
+def test_a_script_prints_no_secret(name: str, shown: str) -> None:
+    config = {"name": name, "value": "hunter2"}
+    resource = {"resource_type": 4, "resource_name": "", "configs": [config]}
+    script = Script()
+    script.answer({"op": "Options"})
+    answer = script.answer({"op": "IncrementalAlterConfigs", "resources": [resource]})
+    assert [record["value"] for (record,) in answer["batches"]] == [shown]
+    deleted = {
+        "resource_type": 4,
+        "resource_name": "",
+        "configs": [{"name": name, "config_operation": "DELETE"}],
+    }
+    answer = script.answer({"op": "IncrementalAlterConfigs", "resources": [deleted]})
+    assert [record["value"] for (record,) in answer["batches"]] == [None]
