@@ -69,7 +69,7 @@ class OwnNames:
                 "the name to allowed_hosts under [http] in its settings file"
             )
         for origin in request.headers.getall(hdrs.ORIGIN, []):
-            if not _is_same(origin, hosts[0]):
+            if not _is_same(origin, request.scheme, hosts[0]):
                 raise ForeignCaller(
                     f"Origin {_shown(origin)}: a web page of another address asks nothing of this node"
                 )
@@ -81,12 +81,15 @@ class OwnNames:
             raise UnsupportedMediaType(f"send {JSON} or {MSGPACK} as Content-Type, not {sent}")
 
 
-def _is_same(origin: str, host: str) -> bool:
-    """Return whether an Origin is the page of the node that Host names."""
+def _is_same(origin: str, own_scheme: str, host: str) -> bool:
+    """Return whether an Origin is the page of the node that Host names, asked with this scheme.
+
+    A page that came in the clear may be forged on its way, so it asks nothing of the same host under TLS.
+    """
     scheme, _, rest = origin.partition("://")
-    default = _DEFAULT_PORTS.get(scheme)
-    if default is None:
+    if scheme != own_scheme:
         return False
+    default = _DEFAULT_PORTS[scheme]
     try:
         name, port = _host_port(rest)
         own_name, own_port = _host_port(host)
@@ -111,7 +114,7 @@ def _host_port(text: str) -> tuple[str, int | None]:
 
 def _is_numeric(name: str) -> bool:
     try:
-        ipaddress.ip_address(name.partition("%")[0])
+        ipaddress.ip_address(name)
     except ValueError:
         return False
     return True

@@ -1,5 +1,8 @@
 """Edge: under which names a node answers, and which pages' requests it takes."""
 
+import ssl
+from contextlib import nullcontext
+
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
@@ -23,7 +26,10 @@ NAMES = OwnNames(("10.0.0.1", "controller-1.example", "0.0.0.0"))
         ("rebound.example:9091", False),
         ("x.controller-1.example", False),
         ("notlocalhost", False),
+        ("[fe80::1%eth0]:9091", True),
         ("127.0.0.1.example", False),
+        ("127.0.0.1%rebound.example", False),
+        ("127.0.0.1%rebound.example:9091", False),
         ("localhost:port", False),
         ("a@localhost", False),
         ("localhost/a", False),
@@ -71,7 +77,8 @@ HOST = ("Host", "localhost:9091")
         ((HOST, ("Origin", "file://localhost:9091")), ForeignCaller),
         ((HOST, ("Origin", "http://localhost:9091"), ("Origin", "http://page.example")), ForeignCaller),
         ((("Host", "localhost"), ("Origin", "http://localhost:80")), None),
-        ((("Host", "localhost"), ("Origin", "https://localhost:443")), None),
+        ((("Host", "localhost"), ("Origin", "http://localhost")), None),
+        ((("Host", "localhost"), ("Origin", "https://localhost")), ForeignCaller),
         ((("Host", "localhost"), ("Origin", "https://localhost:80")), ForeignCaller),
     ],
 )
@@ -80,6 +87,27 @@ def test_a_page_of_another_address_asks_nothing(
 ) -> None:
     assert refusal("GET", *headers) is refused
     assert refusal("POST", *headers) is refused
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:443"])
+@pytest.mark.parametrize(
+    ("origin", "is_refused"),
+    [
+        ("https://localhost", False),
+        ("https://localhost:443", False),
+        ("https://localhost:9091", True),
+        ("http://localhost", True),
+        ("http://localhost:443", True),
+    ],
+)
+def test_a_page_in_the_clear_asks_nothing_of_the_same_host_under_tls(
+    host: str, origin: str, *, is_refused: bool
+) -> None:
+    headers = {"Host": host, "Origin": origin}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    request = make_mocked_request("POST", "/v1/topics", headers=headers, sslcontext=context)
+    with pytest.raises(ForeignCaller) if is_refused else nullcontext():
+        NAMES.check(request)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def copied(files: TlsFiles, folder: Path) -> TlsFiles:
 @asynccontextmanager
 async def serving(tls: Tls | None) -> AsyncIterator[tuple[str, int]]:
     async def who(request: web.Request) -> web.Response:
+        assert request.secure is (tls is not None), "pages are compared by scheme"
         return web.Response(text=str(name_in(peer_certificate(request.transport) or {}, CLUSTER)))
 
     app = web.Application()
