@@ -340,9 +340,12 @@ class Round:
     def advance(self, hint: str | None) -> bool:
         """Go to the next controller; answer False if all of this round were asked.
 
-        The one that `hint` names comes first, even if the settings do not list it: the voters may have changed.
+        The one that `hint` names comes first, even if the settings do not list it: the voters may have changed. A hint that
+        leads out of TLS counts as none: tokens would leave unencrypted.
         """
         self._tried.add(self.current)
+        if hint is not None and self.current.startswith("https://") and not hint.startswith("https://"):
+            hint = None
         if hint is not None and hint not in self._tried and len(self._tried) < 2 * len(self._urls):
             self.current = hint
             return True

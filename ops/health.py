@@ -16,6 +16,9 @@ RED_CONDITIONS: Final = frozenset({"PARTITIONS_OFFLINE", "PARTITIONS_UNDER_MIN_I
 """What nodes report of themselves is yellow, but where clients are refused."""
 BEHIND_MS: Final = 5_000
 """A voter that caught up longer ago than this is behind. An idle leader commits every second, so a healthy one never is."""
+NO_DETAIL: Final = (
+    "its log has the details, and /readyz for a client certificate with the right read (--cert, --key)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +72,13 @@ class _Quorum(msgspec.Struct):
 
 class _Condition(msgspec.Struct):
     code: str
+    detail: str = ""
+    """A node leaves it out, and recent warnings, where it does not know that the client may read."""
+
+
+class _Warning(msgspec.Struct):
+    code: str
     detail: str
-
-
-class _Warning(_Condition):
     count: int
     ms_ago: int
 
@@ -80,7 +86,7 @@ class _Warning(_Condition):
 class _Ready(msgspec.Struct):
     ready: bool
     reasons: list[_Condition]
-    recent_warnings: list[_Warning]
+    recent_warnings: list[_Warning] = []
     partitions: dict[str, int] | None = None
     """The active controller alone sends it."""
 
@@ -163,7 +169,7 @@ def _of_themselves(ready: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[R
     for who, answer in ready:
         for reason in answer["reasons"]:
             health: Health = "red" if reason["code"] in RED_CONDITIONS else "yellow"
-            yield Reason(health, reason["code"], f"{who}: {reason['detail']}")
+            yield Reason(health, reason["code"], f"{who}: {reason.get('detail', NO_DETAIL)}")
 
 
 def _recent_warnings(who: str, answer: Mapping[str, Any]) -> Iterator[dict[str, str]]:

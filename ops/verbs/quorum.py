@@ -14,7 +14,7 @@ from metadata_log.records.brokers import SSL_PROTOCOL
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.arguments import Noun, from_to, seconds, uuid_of
-from ops.client import Answer, ClusterClient, Unreachable, client_from, controllers_named
+from ops.client import Answer, ClusterClient, Credentials, Unreachable, client_from, controllers_named
 from ops.health import (
     EXIT_CODES,
     NodeAnswers,
@@ -132,7 +132,8 @@ def run_status(args: argparse.Namespace) -> int:
     nodes = ask_all(client)
     status = merged_status(nodes)
     if status is None:
-        raise Unreachable(f"no controller answers: {', '.join(client.bootstrap)}{client.cure}")
+        silent = ", ".join(f"{node.url} {node.failure}" for node in nodes)
+        raise Unreachable(f"no controller answers: {silent}{client.cure}")
     for node in nodes:
         if node.quorum is None:
             say(f"{node.url} {node.failure}")
@@ -241,8 +242,9 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
         for key, path, is_sound in (("quorum", "/v1/quorum", is_quorum), ("ready", "/readyz", is_ready)):
             try:
                 answer = client.ask_one(url, path, timeout_s=timeout_s)
-            except Unreachable:
-                return NodeAnswers(url=url, **answers)
+            except Unreachable as error:
+                failure = f"does not answer ({error.message.removeprefix(f'{url}: ')})"
+                return NodeAnswers(url=url, **answers, failure=failure)
             body = _json(answer)
             if not is_sound(body):
                 failure = f"answers {path} with {answer.status}, and not as a controller does"
@@ -303,16 +305,22 @@ def _broker_ready(
 
     A broker that does not answer, or is none of our agents, is absent: its health rests on the controllers' view alone.
     """
+    # A broker registers any endpoint it likes: with the token, whoever listens there could act as this client.
+    asking = ClusterClient(
+        client.bootstrap,
+        timeout_s=min(client.timeout_s, ONE_BROKER_S),
+        rng=client.rng,
+        credentials=Credentials(client.credentials.tls),
+    )
 
     def ask(broker: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:
             endpoint = broker["endpoints"][0]
-            ready = client.ask_one(
+            ready = asking.ask_one(
                 http_url(
                     (endpoint["host"], endpoint["port"]), tls=endpoint["security_protocol"] == SSL_PROTOCOL
                 ),
                 "/readyz",
-                timeout_s=min(client.timeout_s, ONE_BROKER_S),
             ).json()
         except Unreachable:
             return None

@@ -25,6 +25,7 @@ class Seen:
     path: str
     body: bytes
     request_id: str | None
+    authorization: str | None
 
 
 @dataclass
@@ -52,7 +53,13 @@ def node() -> Iterator[Node]:
     class Handler(BaseHTTPRequestHandler):
         def handle_one(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            seen = Seen(self.command, self.path, body, self.headers.get("X-Request-Id"))
+            seen = Seen(
+                self.command,
+                self.path,
+                body,
+                self.headers.get("X-Request-Id"),
+                self.headers.get("Authorization"),
+            )
             told.seen.append(seen)
             try:
                 reply = told.answer(seen)

@@ -232,6 +232,15 @@ def test_the_named_controller_is_asked_next_even_if_it_is_not_configured() -> No
     assert called(session, 0).url == A
 
 
+def test_a_name_without_tls_is_not_followed_where_the_settings_have_it() -> None:
+    """Goal: neither the broker's own token nor those that it forwards leave unencrypted."""
+    session = a_session(settings=replace(SETTINGS, controllers=("https://a:1", "https://b:1")))
+    refuse(session, 0, NotController("not me"), "http://new:1")
+    assert called(session, 0).url == "https://b:1"
+    refuse(session, 0, NotController("not me"), "https://new:1")
+    assert called(session, 0).url == "https://new:1"
+
+
 def test_controllers_that_name_each_other_end_in_a_pause() -> None:
     session, asked = a_session(), []
     for _ in range(50):

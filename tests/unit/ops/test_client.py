@@ -2,6 +2,7 @@
 
 import json
 import random
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from metadata_log.errors import (
     Unavailable,
 )
 from ops.cli import UNAVAILABLE, main
-from ops.client import ClusterClient, NoBootstrap, Unreachable, bootstrap_from
+from ops.client import ClusterClient, Credentials, NoBootstrap, Unreachable, bootstrap_from
 from tests.support.processes import free_port
 from tests.support.told_node import CutOff, Reply, Seen, error, node, not_controller
 
@@ -200,6 +201,18 @@ def test_what_is_not_ours_is_said_to_be(reply: Reply) -> None:
 def test_what_a_node_says_of_itself_may_be_no_address(host: str) -> None:
     with pytest.raises(Unreachable, match="is no address of a node"):
         client("http://h:1").ask_one(f"http://{host}:80", "/readyz")
+
+
+def test_with_an_authority_nothing_is_sent_in_the_clear() -> None:
+    """Goal: no token leaves unencrypted where TLS is asked for, whether the list or another node names such a URL."""
+    credentials = Credentials(ssl.create_default_context(), "t" * 43)
+    with node() as plain:
+        asking = ClusterClient([plain.url], timeout_s=BRIEF_S, rng=random.Random(1), credentials=credentials)
+        with pytest.raises(Unreachable, match="https:// addresses"):
+            asking.ask_one(plain.url, "/readyz")
+        with pytest.raises(Unreachable, match="https:// addresses"):
+            asking.write("POST", "/v1/topics", {})  # it was not sent, so its outcome is known
+        assert plain.seen == []
 
 
 def test_the_bootstrap_is_the_flag_then_the_environment_then_the_cluster_here(

@@ -94,6 +94,19 @@ def test_a_voter_that_the_list_lacks_and_that_is_silent_is_a_finding(
         assert f"CONTROLLER_UNREACHABLE: {silent.url} does not answer" in capsys.readouterr().out
 
 
+def test_a_status_that_nobody_answers_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    with node() as silent:
+        silent.answer = lambda _: Reply(body=b"[]")
+        assert cli.main(["quorum", "status", "--bootstrap", silent.url]) == 4
+    assert cli.main(["quorum", "status", "--bootstrap", silent.url]) == 4
+    assert [
+        line.partition("no controller answers: ")[2] for line in capsys.readouterr().err.splitlines()
+    ] == [
+        f"{silent.url} {NOBODY}",
+        f"{silent.url} does not answer (Connection refused)",
+    ]
+
+
 def test_without_a_leader_nobody_is_searched_for(capsys: pytest.CaptureFixture[str]) -> None:
     with node() as told:
         speak(told, quorum(1, leader_id=-1), leader=None)
@@ -175,6 +188,23 @@ def test_brokers_are_asked_what_they_met(capsys: pytest.CaptureFixture[str]) -> 
         assert [seen.path for seen in damaged.seen] == ["/readyz"]
         assert gone.seen == []
     assert "  CACHE_SET_ASIDE: broker 101: damage" in capsys.readouterr().out.splitlines()
+
+
+def test_a_broker_is_not_shown_the_token(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a broker registers any endpoint, and does not learn an admin's token by it. Its answer without
+    details still counts.
+    """
+    monkeypatch.setenv("METAQUORUM_TOKEN", "t" * 43)
+    aside = b'{"ready":true,"reasons":[{"code":"CACHE_SET_ASIDE"}]}'
+    with node() as controller, node() as broker:
+        broker.answer = lambda _: Reply(body=aside)
+        speak(controller, ALONE, leader=controller.url, brokers=[broker_at(101, broker.url)])
+        assert cli.main(["quorum", "health", "--bootstrap", controller.url]) == 10
+        assert [seen.authorization for seen in broker.seen] == [None]
+        assert {seen.authorization for seen in controller.seen} == {f"Bearer {'t' * 43}"}
+    assert "  CACHE_SET_ASIDE: broker 101: its log has the details" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
