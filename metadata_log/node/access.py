@@ -193,6 +193,11 @@ def actor_of(request: web.Request) -> str:
     return f"{of(request).name}@{peer[0]}" if peer else of(request).name
 
 
+def node_actor_of(request: web.Request, name: str) -> str:
+    """Return who sends what only the node `name` may send; without identity the bare name, since anybody may speak as it."""
+    return name if of(request) is ANYBODY else actor_of(request)
+
+
 def _path_of_route(request: web.Request) -> str:
     """Return the path of a request's route as ROUTES have it; "" for a path that is none."""
     found: str | None = request.get(ROUTE_PATH)

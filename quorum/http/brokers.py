@@ -10,7 +10,7 @@ from metadata_log.errors import BrokerIdNotRegistered
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
-from metadata_log.node.access import of
+from metadata_log.node.access import node_actor_of, of
 from metadata_log.node.http_bodies import read_raw
 from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
@@ -28,7 +28,8 @@ async def register_broker(door: Door, request: web.Request) -> web.Response:
     await door.controller.turns.wait_for_turn()
     command = RegisterBroker.from_map(await read_broker_body(request, door.bodies))
     of(request).check_broker(command.broker_id)
-    written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
+    actor = node_actor_of(request, f"Broker:{command.broker_id}")
+    written = await door.controller.submit(command, actor=actor, request_id=None)
     assert isinstance(written.outcome, BrokerRegistered)
     committed = door.controller.committed
     timing = door.settings.timing

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.access import of
+from metadata_log.node.access import node_actor_of, of
 from metadata_log.node.http_bodies import read_raw
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.registry import json_rows
@@ -24,7 +24,7 @@ class UnregisterQuery(Shape, frozen=True):
 async def register_controller(door: Door, request: web.Request) -> web.Response:
     command = RegisterController.from_map(await read_broker_body(request, door.bodies))
     of(request).check_controller(command.controller_id)
-    actor = f"Controller:{command.controller_id}"
+    actor = node_actor_of(request, f"Controller:{command.controller_id}")
     written = await door.controller.submit(command, actor=actor, request_id=request_id_of(request))
     return door.ok(request, {**_registered(written.outcome), **offsets_of(written)})
 

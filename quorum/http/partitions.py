@@ -19,7 +19,7 @@ from metadata_log.limits import (
     PARTITIONS_LISTED_MAX,
     REASSIGNMENTS_MAX,
 )
-from metadata_log.node.access import of
+from metadata_log.node.access import node_actor_of, of
 from metadata_log.wire.commands import (
     AlterPartition,
     AlterPartitionReassignments,
@@ -57,7 +57,8 @@ async def alter_partitions(door: Door, request: web.Request) -> web.Response:
     command = AlterPartition.from_map(await read_broker_body(request, door.bodies))
     # Without a request id: a report that is repeated finds newer partition epochs, or nothing to change.
     of(request).check_broker(command.broker_id)
-    written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
+    actor = node_actor_of(request, f"Broker:{command.broker_id}")
+    written = await door.controller.submit(command, actor=actor, request_id=None)
     assert isinstance(written.outcome, PartitionsAltered)
     return door.ok(request, {"partitions": [altered._asdict() for altered in written.outcome.results]})
 
@@ -187,7 +188,8 @@ async def assign_directories(door: Door, request: web.Request) -> web.Response:
         ),
     )
     of(request).check_broker(command.broker_id)
-    written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
+    actor = node_actor_of(request, f"Broker:{command.broker_id}")
+    written = await door.controller.submit(command, actor=actor, request_id=None)
     assert isinstance(written.outcome, ReplicasAssigned)
     return door.ok(request, {"replicas": [one._asdict() for one in written.outcome.results]})
 

@@ -6,7 +6,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from metadata_log.ids import BrokerId
-from metadata_log.node.access import of
+from metadata_log.node.access import node_actor_of, of
 from metadata_log.wire.commands import AllocateProducerIds
 from metadata_log.wire.shapes import INT32_MAX, Natural, Shape, read_shape
 from quorum.decide.producer_ids import ProducerIdsAllocated
@@ -24,7 +24,8 @@ async def allocate(door: Door, request: web.Request) -> web.Response:
     command = AllocateProducerIds(broker_id=wanted.broker_id, broker_epoch=wanted.broker_epoch)
     of(request).check_broker(command.broker_id)
     # Without a request id: if the answer is lost, its block is never used; only numbers are lost with it.
-    written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
+    actor = node_actor_of(request, f"Broker:{command.broker_id}")
+    written = await door.controller.submit(command, actor=actor, request_id=None)
     assert isinstance(written.outcome, ProducerIdsAllocated)
     return door.ok(request, {"first": written.outcome.first, "length": written.outcome.length})
 

@@ -121,7 +121,7 @@ def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
 
         lines = admin.get("/v1/log", accept="application/x-ndjson").body.splitlines()
         actors = {json.loads(line)["actor"] for line in lines}
-        assert actors >= {"User:admin@127.0.0.1", "Broker:11"}
+        assert actors >= {"User:admin@127.0.0.1", "Broker:11@127.0.0.1", "Broker:11"}
 
     async def main() -> None:
         cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=2, adjust=calm, secure=True)

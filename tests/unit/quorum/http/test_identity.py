@@ -23,8 +23,9 @@ from metadata_log.node.access import Access
 from metadata_log.node.certified_names import name_in
 from metadata_log.node.rights import BROKERS, CONTROLLERS, ROLES, Right
 from quorum.http.app import routes
+from quorum.registration import registration_of
 from tests.support.desk import Desk, DoorServer
-from tests.support.lab import Lab, run
+from tests.support.lab import Lab, online, registration, run, settings, uuid
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 WHO = {
@@ -281,6 +282,43 @@ def test_the_actor_is_the_principal_with_its_address_and_each_batch_names_its_op
         assert batch.envelope.operation == "IncrementalAlterConfigs"
 
     behind_tokens(tmp_path, story)
+
+
+def test_a_node_that_acts_is_named_with_its_address(tmp_path: Path) -> None:
+    """Goal: the log shows from where a stolen certificate was used. Method: each request of a node that is written."""
+
+    async def story(desk: Desk, ask: Ask) -> None:
+        async def written(path: str, who: str, body: dict[str, Any]) -> Any:
+            before = len(desk.lab.quorum.log)
+            status, answer = await ask("POST", path, who, body, packed=True)
+            assert status == 200, answer
+            (frame,) = desk.lab.quorum.log[before:]
+            (batch, _), *_ = decode_all(frame)
+            assert batch.envelope.actor == f"{who}@127.0.0.1", path
+            return answer
+
+        own = {"broker_id": 11, "broker_epoch": await online(desk.lab, desk.controller, 11)}
+        await online(desk.lab, desk.controller, 12)
+        controller = registration_of(settings(2), uuid(102)).to_map()
+        await written("/v1/controllers/register", "Controller:2", controller)
+        directories = [uuid(2013), uuid(3013)]
+        broker = registration(13).to_map() | {"log_dirs": directories}
+        epoch = (await written("/v1/brokers/register", "Broker:13", broker))["broker_epoch"]
+        assert (await ask("POST", "/v1/topics", "User:admin", {"name": "t", "assignment": [[11, 12, 13]]}))[
+            0
+        ] == 201
+        (topic_id,) = desk.controller.committed.topics.by_id
+        await written("/v1/producer-ids", "Broker:11", own)
+        placed = {"topic_id": topic_id, "partition_id": 0, "directory": directories[1]}
+        of_another = {"broker_id": 13, "broker_epoch": epoch, "replicas": [placed]}
+        await written("/v1/partitions/directories", "Broker:13", of_another)
+        isr = {
+            "topic_id": topic_id, "partition_id": 0, "leader_epoch": 0, "partition_epoch": 1,
+            "isr": [own], "leader_recovery_state": 0,
+        }  # fmt: skip
+        await written("/v1/partitions/alter", "Broker:11", own | {"partitions": [isr]})
+
+    behind_tokens(tmp_path, story, WHO | {"Broker:13": "broker"})
 
 
 def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not(
