@@ -84,12 +84,13 @@ class OwnNames:
 def _is_same(origin: str, own_scheme: str, host: str) -> bool:
     """Return whether an Origin is the page of the node that Host names, asked with this scheme.
 
-    A page that came in the clear may be forged on its way, so it asks nothing of the same host under TLS.
+    A page that came in the clear may be forged on its way, so it asks nothing of the same host under TLS. The other way
+    round a proxy before the node ended TLS.
     """
     scheme, _, rest = origin.partition("://")
-    if scheme != own_scheme:
+    default = _DEFAULT_PORTS.get(scheme)
+    if default is None or (own_scheme == "https" and scheme != own_scheme):
         return False
-    default = _DEFAULT_PORTS[scheme]
     try:
         name, port = _host_port(rest)
         own_name, own_port = _host_port(host)

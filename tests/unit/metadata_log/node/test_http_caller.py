@@ -78,7 +78,7 @@ HOST = ("Host", "localhost:9091")
         ((HOST, ("Origin", "http://localhost:9091"), ("Origin", "http://page.example")), ForeignCaller),
         ((("Host", "localhost"), ("Origin", "http://localhost:80")), None),
         ((("Host", "localhost"), ("Origin", "http://localhost")), None),
-        ((("Host", "localhost"), ("Origin", "https://localhost")), ForeignCaller),
+        ((("Host", "localhost"), ("Origin", "https://localhost:443")), None),
         ((("Host", "localhost"), ("Origin", "https://localhost:80")), ForeignCaller),
     ],
 )
