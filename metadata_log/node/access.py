@@ -15,7 +15,7 @@ import re
 import ssl
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,12 +114,17 @@ class Access:
             return False
         return principal is not None and Right.READ in principal.rights
 
-    def may_poll(self, certificate: Mapping[str, Any] | None, broker_id: BrokerId) -> bool:
-        """Return whether a connection with this client certificate may poll as this broker, or as an observer."""
+    def may_poll(
+        self, certificate: Mapping[str, Any] | None, broker_id: BrokerId, brokers: Container[BrokerId]
+    ) -> bool:
+        """Return whether a connection with this client certificate may poll as this broker, or as an observer.
+
+        `brokers` are those that are registered.
+        """
         if self._file is None:
             return True
         principal = self.of_certificate(certificate)
-        return principal is not None and principal.may_poll(broker_id)
+        return principal is not None and principal.may_poll(broker_id, brokers)
 
     def of_certificate(self, certificate: Mapping[str, Any] | None) -> Principal | None:
         """Return the principal that a client certificate names; None: it names none of this cluster."""
@@ -132,7 +137,9 @@ class Access:
             return known
         # The authority's word is enough for a node.
         kind = name.partition(":")[0].lower()
-        return Principal(name, ROLES[kind]) if kind in NODES else None
+        if kind not in NODES:
+            return None
+        return Principal(name, ROLES[kind], raw_if_registered=kind == "broker")
 
     def _principal_of(self, request: web.BaseRequest) -> Principal | None:
         self._look_again()
@@ -221,7 +228,8 @@ def _principals(rows: list[_Row]) -> tuple[dict[str, Principal], dict[bytes, Pri
         if unknown:
             raise ValueError(f"{row.name}: role {unknown[0]!r} is none of {', '.join(ROLES)}")
         rights = frozenset[Right]().union(*(ROLES[role] for role in row.roles))
-        principal = by_name[row.name] = Principal(row.name, rights)
+        is_broker_alone = {role for role in row.roles if Right.RAW in ROLES[role]} == {"broker"}
+        principal = by_name[row.name] = Principal(row.name, rights, raw_if_registered=is_broker_alone)
         if row.token_sha256 is not None:
             if not re.fullmatch("[0-9a-f]{64}", row.token_sha256):
                 raise ValueError(f"{row.name}: token_sha256 has 64 lower-case hex digits")

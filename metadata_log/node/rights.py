@@ -4,7 +4,7 @@ A route that is not in the table is refused to everybody once identity is on. AC
 `authorize`, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -106,6 +106,8 @@ class Principal(NamedTuple):
 
     name: str
     rights: frozenset[Right]
+    raw_if_registered: bool = False
+    """The right raw comes from the role of a broker alone, and counts for one that is registered."""
 
     def authorize(self, right: Right, what: str) -> None:
         """Check that this principal may do what needs a right.
@@ -132,12 +134,43 @@ class Principal(NamedTuple):
         """
         self._check_node(Right.CONTROLLER, f"Controller:{node_id}")
 
-    def may_poll(self, broker_id: BrokerId) -> bool:
-        """Return whether this principal may fetch the log as this broker, or as an observer."""
-        try:
+    def check_raw(self, what: str, brokers: Container[BrokerId]) -> None:
+        """Check that this principal may see bytes of the log or of a snapshot; `brokers` are those that are registered.
+
+        Raises:
+            NotAuthorized: it may not.
+        """
+        self.authorize(Right.RAW, what)
+        if self.raw_if_registered and not self._is_among(brokers):
+            raise NotAuthorized(
+                f"{self.name} has no right to {what}: as a broker it has the right raw once it is registered"
+            )
+
+    def _is_among(self, brokers: Container[BrokerId]) -> bool:
+        number = self.name.removeprefix("Broker:")
+        return (
+            number.isdecimal() and self.name == f"Broker:{int(number)}" and BrokerId(int(number)) in brokers
+        )
+
+    def check_poll(self, broker_id: BrokerId, brokers: Container[BrokerId]) -> None:
+        """Check that this principal may fetch the log as this broker, or as an observer.
+
+        Whether the broker that polls is registered, the active controller decides by its epoch: another one may not know of
+        it yet, and that is no reason for the broker to give up.
+
+        Raises:
+            NotAuthorized: it may not.
+        """
+        if broker_id == OBSERVER:
+            self.check_raw("fetch as an observer", brokers)
+        else:
             self.authorize(Right.RAW, "fetch")
-            if broker_id != OBSERVER:
-                self.check_broker(broker_id)
+            self.check_broker(broker_id)
+
+    def may_poll(self, broker_id: BrokerId, brokers: Container[BrokerId]) -> bool:
+        """Return whether `check_poll` passes."""
+        try:
+            self.check_poll(broker_id, brokers)
         except NotAuthorized:
             return False
         return True

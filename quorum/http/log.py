@@ -15,7 +15,6 @@ from metadata_log.errors import (
     OffsetInFuture,
 )
 from metadata_log.node.access import of
-from metadata_log.node.rights import Right
 from quorum.http.bodies import NDJSON, OCTETS, integer
 from quorum.http.door import Door, takes_stale
 from quorum.http.feed import PARAMETERS, send_feed
@@ -53,7 +52,7 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
             content_type=NDJSON,
             last_words=lambda error: json.dumps(door.error_body(error)).encode() + b"\n",
         )
-    of(request).authorize(Right.RAW, "read frames of the log")
+    of(request).check_raw("read frames of the log", door.controller.committed.brokers)
     max_bytes = integer(query.get("max_bytes", str(LOG_BYTES_DEFAULT)), "max_bytes")
     if not 1 <= max_bytes <= LOG_BYTES_MAX:
         raise InvalidRequest(f"max_bytes must be from 1 to {LOG_BYTES_MAX}")

@@ -267,7 +267,8 @@ class PollConnection(NamedErrors):
         if len(data) <= POLL_BYTES_MAX:
             try:
                 request = answers.request(data[data.find(b"\r\n\r\n") + 4 :])
-                if not answers.door.access.may_poll(self._certificate, request.broker_id):
+                brokers = answers.door.controller.committed.brokers
+                if not answers.door.access.may_poll(self._certificate, request.broker_id, brokers):
                     self._hand_over()  # there may be a token, else aiohttp refuses it
                     return
                 takes_stale = data.startswith(_STALE_LINE)

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from metadata_log import limits
 from metadata_log.errors import DamagedFile, PositionOutOfRange, SnapshotNotFound
+from metadata_log.node.access import of
 from metadata_log.node.http_bodies import read_raw
 from quorum.http.bodies import OCTETS
 from quorum.http.door import Door
@@ -32,6 +33,7 @@ async def take_snapshot(door: Door, request: web.Request) -> web.Response:
 
 async def download_snapshot(door: Door, request: web.Request) -> web.StreamResponse:
     """Answer with the bytes of a snapshot, or with the range of them that the client asks for."""
+    of(request).check_raw("download a snapshot", door.controller.committed.brokers)
     name = request.match_info["id"]
     path = door.store.path(name)
     with door.keeper.downloading(name):

@@ -22,6 +22,7 @@ from metadata_log.node import access as access_module
 from metadata_log.node.access import Access
 from metadata_log.node.certified_names import name_in
 from metadata_log.node.rights import BROKERS, CONTROLLERS, ROLES, Right
+from metadata_log.wire.fetch import OBSERVER
 from quorum.http.app import routes
 from quorum.registration import registration_of
 from tests.support.desk import Desk, DoorServer
@@ -105,6 +106,7 @@ def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
 
 def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) -> None:
     async def story(desk: Desk, ask: Ask) -> None:
+        await online(desk.lab, desk.controller, 11)  # for bytes of the log
         end_offset = desk.controller.committed.end_offset
         for (method, pattern), right in sorted(CONTROLLERS.items()):
             path = pattern.replace("{id}", "7").replace("{name}", "t")
@@ -181,6 +183,40 @@ def test_what_needs_more_than_its_route(tmp_path: Path) -> None:
         assert (await ask("GET", "/v1/log", "User:admin"))[0] == 200
 
     behind_tokens(tmp_path, story)
+
+
+def test_bytes_of_the_log_are_for_admins_controllers_and_registered_brokers(tmp_path: Path) -> None:
+    """Goal: a broker's certificate or role alone gives no secret away. Method: each way, before and after 11 registers."""
+    poll = {
+        "cluster_id": "another", "broker_id": OBSERVER, "broker_epoch": -1, "incarnation_id": bytes(16),
+        "fetch_offset": 0, "last_epoch": -1, "last_crc": 0, "applied_offset": 0, "want_fence": False,
+        "want_shut_down": False, "offline_log_dirs": [], "cordoned_log_dirs": None, "max_bytes": 1, "max_wait_ms": 0,
+    }  # fmt: skip
+    roles = {"Broker:12": "admin", "Broker:011": "broker", "Broker:x": "broker", "Controller:11": "broker"}
+    always = {"User:admin", "User:controller", "Controller:2", "Broker:3", "Broker:12"}
+
+    async def story(desk: Desk, ask: Ask) -> None:
+        async def those_who_may() -> set[str]:
+            may = set()
+            for who in (*NODES, *roles):
+                refused = {
+                    (await ask("GET", "/v1/log", who))[0] == 403,
+                    (await ask("GET", "/v1/metadata/snapshots/7", who))[0] == 403,
+                    (await ask("POST", "/v1/metadata/fetch", who, poll, packed=True))[0] == 403,
+                }
+                assert len(refused) == 1, who
+                may |= {who} if refused == {False} else set()
+            return may
+
+        assert await those_who_may() == always
+        # The broker's own poll is judged by its epoch: a controller that does not know of it yet must not end it.
+        own = poll | {"cluster_id": desk.door.settings.cluster_id, "broker_id": 11, "broker_epoch": 1}
+        status, answer = await ask("POST", "/v1/metadata/fetch", "Broker:11", own, packed=True)
+        assert (status, answer["error"]) == (409, "STALE_BROKER_EPOCH")
+        await online(desk.lab, desk.controller, 11)
+        assert await those_who_may() == always | {"Broker:11"}
+
+    behind_tokens(tmp_path, story, NODES | roles)
 
 
 def test_nobody_speaks_as_another_node(tmp_path: Path) -> None:
@@ -403,9 +439,11 @@ def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: s
     found = access.of_certificate(certificate)
     if name in ("Broker:11", "Controller:1"):
         assert found is not None and found.name == name
-        assert access.may_poll(certificate, BrokerId(11)) is (name == "Broker:11")
-        assert not access.may_poll(certificate, BrokerId(12))
+        assert access.may_poll(certificate, BrokerId(11), ()) is (name == "Broker:11")
+        assert not access.may_poll(certificate, BrokerId(12), ())
+        assert access.may_poll(certificate, OBSERVER, [BrokerId(12)]) is (name == "Controller:1")
+        assert access.may_poll(certificate, OBSERVER, [BrokerId(11)])
     else:
         assert found is None  # a user's rights stand in the file
-        assert not access.may_poll(certificate, BrokerId(-1))
-    assert not access.may_poll(None, BrokerId(-1))
+        assert not access.may_poll(certificate, OBSERVER, ())
+    assert not access.may_poll(None, OBSERVER, [BrokerId(11)])

@@ -77,7 +77,8 @@ def test_a_random_script_is_answered_as_kafka_answers_it(
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"), [("listener.name.x.SSL.keystore.Password", "(redacted)"), ("retention.ms", "hunter2")]
+    ("name", "shown"),
+    [("listener.name.x.SSL.keystore.Password", "(redacted)"), ("log.retention.ms", "hunter2")],
 )
 def test_a_script_prints_no_secret(name: str, shown: str) -> None:
     config = {"name": name, "value": "hunter2"}
