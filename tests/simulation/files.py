@@ -390,8 +390,9 @@ def _file_open(file: Any, mode: str = "r", *args: Any, **rest: Any) -> Any:
         return _Reader(volume.open(text, os.O_RDONLY))
     if mode == "rb+":
         return _Writer(volume.open(text, os.O_RDWR))
-    assert mode == "wb", f"no file of a simulated node is opened as {mode}"
-    return io.BufferedWriter(_Writer(volume.open(text, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)))
+    assert mode in ("wb", "xb"), f"no file of a simulated node is opened as {mode}"
+    how = os.O_TRUNC if mode == "wb" else os.O_EXCL
+    return io.BufferedWriter(_Writer(volume.open(text, os.O_WRONLY | os.O_CREAT | how)))
 
 
 def _refuse(name: str) -> Callable[..., NoReturn]:
