@@ -75,6 +75,8 @@ class BatchRules:
         self._world = world
         self._ineligible: dict[int, frozenset[BrokerId]] = {}
         """Who was on its way out where something was decided, by the offset of the batch."""
+        self._amid_elections: set[int] = set()
+        """The offsets at which something was decided while elections in parts were under way."""
         self._isr_before: dict[PartitionKey, tuple[BrokerId, ...]] = {}
         self._deleted_at: dict[TopicId, tuple[float, int]] = {}
         """When each topic was deleted for a time, in simulated seconds, and how often clocks may have leapt before."""
@@ -186,6 +188,8 @@ class BatchRules:
         at = context.image.end_offset
         self._decided_at.setdefault(at, (self._world.loop.time(), self._leaps()))
         self._ineligible[at] = self._ineligible.get(at, frozenset()) | context.ineligible
+        if context.sessions.elected_to is not None:
+            self._amid_elections.add(at)
 
     def ineligible_at(self, base_offset: int) -> frozenset[BrokerId]:
         """Return who was on its way out where a batch was decided, though its registration did not say so."""
@@ -226,6 +230,8 @@ class BatchRules:
         has_room = len(batch.records) < Controller.records_per_part_max - 1
         if not has_room or self._world.costs.rates.partition > 1:
             return  # there may be another part, for want of room or of time
+        if batch.base_offset in self._amid_elections:
+            return  # its own come behind those
         if broker_id in self._ineligible.get(batch.base_offset, ()):
             return  # its removal is under way, and it gets nothing
         has_eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))

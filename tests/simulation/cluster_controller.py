@@ -18,7 +18,7 @@ from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
 from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
 from quorum.decide.context import DecideContext
-from quorum.decide.decision import Decision, Walk, Walked, WalkKind
+from quorum.decide.decision import Decision, Elected, Walk, Walked, WalkKind
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.elections import directory_of, has_online_directory
 from quorum.decide.sweeps import Sweep, SweepKind
@@ -133,7 +133,7 @@ class SimulatedController(Controller):
         self.world = world
         self.node = node
         self.turns = _TurnsOfAProcess(self)
-        self._walking: dict[Walk, tuple[float, float, float]] = {}
+        self._walking: dict[Walk | None, tuple[float, float, float]] = {}
         """When each walk under way began, when its last part was made, and within how long it must be at its end."""
         self.incarnation = node.incarnation
         self.stands_on = 0
@@ -319,15 +319,20 @@ class SimulatedController(Controller):
         super()._change_sessions(decision)
         for change in decision.session_changes:
             if isinstance(change, Walked):
-                self._watch_walk(change, self.world.loop.time())
+                self._watch_walk(change.walk, is_over=change.visited is None)
                 self.heard_of.walked(change)
                 if change.visited is not None:
                     self.world.between_parts.decided(change.walk.broker_id)
+            elif isinstance(change, Elected):
+                self._watch_walk(None, is_over=not change.more)
+                if change.more:
+                    self.world.between_parts.decided(next(iter(self.sessions._electing)))
 
-    def _watch_walk(self, walked: Walked, now: float) -> None:
-        walk = walked.walk
+    def _watch_walk(self, walk: Walk | None, *, is_over: bool) -> None:
+        """Note a part of a walk, or of that of the elections (None)."""
+        now = self.world.loop.time()
         before = self._walking.pop(walk, None)
-        if walked.visited is None:
+        if is_over:
             return
         if before is None or now - before[1] > WALK_RESTS_SECONDS:
             began, most = now, self._walk_seconds(walk)
@@ -335,13 +340,13 @@ class SimulatedController(Controller):
             began, _, most = before
         self._walking[walk] = began, now, most
         if now - began > most:
-            self.world.violated(f"walks_end: after {most:.0f} s this one has not: {walk}")
+            self.world.violated(f"walks_end: after {most:.0f} s this one has not: {walk or 'elections'}")
 
-    def _walk_seconds(self, walk: Walk) -> float:
+    def _walk_seconds(self, walk: Walk | None) -> float:
         """Return within how long a walk that begins now must be at its end."""
         profile = self.world.profile
         most = WALK_SECONDS_BUSY if profile.is_heavy or profile.is_weighty else WALK_SECONDS
-        if walk.kind is not WalkKind.LEAVES:
+        if walk is None or walk.kind is not WalkKind.LEAVES:
             return most  # only a fencing rests for PART_AGAIN_MS after each part
         with self.world.loop.unpaid():
             partitions = sum(1 for _ in self.tip.topics.partitions_on(walk.broker_id))

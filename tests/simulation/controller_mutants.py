@@ -5,12 +5,16 @@ import os
 import time
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from metadata_log.errors import ChangePending
 from quorum.turns import SLICE_MS
 from tests.simulation.mutant import Directed, Mutant, Seeds, always, reads_at_once
 
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
 _REGISTRATION_TESTS: Final = "tests/unit/quorum/test_registration.py"
+_BROKER_TESTS: Final = "tests/unit/quorum/decide/test_brokers.py"
+_FETCH_TESTS: Final = "tests/unit/quorum/fetch/test_service.py"
 _SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
 _C: Final = "quorum.controller:Controller"
 
@@ -108,6 +112,30 @@ def _looks_through_nothing(_original: Any) -> Any:
         sessions.grant_all(image, now_ms)
 
     return begin
+
+
+def _joins_the_walk_under_way(_original: Any) -> Any:
+    def elect_for(sessions: Any, broker_id: Any) -> None:
+        sessions._electing[broker_id] = sessions._elections
+
+    return elect_for
+
+
+def _parks_amid_parts(original: Any) -> Any:
+    def is_heard(service: Any, command: Any) -> Any:
+        heartbeat = service._controller.heartbeat
+
+        def heard(command: Any) -> Any:
+            decision, written_end = heartbeat(command)
+            return replace(decision, more=False), written_end
+
+        service._controller.heartbeat = heard
+        try:
+            return original(service, command)
+        finally:
+            del service._controller.heartbeat
+
+    return is_heard
 
 
 def _evicts_by_its_own_clock(original: Any) -> Any:
@@ -360,6 +388,20 @@ MUTANTS: Final = (
         "quorum.sessions:Sessions.begin",
         _looks_through_nothing,
         Directed(f"{_CONTROLLER_TESTS}::test_an_election_in_parts_is_gone_on_with_by_the_next_controller"),
+    ),
+    Mutant(
+        "joins-amid-elections",
+        "the elections under way count for a broker that joins amid them",
+        "quorum.sessions:Sessions.elect_for",
+        _joins_the_walk_under_way,
+        Directed(f"{_BROKER_TESTS}::test_who_joins_amid_elections_in_parts_gets_its_own_behind_them"),
+    ),
+    Mutant(
+        "parks-amid-parts",
+        "a poll waits although its broker's next part is due",
+        "quorum.fetch.service:FetchService._is_heard",
+        _parks_amid_parts,
+        Directed(f"{_FETCH_TESTS}::test_a_poll_does_not_wait_while_parts_without_a_record_are_due"),
     ),
     Mutant(
         "evicts-at-a-leap",

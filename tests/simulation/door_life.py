@@ -7,6 +7,7 @@ file of principals changes meanwhile. The controller decides on a model quorum, 
 - no route answers a principal without the right from the table, of which the principal knew for a second;
 - nothing that a foreign page may have sent is done;
 - nobody speaks as another broker;
+- a broker that is not registered gets no bytes of the log;
 - each request is answered once, in order, and as what it is;
 - what a client has not read is bounded, and so are the connections of one address.
 """
@@ -43,7 +44,7 @@ from tests.simulation.files import Volume, in_memory
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.world import Violation
 from tests.support.desk import Desk
-from tests.support.lab import Lab, fetch_of
+from tests.support.lab import Lab, fetch_of, registration
 
 SECONDS: Final = 6.0
 FOLDERS: Final = ("log", "snapshots", "quarantine")
@@ -60,6 +61,7 @@ ANSWERED_IN_S: Final = 3.0
 """Polls wait for less, and nothing else waits."""
 PRINCIPALS_LIVE: Final = (0.4, 2.5)
 GRACE_S: Final = limits.IDENTITY_CHECK_S + 0.1
+UNREGISTERED: Final = "Broker:12"
 PEOPLE: Final = ("User:admin", "User:reader", "Broker:11", "Broker:12", "Controller:2")
 ROLE_OF: Final = {"User": ("admin", "reader"), "Broker": ("broker",), "Controller": ("controller",)}
 REFUSED: Final = frozenset({401, 403})
@@ -477,6 +479,7 @@ class DoorLife:
         self.lab.lead(1)
         for number in range(WRITES_AT_FIRST):
             await self.lab.write(self.desk.controller, _setting(f"first.{number}", "v" * WRITE_BYTES))
+        await self.lab.write(self.desk.controller, registration(11))
         self.log_bytes = sum(map(len, self.lab.quorum.log))
         runner = DoorRunner(door)
         await runner.setup()
@@ -716,6 +719,9 @@ class DoorLife:
         right = CONTROLLERS[asked.route]
         if not self.principals.may(who, right, due.at, self.loop.time()):
             raise Violation(f"no_route_answers_who_has_no_right: {what}, and needs the right {right.value}")
+        is_raw = right is Right.RAW and status == 200 and asked.speaks_as is None
+        if is_raw and who.name == UNREGISTERED:
+            raise Violation(f"none_unregistered_reads_the_log: {what}")
         if asked.speaks_as not in (None, who.name):
             raise Violation(f"nobody_speaks_as_another_node: {what}, as {asked.speaks_as}")
 

@@ -8,6 +8,7 @@ _IDENTITY: Final = "tests/unit/quorum/http/test_identity.py"
 _FOREIGN: Final = "tests/unit/quorum/http/test_foreign_callers.py"
 _LINKS: Final = "tests/unit/quorum/raft/test_encrypted_links.py"
 _SERVER: Final = "tests/unit/metadata_log/node/test_http_server.py"
+_TLS: Final = "tests/unit/metadata_log/node/test_tls.py"
 
 
 def _keeps_the_mode(_original: Any) -> Any:
@@ -42,6 +43,20 @@ MUTANTS: Final = (
         "metadata_log.node.rights:Principal._check_node",
         always(None),
         Directed(f"{_IDENTITY}::test_nobody_speaks_as_another_node"),
+    ),
+    Mutant(
+        "unregistered-reads",
+        "a broker reads the log although it is not registered",
+        "metadata_log.node.rights:Principal._is_among",
+        always(value=True),
+        Directed(f"{_IDENTITY}::test_bytes_of_the_log_are_for_admins_controllers_and_registered_brokers"),
+    ),
+    Mutant(
+        "any-server",
+        "a node calls whoever has a certificate of the authority, as if it were a controller",
+        "metadata_log.node.tls:expect",
+        always(None),
+        Directed(f"{_TLS}::test_a_certificate_of_somebody_else_does_not_pass_for_a_controller_s"),
     ),
     Mutant(
         "old-principals",

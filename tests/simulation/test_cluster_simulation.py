@@ -22,7 +22,7 @@ from tests.simulation.markers import missing_in_check
 from tests.simulation.membership import Membership
 from tests.simulation.world import PROFILES, SimulatedNode
 
-BROAD_SEEDS = (45, 206, 207, 503, 515)
+BROAD_SEEDS = (206, 207, 503, 515, 603, 605)
 WRITES_PER_SECOND_MIN = 10.0
 """Of a run this short; a campaign counts only those with thirty."""
 
@@ -127,7 +127,7 @@ def test_a_short_life_of_a_data_plane_loses_no_acknowledged_record() -> None:
 @pytest.mark.slow
 def test_a_short_life_of_brokers_with_caches_goes_on_from_what_their_disks_hold() -> None:
     """After kill -9, losses of power, turned bits and orderly stops."""
-    world = ClusterWorld(seed=8, profile=replace(PROFILES["brokers"], has_caches=True), clients=2)
+    world = ClusterWorld(seed=13, profile=replace(PROFILES["brokers"], has_caches=True), clients=2)
     assert world.run(8.0) == []
     reached = world.markers.reached
     assert reached["broker's cache opened with a log"] > 1
