@@ -100,17 +100,12 @@ class ControllerClient:
         status = self.json("/v1/quorum", patience_s=0)
         members = [*status.get("voters", ()), *status.get("observers", ())]
         found = [
-            (member.get("role") == "leader", member["http"]) for member in members if self._may_ask(member)
+            (member.get("role") == "leader", member["http"])
+            for member in members
+            if member.get("reachable") and _is_url(member.get("http"))
         ]
         ordered = [url for _, url in sorted(found, key=lambda pair: pair[0])]
         return ControllerClient(tuple(dict.fromkeys([*ordered, *self.urls])), self.shown)
-
-    def _may_ask(self, member: dict[str, Any]) -> bool:
-        """Return whether a member of the quorum can be asked. With an authority, the token goes nowhere in the clear."""
-        url = member.get("http")
-        if not member.get("reachable") or not isinstance(url, str) or not is_node_url(url):
-            return False
-        return self.shown.ca is None or url.lower().startswith("https://")
 
     def alone(self) -> "ControllerClient":
         """Return the first that answers, without the others: for what not all have, as snapshots; raises as `body`."""
@@ -128,6 +123,10 @@ def controllers(urls: str, shown: Shown = NOTHING_SHOWN) -> ControllerClient:
     return ControllerClient(tuple(url.strip().rstrip("/") for url in urls.split(",")), shown)
 
 
+def _is_url(told: object) -> bool:
+    return isinstance(told, str) and is_node_url(told)
+
+
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Has a redirect raise HTTPError: no controller sends one to readers, and the token would go to wherever it leads."""
 
@@ -136,6 +135,9 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _body(url: str, path: str, *, accept: str, shown: Shown) -> bytes:
+    if shown.ca is not None and not url.lower().startswith("https://"):
+        # Whoever names an authority expects that no token leaves unencrypted, whichever node named this URL.
+        raise BrokerNotAvailable(f"{url} is not asked: with ca name https:// addresses alone")
     headers = {"Accept": accept, **bearer_from(shown.token_file)}
     request = urllib.request.Request(url + path, headers=headers)  # noqa: S310 http(s) alone
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=shown.context()), _NoRedirects)
