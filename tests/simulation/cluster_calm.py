@@ -66,9 +66,7 @@ class Calm:
         self._world.tell("weather", "is calm from now on")
         acknowledged = [client.acknowledged for client in self._world.clients]
         began = self._world.loop.time()
-        newest = self._world.properties.newest
-        behind = max((newest - broker.follower.image.end_offset for broker in self._world.brokers), default=0)
-        patience = LIVENESS_SECONDS + behind / CATCH_UP_PER_SECOND
+        patience = LIVENESS_SECONDS + self._catch_up_seconds()
         trouble = await self._world.within(patience, lambda: self._not_live(acknowledged))
         if trouble is not None:
             self._world.violated(f"liveness: {patience:.0f} s after the last fault {trouble}")
@@ -90,12 +88,19 @@ class Calm:
         if trouble is not None:
             self._world.violated(f"windows_pass: {WINDOW_SECONDS:.0f} s after the last write {trouble}")
             return
-        trouble = await self._world.within(CONVERGENCE_SECONDS, self._not_converged)
+        patience = CONVERGENCE_SECONDS + self._catch_up_seconds()
+        trouble = await self._world.within(patience, self._not_converged)
         if trouble is not None:
-            self._world.violated(f"convergence: {CONVERGENCE_SECONDS:.0f} s after the last write {trouble}")
+            self._world.violated(f"convergence: {patience:.0f} s after the last write {trouble}")
             return
         self._check_acknowledged()
         self._world.writes_acknowledged = len(self._world.acknowledged)
+
+    def _catch_up_seconds(self) -> float:
+        """Return how long the brokers need for what they lack."""
+        newest = self._world.properties.newest
+        behind = max((newest - broker.follower.image.end_offset for broker in self._world.brokers), default=0)
+        return behind / CATCH_UP_PER_SECOND
 
     async def elect_stranded(self) -> None:
         """Do what `docs/limits.md` asks of an operator where nobody can be elected cleanly any more."""
