@@ -2,7 +2,6 @@
 
 from typing import NamedTuple, TypeAlias
 
-from metadata_log.records.broker_settings import is_known
 from metadata_log.records.declaration import record
 
 TOPIC = 2
@@ -36,13 +35,9 @@ MASKED_WITHOUT_KEY = (
 MIN_IN_SYNC_REPLICAS = "min.insync.replicas"
 
 
-def is_sensitive(resource_type: int, name: str) -> bool:
-    """Answer whether a setting is a secret: written with a mask key, shown to nobody.
-
-    It is if its name, in any letter case, says so. As in Kafka, so is each setting of brokers that Kafka does not know:
-    plugins call their secrets what they like.
-    """
-    return name.lower().endswith(SECRET_ENDINGS) or (resource_type == BROKER and not is_known(name))
+def is_sensitive(name: str) -> bool:
+    """Answer whether a setting of this name, in any letter case, is a secret: written with a mask key, shown to nobody."""
+    return name.lower().endswith(SECRET_ENDINGS)
 
 
 def is_masked(config: "ConfigRecord") -> bool:

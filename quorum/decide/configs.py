@@ -99,7 +99,7 @@ def alter(context: DecideContext, command: AlterConfigs) -> Decision:
             after.pop(record.name, None)
         else:
             after[record.name] = value
-    shown = shown_settings(command.resource_type, after)
+    shown = shown_settings(after)
     outcome = ConfigsAltered(command.resource_type, command.resource_name, tuple(shown.items()))
     return _decided(context, records, outcome)
 
@@ -244,9 +244,7 @@ def _records(
             resource.resource_name,
             name,
             value,
-            _mask_key(context, before.get(name), value)
-            if is_sensitive(resource.resource_type, name)
-            else None,
+            _mask_key(context, before.get(name), value) if is_sensitive(name) else None,
         )
         for name, value in values.items()
         if resource.resource_type == BROKER or before.get(name) != value

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from metadata_log.image.configs import ConfigsImage, type_text
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, is_sensitive
 from quorum.decide.config_defaults import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Known
-from quorum.decide.config_types import TOPIC_CONFIGS
 
 
 class ConfigSource(enum.StrEnum):
@@ -128,9 +127,7 @@ def _of_broker(
 def _described(
     resource_type: int, resource_name: str, name: str, known: Known, synonyms: list[Synonym]
 ) -> DescribedConfig:
-    # As in Kafka, what nobody can type may be a secret.
-    is_untyped = known is UNKNOWN and resource_type == TOPIC and name not in TOPIC_CONFIGS
-    sensitive = known.type == "PASSWORD" or is_untyped or is_sensitive(resource_type, name)
+    sensitive = known.type == "PASSWORD" or is_sensitive(name)
     value, source = known.default, ConfigSource.DEFAULT
     if synonyms:
         _, value, source = synonyms[0]

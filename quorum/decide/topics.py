@@ -147,7 +147,7 @@ def create(context: DecideContext, command: CreateTopic) -> Sliced[Decision]:
     )
     topic, records = yield from _created(context, NewPartitions(context), wanted)
     check_fits(len(records), "records")
-    configs = tuple(shown_settings(TOPIC, command.configs).items())
+    configs = tuple(shown_settings(command.configs).items())
     created = TopicCreated(topic.name, topic.topic_id, configs, topic.partitions)
     if command.validate_only:
         return Decision(outcome=created._replace(topic_id=None))
@@ -384,7 +384,7 @@ def _restore(kept: TopicKept, records: Sequence[Record] | None, image: MetadataI
     elif kept.topic_id in image.topics.by_id:
         configs = dict(image.configs.get((TOPIC, kept.name), {}))
         partitions = image.topics.by_id[kept.topic_id].partitions
-    shown = tuple(shown_settings(TOPIC, configs).items())
+    shown = tuple(shown_settings(configs).items())
     return TopicCreated(kept.name, kept.topic_id, shown, partitions)
 
 

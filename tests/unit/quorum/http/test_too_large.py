@@ -9,7 +9,7 @@ from tests.unit.quorum.http.test_administration import Ask, over_http
 VALUE = "v" * 30_000
 SETTINGS = {f"k{number}": VALUE for number in range(12)}
 RESOURCES: tuple[dict[str, Any], ...] = ({"broker": 11}, {"broker": 12}, {"cluster": True})
-LARGE = "36 records of 1081"
+LARGE = "36 records of 1080"
 """Bytes, of which a batch holds 1048576."""
 
 
