@@ -13,16 +13,18 @@ SECRET_ENDINGS = (
     "passwd",
     "passphrase",
     "secret",
-    "secret.key",
-    "secret.access.key",
-    "master.key",
-    "private.key",
+    ".key",
+    "token",
+    "credential",
+    "credentials",
+    "credentials.json",
+    "connection.string",
+    "user.info",
     "sasl.jaas.config",
-    "ssl.keystore.key",
     "ssl.keystore.certificate.chain",
     "ssl.truststore.certificates",
 )
-"""Of Kafka's names of type PASSWORD, and of what other programs call their secrets."""
+"""Of Kafka's names of type PASSWORD, and of what other programs call their secrets. No other name of Kafka's ends so."""
 MASKED_WITHOUT_KEY = (
     "password",
     "sasl.jaas.config",

@@ -177,6 +177,12 @@ def test_a_secret_is_masked_under_a_key_of_its_own_for_as_long_as_it_stays_the_s
         "delegation.token.secret.key",
         "delegation.token.master.key",
         "rsm.config.storage.aws.secret.access.key",
+        "rsm.config.storage.azure.account.key",
+        "rsm.config.storage.azure.sas.token",
+        "rsm.config.storage.gcs.credentials.json",
+        "rsm.config.storage.azure.connection.string",
+        "schema.registry.basic.auth.user.info",
+        "my.plugin.api.key",
         "plugin.Passphrase",
     ],
 )
