@@ -678,9 +678,11 @@ class Controller:
             )
             assert batch is not None
             self._broker_ends[broker_id] = end_offset = batch.end_offset
-        if was_ineligible and self.tip.topics.counts.leaderless and broker_id not in self._ineligible():
-            # Meanwhile partitions may have lost their leaders, of which this broker alone is in sync.
+        if was_ineligible and self.tip.brokers[broker_id].is_active and broker_id not in self._ineligible():
+            # Meanwhile partitions may have lost their leaders, of which this broker alone is in sync, or lose them by a
+            # decision that rests between two slices.
             self.sessions.elect_for(broker_id)
+            decision = replace(decision, more=True)
         return decision, end_offset if end_offset > self.committed.end_offset else None
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:

@@ -905,6 +905,53 @@ def test_a_broker_that_came_back_during_a_removal_that_is_given_up_leads_again()
     run(story)
 
 
+def test_a_broker_heard_of_while_a_decision_rests_that_left_it_out_is_elected_after_it() -> None:
+    """Goal: no partition waits for a leader that is up. Method: the first part of a fencing finds nothing to write, another
+    broker is removed in slices meanwhile, and between two of them the first one is heard of.
+    """
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12, 13)
+        others = (12, epochs[12]), (13, epochs[13])
+        fence_the_silent(lab, controller, *others)
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        lab.quorum.commit()
+        late = topic_of(-1, name="late", assignment=(tuple(map(BrokerId, (12, 11))),) * 900)
+        await lab.write(controller, late)
+        while min(controller.committed.topics.by_id) == controller.committed.topics.ids["late"]:
+            # The fencing begins with "many".
+            await lab.write(controller, DeleteTopic(name="late"))
+            await lab.write(controller, late)
+        with_time = controller._context
+        slow_parts(lab, controller, looks=1)
+        silence(lab, controller, *others)
+        controller._context = with_time  # type: ignore[method-assign]
+        assert controller.sessions.walking_out() == {11}
+        looks = count(0, SLICE_MS)
+        controller.turns._now_ms = lambda: next(looks)
+        removal = UnregisterBroker(broker_id=BrokerId(12))
+        asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=None))
+        back = poll(11, epochs[11], applied=controller.committed.end_offset)
+        topics = controller.tip.topics
+        while not topics.counts.leaderless:
+            if controller.turns.is_mid_decision and topics.index.leaderships[BrokerId(12)] < 1_000:
+                controller.heartbeat(dataclasses.replace(back, is_late=True))
+            await asyncio.sleep(0)
+            topics = controller.tip.topics
+        while not asked.done():
+            lab.quorum.commit()
+            await asyncio.sleep(0)
+        for _ in range(5):
+            controller.heartbeat(back)
+            lab.quorum.commit()
+        assert leaders(controller) == {13: MANY}
+        waiting = controller.committed.topics.by_id[controller.committed.topics.ids["late"]].partitions
+        assert {partition.leader for partition in waiting} == {11}
+        lab.same_everywhere()
+
+    run(story)
+
+
 def test_who_is_answered_during_a_removal_is_not_silent_to_the_next_controller() -> None:
     """Goal: whoever got an answer has a whole session. Method: the log shows a fencing for silence begun, and no removal."""
 
