@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.errors import NotController, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
+from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
@@ -261,7 +262,8 @@ class Contrary:
                 continue
             if session.deadline_ms - broker.now_ms() > 2_000 and broker.is_awake():
                 command = self._registers(broker.broker_id, CLUSTER_ID, (), ())
-                return Question(command, _while_it_lasts(session.deadline_ms, broker.now_ms))
+                lasts = _while_it_lasts(known, session.deadline_ms, broker.now_ms)
+                return Question(command, lasts)
         return None
 
     def _too_early(self, image: MetadataImage) -> Question | None:
@@ -698,12 +700,21 @@ def _not_led_by_first(image: MetadataImage, name: str, number: int, *, unclean: 
     return None if is_first else f"{partition.leader} leads {name}-{number} of {partition.replicas}"
 
 
-def _while_it_lasts(deadline_ms: int, now_ms: Callable[[], int]) -> Callable[[MetadataImage], Errors]:
+def _while_it_lasts(
+    broker: BrokerImage, deadline_ms: int, now_ms: Callable[[], int]
+) -> Callable[[MetadataImage], Errors]:
     """Return what is right for an id whose broker is heard of.
 
-    Nothing is asked if its session is over by the answer: the machine was suspended, with all that runs on it.
+    Nothing is asked if its session is over by the answer: the machine was suspended, with all that runs on it. Nor if the
+    broker was unregistered meanwhile: then its id is free.
     """
-    return lambda _at: {"DUPLICATE_BROKER_REGISTRATION"} if now_ms() < deadline_ms else set()
+
+    def right(at: MetadataImage) -> Errors:
+        known = at.brokers.get(broker.broker_id)
+        is_registered = known is not None and known.broker_epoch == broker.broker_epoch
+        return {"DUPLICATE_BROKER_REGISTRATION"} if is_registered and now_ms() < deadline_ms else set()
+
+    return right
 
 
 def _deletion_errors(image: MetadataImage, topic_id: TopicId) -> Errors:
