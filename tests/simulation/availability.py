@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from metadata_log.ids import NodeId
+from metadata_log.limits import RAFT_STRANGER_TIMEOUTS
 from tests.simulation.world import SimulatedNode
 
 if TYPE_CHECKING:
@@ -42,9 +43,20 @@ class Availability:
             if newest != self._world.properties.newest or not able:
                 since, newest, able = now, self._world.properties.newest, found
             self.longest_standstill = max(self.longest_standstill, now - since)
-            if now - since > most:
-                majority = sorted(min(able, key=sorted))
+            late = [some for some in able if now - since > most + self._stranger_seconds(some)]
+            if late:
+                majority = sorted(min(late, key=sorted))
                 self._world.violated(f"available: {majority} could have committed for {now - since:.1f} s")
+
+    def _stranger_seconds(self, some: frozenset[NodeId]) -> float:
+        """Return how long one of these may wait before it believes another, of whom its log does not know that it votes."""
+        nodes = [self._world.nodes[node_id] for node_id in some]
+        for node in nodes:
+            if node.log is None or not node.has_engine():
+                continue
+            if not all(node.log._guard.belief.is_member(other.member) for other in nodes):
+                return RAFT_STRANGER_TIMEOUTS * self._world.settings.election_timeout_max_ms / 1000
+        return 0.0
 
     def _able_majorities(self, writing: dict[NodeId, object]) -> set[frozenset[NodeId]]:
         """Return the majorities that run, are awake and linked with each other, and whose disks do what they are asked.

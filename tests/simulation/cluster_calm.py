@@ -88,6 +88,8 @@ class Calm:
         if trouble is not None:
             self._world.violated(f"windows_pass: {WINDOW_SECONDS:.0f} s after the last write {trouble}")
             return
+        # The last topic that was restored may have lost its last replica in sync while it was deleted.
+        await self.elect_stranded()
         patience = CONVERGENCE_SECONDS + self._catch_up_seconds()
         trouble = await self._world.within(patience, self._not_converged)
         if trouble is not None:

@@ -270,9 +270,9 @@ class RaftRules:
             loop.call_later(SOON_S, self._look_again, node, *told)
 
     def refused(self, node: "SimulatedNode", sender: Member) -> None:
-        """Note that a node refuses what it just got: that was no leader's message."""
+        """Forget a leader of whom a node refuses a message: the newest one may be it, seen here before it is handled."""
         heard = self._heard.get(node.node_id)
-        if heard is not None and heard.leader == sender.node_id and heard.at == self._world.loop.time():
+        if heard is not None and heard.leader == sender.node_id:
             del self._heard[node.node_id]
 
     def suspended(self, node: "SimulatedNode", seconds: float) -> None:
