@@ -340,8 +340,11 @@ class ClusterWorld(World):
 
     async def download(self, offer: SnapshotOffer, disk: BrokerDisk | None = None) -> MetadataImage | None:
         """Return the image of a snapshot from any controller that has it, and keep it on `disk`."""
+        cache = None if disk is None else disk.cache
         for node in self.nodes.values():
             await asyncio.sleep(self.rng.uniform(0.001, 0.05))
+            if disk is not None and disk.cache is not cache:
+                return None  # the process that asked for it has ended, and another has the disk
             assert isinstance(node, ClusterNode)
             if node.log is not None and node.is_awake():
                 with suppress(SnapshotNotFound, DamagedFile):
