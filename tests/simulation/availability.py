@@ -43,6 +43,8 @@ class Availability:
             if newest != self._world.properties.newest or not able:
                 since, newest, able = now, self._world.properties.newest, found
             self.longest_standstill = max(self.longest_standstill, now - since)
+            if now - since <= most:
+                continue
             late = [some for some in able if now - since > most + self._stranger_seconds(some)]
             if late:
                 majority = sorted(min(late, key=sorted))

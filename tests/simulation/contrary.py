@@ -262,8 +262,7 @@ class Contrary:
                 continue
             if session.deadline_ms - broker.now_ms() > 2_000 and broker.is_awake():
                 command = self._registers(broker.broker_id, CLUSTER_ID, (), ())
-                lasts = _while_it_lasts(known, session.deadline_ms, broker.now_ms)
-                return Question(command, lasts)
+                return Question(command, _while_it_lasts(known, session.deadline_ms, broker.now_ms))
         return None
 
     def _too_early(self, image: MetadataImage) -> Question | None:
