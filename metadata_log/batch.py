@@ -36,6 +36,11 @@ class Envelope(NamedTuple):
 NO_ENVELOPE = Envelope()
 
 
+def at_address(name: str, address: str | None) -> str:
+    """Return how an actor is written: the principal's name, and its client's address where that is known."""
+    return name if address is None else f"{name}@{address}"
+
+
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Records at the offsets `base_offset` to `last_offset`, inclusive.
 

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from metadata_log import limits
 from metadata_log.apply import Applied, applying, is_next
-from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
+from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch, at_address
 from metadata_log.codec import (
     DamagedFrame,
     batch_of,
@@ -632,8 +632,12 @@ class Controller:
 
     # --- brokers
 
-    def heartbeat(self, command: BrokerHeartbeat) -> tuple[Decision, int | None]:
+    def heartbeat(
+        self, command: BrokerHeartbeat, *, address: str | None = None
+    ) -> tuple[Decision, int | None]:
         """Decide a broker's heartbeat, and append what it leads to; the session is renewed as of now.
+
+        `address` is the client's, which the actor of these records shows; None while identity is off.
 
         Of a long change one part is made, and the next by the broker's next heartbeat.
 
@@ -653,9 +657,8 @@ class Controller:
         was_ineligible = broker_id in self._ineligible()
         decision = decide(self._context(own=broker_id), command)
         decision.result()
-        batch = self._carry_out(
-            decision, Envelope(actor=f"Broker:{broker_id}", cause=decision.cause, operation=HEARTBEAT)
-        )
+        actor = at_address(f"Broker:{broker_id}", address)
+        batch = self._carry_out(decision, Envelope(actor=actor, cause=decision.cause, operation=HEARTBEAT))
         if batch is not None:
             end_offset = batch.end_offset
             self.turns.rest_after(began_ms)
@@ -674,7 +677,7 @@ class Controller:
             heard = Cause(HEARD_OF, command.broker_epoch, {"broker_id": broker_id})
             batch = self._carry_out(
                 Decision(records=(NoOpRecord(),)),
-                Envelope(actor=f"Broker:{broker_id}", cause=heard, operation=HEARTBEAT),
+                Envelope(actor=actor, cause=heard, operation=HEARTBEAT),
             )
             assert batch is not None
             self._broker_ends[broker_id] = end_offset = batch.end_offset

@@ -23,6 +23,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from metadata_log import limits
+from metadata_log.batch import at_address
 from metadata_log.errors import AuthenticationFailed, InvalidSettings
 from metadata_log.ids import BrokerId
 from metadata_log.node.certified_names import NAME, NODES, name_in
@@ -196,13 +197,17 @@ def of(request: web.Request) -> Principal:
 
 def actor_of(request: web.Request) -> str:
     """Return the principal with the client's address, as records have it."""
-    peer = None if request.transport is None else request.transport.get_extra_info("peername")
-    return f"{of(request).name}@{peer[0]}" if peer else of(request).name
+    return at_address(of(request).name, peer_address(request.transport))
 
 
 def node_actor_of(request: web.Request, name: str) -> str:
     """Return who sends what only the node `name` may send; without identity the bare name, since anybody may speak as it."""
-    return name if of(request) is ANYBODY else actor_of(request)
+    return at_address(name, node_address_of(request))
+
+
+def node_address_of(request: web.Request) -> str | None:
+    """Return the address of a node that sends something; None without identity."""
+    return None if of(request) is ANYBODY else peer_address(request.transport)
 
 
 def _path_of_route(request: web.Request) -> str:
@@ -246,6 +251,12 @@ def _state_of(file: Path) -> tuple[int, int, int]:
     except OSError as error:
         raise InvalidSettings(f"{file}: {error.strerror}") from error
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def peer_address(transport: Any) -> str | None:
+    """Return the numeric address of the other end of a connection; None once it is gone."""
+    peer: tuple[str, int] | None = None if transport is None else transport.get_extra_info("peername")
+    return peer[0] if peer else None
 
 
 def peer_certificate(transport: Any) -> Mapping[str, Any] | None:

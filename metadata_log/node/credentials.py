@@ -12,7 +12,7 @@ from metadata_log.node.certified_names import name_in
 
 BEARER: Final = re.compile(r"Bearer ([!-~]{20,512})", re.IGNORECASE)
 CONTROLLERS: Final = ("Controller",)
-NODES: Final = ("Controller", "Broker")
+SERVERS: Final = ("Controller", "Broker")
 """Kinds of servers: a command may be given the address of either, since brokers forward."""
 
 
@@ -24,7 +24,7 @@ class TlsFiles:
     key: Path
     ca: Path
 
-    def client(self, servers: tuple[str, ...] = NODES) -> ssl.SSLContext:
+    def client(self, servers: tuple[str, ...] = SERVERS) -> ssl.SSLContext:
         """Return a context for calls under this certificate to `servers`; otherwise as `trusting`.
 
         Raises:
@@ -35,7 +35,7 @@ class TlsFiles:
         return context
 
 
-def trusting(ca: Path, servers: tuple[str, ...] = NODES) -> ssl.SSLContext:
+def trusting(ca: Path, servers: tuple[str, ...] = SERVERS) -> ssl.SSLContext:
     """Return a client's context that trusts one authority, and `servers` of any of its clusters.
 
     Raises:

@@ -117,8 +117,12 @@ class FetchService(AppliedListener):
 
     # --- arrival
 
-    async def fetch(self, request: FetchRequest, *, takes_stale: bool = False) -> bytes:
+    async def fetch(
+        self, request: FetchRequest, *, address: str | None = None, takes_stale: bool = False
+    ) -> bytes:
         """Answer one poll with the body of the response; `takes_stale`: an observer that a follower may answer.
+
+        `address` is the client's, which the actor of records that follow shows; None while identity is off.
 
         Raises:
             NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
@@ -128,11 +132,16 @@ class FetchService(AppliedListener):
         if request.broker_id != OBSERVER:
             await self._controller.turns.wait_for_turn()  # it means a decision, which may be long
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        poll = self._arrived(request, lambda outcome: _settle(answered, outcome), takes_stale=takes_stale)
+        poll = self._arrived(
+            request,
+            lambda outcome: _settle(answered, outcome),
+            address=address,
+            takes_stale=takes_stale,
+        )
         try:
             if not poll.is_observer:
-                heartbeat = _heartbeat_of(poll, is_late=self._is_late(arrived_ms))
-                poll.should_shut_down = await self._heartbeat(heartbeat)
+                poll.is_late = self._is_late(arrived_ms)
+                poll.should_shut_down = await self._heartbeat(poll)
             self._evaluate(poll)
             return await answered
         finally:
@@ -144,6 +153,7 @@ class FetchService(AppliedListener):
         done: Callable[[bytes | MetadataError], None],
         *,
         arrived_ms: int,
+        address: str | None = None,
         takes_stale: bool = False,
     ) -> Poll | None:
         """Take a poll that needs no task of its own: `done` gets its outcome later, within a slice.
@@ -162,8 +172,9 @@ class FetchService(AppliedListener):
         self._controller.turns.begin_round()
         poll: Poll | None = None
         try:
-            poll = self._arrived(request, done, takes_stale=takes_stale)
-            if poll.is_observer or self._is_heard(_heartbeat_of(poll, is_late=is_late)):
+            poll = self._arrived(request, done, address=address, takes_stale=takes_stale)
+            poll.is_late = is_late and not poll.is_observer
+            if poll.is_observer or self._is_heard(poll):
                 self._evaluate(poll)
                 self._controller.metrics.fetches.inc()
                 return poll
@@ -188,13 +199,23 @@ class FetchService(AppliedListener):
         self._under_way.pop(poll, None)
 
     def _arrived(
-        self, request: FetchRequest, done: Callable[[bytes | MetadataError], None], *, takes_stale: bool
+        self,
+        request: FetchRequest,
+        done: Callable[[bytes | MetadataError], None],
+        *,
+        address: str | None,
+        takes_stale: bool,
     ) -> Poll:
         takes_stale = takes_stale and request.broker_id == OBSERVER
         is_at_follower = takes_stale and not self._controller.is_active
         arrived_end = self._log.end_offset if is_at_follower else self._controller.tip.end_offset
         poll = Poll(
-            request, arrived_ms=self._now_ms(), arrived_end=arrived_end, done=done, takes_stale=takes_stale
+            request,
+            arrived_ms=self._now_ms(),
+            arrived_end=arrived_end,
+            done=done,
+            address=address,
+            takes_stale=takes_stale,
         )
         poll.is_proved = is_at_follower  # it asks for no proof
         if request.cluster_id != self._settings.cluster_id:
@@ -212,29 +233,31 @@ class FetchService(AppliedListener):
         is_old = self._now_ms() - arrived_ms >= limits.HEARTBEAT_LATE_MS
         return is_old or self._controller.turns.is_mid_decision
 
-    def _is_heard(self, command: BrokerHeartbeat) -> bool:
-        """Decide a heartbeat; answer False if its poll must wait for records or parts, or if it has to be fenced first."""
+    def _is_heard(self, poll: Poll) -> bool:
+        """Decide a poll's heartbeat; answer False if it must wait for records or parts, or if it has to be fenced first."""
+        command = _heartbeat_of(poll)
         position = command.position
         if position is not None and is_foreign(self._log, position, self._reply(position)):
             return False
-        decision, written_end = self._controller.heartbeat(command)
+        decision, written_end = self._controller.heartbeat(command, address=poll.address)
         self._release_ready()
         return written_end is None and not decision.more
 
-    async def _heartbeat(self, command: BrokerHeartbeat) -> bool:
-        """Decide a broker's heartbeat, wait for what it leads to, and return whether the broker may end its process."""
-        controller, position = self._controller, command.position
+    async def _heartbeat(self, poll: Poll) -> bool:
+        """Decide a poll's heartbeat, wait for what it leads to, and return whether the broker may end its process."""
+        controller, command = self._controller, _heartbeat_of(poll)
+        position = command.position
         # What the broker claims to have applied counts only in a history that is ours.
         is_elsewhere = position is not None and is_foreign(self._log, position, self._reply(position))
         if is_elsewhere:
             command = replace(command, want_fence=True, is_late=False)
-        decision, written_end = controller.heartbeat(command)
+        decision, written_end = controller.heartbeat(command, address=poll.address)
         while decision.more and (is_elsewhere or not decision.records):
             # Its next position may be ours, or nothing was written that would wake its poll, and nobody would go on: so all
             # parts now, and messages between them.
             await asyncio.sleep(0)
             await controller.turns.wait_for_turn()
-            decision, written_end = controller.heartbeat(command)
+            decision, written_end = controller.heartbeat(command, address=poll.address)
         self._release_ready()
         if written_end is not None:
             await controller.settled(written_end, request_id=None, wrote=False)
@@ -527,10 +550,9 @@ def same_answer(
     return (at, request.bytes_wanted, state, should_shut_down)
 
 
-def _heartbeat_of(poll: Poll, *, is_late: bool) -> BrokerHeartbeat:
-    poll.is_late = is_late
+def _heartbeat_of(poll: Poll) -> BrokerHeartbeat:
     heartbeat = poll.request.heartbeat()
-    return replace(heartbeat, is_late=True) if is_late else heartbeat
+    return replace(heartbeat, is_late=True) if poll.is_late else heartbeat
 
 
 def _settle(answered: "asyncio.Future[bytes]", outcome: bytes | MetadataError) -> None:

@@ -14,6 +14,7 @@ class Poll:
 
     __slots__ = (
         "_done",
+        "address",
         "arrived_end",
         "arrived_ms",
         "is_late",
@@ -32,9 +33,12 @@ class Poll:
         arrived_ms: int,
         arrived_end: int,
         done: Callable[[bytes | MetadataError], None],
+        address: str | None = None,
         takes_stale: bool = False,
     ) -> None:
         self.request = request
+        self.address = address
+        """The client's, for the actor of the records that follow; None while identity is off."""
         self.takes_stale = takes_stale
         """An observer that a follower may answer."""
         self.arrived_ms = arrived_ms

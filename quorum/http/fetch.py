@@ -4,7 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
-from metadata_log.node.access import of
+from metadata_log.node.access import node_address_of, of
 from metadata_log.node.http_answers import MSGPACK
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.http.bodies import read_broker_body
@@ -14,7 +14,9 @@ from quorum.http.door import Door, takes_stale
 async def fetch_metadata(door: Door, request: web.Request) -> web.Response:
     poll = FetchRequest.from_map(await read_broker_body(request, door.bodies))
     of(request).check_poll(poll.broker_id, door.controller.committed.brokers)
-    answer = await door.fetches.fetch(poll, takes_stale=takes_stale(request))
+    answer = await door.fetches.fetch(
+        poll, address=node_address_of(request), takes_stale=takes_stale(request)
+    )
     door.buffers.check(len(answer))
     session_timeout = {SESSION_TIMEOUT_HEADER: str(door.settings.timing.session_timeout_ms)}
     return web.Response(body=answer, content_type=MSGPACK, headers=door.headers() | session_timeout)

@@ -18,7 +18,7 @@ from aiohttp.http import SERVER_SOFTWARE
 
 from metadata_log import limits
 from metadata_log.errors import Fault, MetadataError, NotController
-from metadata_log.node.access import peer_certificate
+from metadata_log.node.access import peer_address, peer_certificate
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
 from metadata_log.wire.bodies import unpack
@@ -173,6 +173,7 @@ class PollConnection(NamedErrors):
         "_arrived_ms",
         "_begins_request",
         "_certificate",
+        "_client_address",
         "_early",
         "_is_busy",
         "_over",
@@ -188,6 +189,8 @@ class PollConnection(NamedErrors):
         self._begins_request = True
         self._certificate: Mapping[str, Any] | None = None
         """What the client showed, where identity is on."""
+        self._client_address: str | None = None
+        """Where identity is on."""
         self._is_busy = False
         """A poll has been read here and is not answered yet."""
         self._arrived_ms = 0
@@ -201,6 +204,7 @@ class PollConnection(NamedErrors):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if self._answers.door.access.is_on:
             self._certificate = peer_certificate(transport)
+            self._client_address = peer_address(transport)
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -273,7 +277,11 @@ class PollConnection(NamedErrors):
                     return
                 takes_stale = data.startswith(_STALE_LINE)
                 self._poll = answers.fetches.take(
-                    request, self._answered, arrived_ms=self._arrived_ms, takes_stale=takes_stale
+                    request,
+                    self._answered,
+                    arrived_ms=self._arrived_ms,
+                    address=self._client_address,
+                    takes_stale=takes_stale,
                 )
             except NotController as refusal:
                 self._answered(refusal)

@@ -251,12 +251,14 @@ class SimulatedController(Controller):
         if self.is_active and not was_active:
             self.heard_of.claimed()
 
-    def heartbeat(self, command: BrokerHeartbeat) -> tuple[Decision, int | None]:
+    def heartbeat(
+        self, command: BrokerHeartbeat, *, address: str | None = None
+    ) -> tuple[Decision, int | None]:
         if command.want_shut_down and not command.want_fence:
             self.world.properties.rules.stopping(command.broker_id, self.tip.end_offset)
         self.world.properties.sessions.heard(command)
         self.heard_of.walks_end(command.broker_id)  # unless this heartbeat goes on with one
-        answer = super().heartbeat(command)
+        answer = super().heartbeat(command, address=address)
         self.heard_of.contact(command.broker_id)
         if self.tip.topics.counts.leaderless and not (answer[0].more or command.is_late):
             with self.world.loop.unpaid():

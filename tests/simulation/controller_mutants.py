@@ -122,16 +122,16 @@ def _joins_the_walk_under_way(_original: Any) -> Any:
 
 
 def _parks_amid_parts(original: Any) -> Any:
-    def is_heard(service: Any, command: Any) -> Any:
+    def is_heard(service: Any, poll: Any) -> Any:
         heartbeat = service._controller.heartbeat
 
-        def heard(command: Any) -> Any:
-            decision, written_end = heartbeat(command)
+        def heard(command: Any, **kept: Any) -> Any:
+            decision, written_end = heartbeat(command, **kept)
             return replace(decision, more=False), written_end
 
         service._controller.heartbeat = heard
         try:
-            return original(service, command)
+            return original(service, poll)
         finally:
             del service._controller.heartbeat
 

@@ -15,15 +15,19 @@ from msgspec.structs import replace
 from broker_agent.controller_client import ControllerClient
 from broker_agent.session import Call, Fetched
 from metadata_log import limits
-from metadata_log.ids import NodeId
+from metadata_log.codec import decode_all
+from metadata_log.ids import BrokerId, NodeId
 from metadata_log.limits import FETCH_BYTES_MAX, HEARTBEAT_LATE_MS
+from metadata_log.node import access
+from metadata_log.node.certified_names import SCHEME
 from metadata_log.node.http_server import listen
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.controller import Controller
+from quorum.http import poll_connection
 from quorum.http.app import DoorRunner
 from quorum.http.poll_connection import PollConnection, poll_connections, read_head
 from tests.support.desk import Desk
-from tests.support.lab import Lab, fetch_of, online, run, setting, spin
+from tests.support.lab import CLUSTER, Lab, fetch_of, online, registration, run, setting, spin
 
 HEAD = (
     b"POST /v1/metadata/fetch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/msgpack\r\n"
@@ -133,10 +137,14 @@ class Door:
 
 
 def at_a_door(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, story: Callable[[Door], Awaitable[None]]
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    story: Callable[[Door], Awaitable[None]],
+    *,
+    principals: Path | None = None,
 ) -> None:
     async def main(lab: Lab) -> None:
-        desk = Desk(lab, directory)
+        desk = Desk(lab, directory, principals=principals)
         lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [desk.door.committed_log, desk.door.fetches])
         lab.lead(1)
         runner = DoorRunner(desk.door)
@@ -191,6 +199,35 @@ def test_a_poll_is_answered_as_aiohttp_answers_it(tmp_path: Path, monkeypatch: p
             assert answers[0].head["high_watermark"] == door.controller.committed.end_offset
 
     at_a_door(tmp_path, monkeypatch, story)
+
+
+@pytest.mark.parametrize("extra", ["", "X-Anything: 1\r\n"])
+@pytest.mark.parametrize(("with_identity", "actor"), [(True, "Broker:11@127.0.0.1"), (False, "Broker:11")])
+def test_what_follows_from_a_poll_names_its_broker_with_its_address_while_identity_is_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: str, with_identity: bool, actor: str
+) -> None:
+    """Goal: the log shows from where a stolen certificate was used. Method: the poll with which a broker is online.
+
+    A plain poll is decided here, one with an unknown header behind aiohttp.
+    """
+    certified = {"subjectAltName": [("URI", f"{SCHEME}://{CLUSTER}/broker/11")]}
+    for module in (access, poll_connection):
+        monkeypatch.setattr(module, "peer_certificate", lambda _: certified)
+    principals = tmp_path / "principals.toml"
+    principals.write_text("principals = []\n")
+
+    async def story(door: Door) -> None:
+        registered = await door.lab.write(door.controller, registration(11))
+        async with door.client() as client:
+            client.send(door.at_end(11, registered.outcome[0]), extra=extra)
+            async with asyncio.timeout(60):
+                while door.controller.committed.brokers[BrokerId(11)].fenced:
+                    await asyncio.sleep(0.001)
+                    door.lab.quorum.commit()
+            (batch, _), *_ = decode_all(door.lab.quorum.log[-1])
+            assert (batch.envelope.operation, batch.envelope.actor) == ("BrokerHeartbeat", actor)
+
+    at_a_door(tmp_path, monkeypatch, story, principals=principals if with_identity else None)
 
 
 def test_a_brokers_poll_is_answered_here_and_one_that_means_records_by_aiohttp(
