@@ -25,7 +25,7 @@ and the state after it.
     ids_are_given_once        a block of producer ids begins where the last one ended
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import metadata_log.image.metadata_image
@@ -222,6 +222,8 @@ class BatchRules:
             was = self._isr_before.get((record.topic_id, record.partition_id), ())
             if not was and isinstance(record, PartitionChangeRecord):
                 continue  # of a topic that is deleted for a time, whose ISRs shrink
+            if _is_reverted_unclean(record, was):
+                continue  # Kafka takes the first replica there, whatever becomes of its broker
             if gets - {*was}:
                 yield f"out_in_parts_gets_nothing: {gets - {*was}} are being taken out of service"
 
@@ -492,6 +494,21 @@ def _relied_on(
         is_deleted = topic_id in image.topics.deleted and topic_id not in but
         if is_deleted and (is_among_others or is_eligible):
             yield f"nothing_lost_is_relied_on: partition {number} of a deleted topic relies on {broker_id}: {partition}"
+
+
+def _is_reverted_unclean(record: PartitionChangeRecord | PartitionRecord, was: Sequence[BrokerId]) -> bool:
+    """Answer whether a reassignment was cancelled of which only what it added was in sync, and nobody leads by that.
+
+    Source: Kafka's PartitionReassignmentRevert.
+    """
+    return (
+        isinstance(record, PartitionChangeRecord)
+        and record.leader in (None, NO_LEADER)
+        and not (record.adding_replicas or record.removing_replicas)
+        and record.replicas is not None
+        and record.isr == record.replicas[:1]
+        and not {*was} & {*record.replicas}
+    )
 
 
 def _in_isr_without_a_directory(

@@ -15,6 +15,7 @@ from tests.simulation.voter_changes import addition, carry_out, removal
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import ClusterWorld
+    from tests.simulation.world import SimulatedNode
 
 LIVENESS_SECONDS = 15.0
 """After the last fault: a sync under way may take 5 s more, then a broker's session must run out (3 s) before another
@@ -28,6 +29,7 @@ WINDOW_MS_MAX = 5_000
 """A window so long is waited for."""
 WINDOW_SECONDS = 12.0
 """Such a window has passed by then: the controller looks every two seconds, and its clock may be behind the last one's."""
+ELECTION_SECONDS = 1.0
 CHANGE_SECONDS = 5.0
 """Within so long the quorum, at rest, changes its voters."""
 
@@ -147,6 +149,8 @@ class Calm:
                     await self._world.remote(leader, partial(carry_out, command))
                 except (MetadataError, ConnectionError) as error:
                     refused = str(error)
+                    if await self._has_held_an_election(leader):
+                        until = self._world.loop.time() + CHANGE_SECONDS
                 else:
                     return True
             await asyncio.sleep(0.1)
@@ -154,6 +158,22 @@ class Calm:
             f"liveness: no change of voters within {CHANGE_SECONDS:.0f} s at rest: {refused}"
         )
         return False
+
+    async def _has_held_an_election(self, leader: "SimulatedNode") -> bool:
+        """Have an election where an observer's term is above the leader's, as `docs/limits.md` asks; answer if it was so."""
+        log = leader.log
+        terms = [node.log._engine.term for node in self._world.nodes.values() if node.log is not None]
+        if log is None or log._engine.term >= max(terms):
+            return False
+        self._world.consequences["elections for an observer's term"] += 1
+        if len(log.status().voters) > 1:
+            with suppress(MetadataError):
+                log.transfer_leadership(None)
+        else:
+            await leader.stop()
+            leader.start()
+        await asyncio.sleep(ELECTION_SECONDS)
+        return True
 
     def _not_live(self, acknowledged: list[int]) -> str | None:
         active = [controller for controller in self._controllers() if controller.is_active]
