@@ -329,7 +329,10 @@ def _broken_by_change(
     """Say what is wrong with one change of a partition; all of the batch was decided from `first`, and makes `end` of it."""
     cause = batch.envelope.cause
     code = "" if cause is None else cause.code
-    if now == was._replace(partition_epoch=was.partition_epoch + 1) and not _fails_directories(batch):
+    # A replica in a failed directory means two records, both decided on one state, as in Kafka: each may end a reassignment.
+    is_second = code == "DIRECTORIES_REPORTED" and was != first
+    is_as_it_was = now == was._replace(partition_epoch=was.partition_epoch + 1)
+    if is_as_it_was and not is_second and not _fails_directories(batch):
         yield f"a_record_changes_something: a partition of {topic.name} stays {was}"
     if not set(now.isr) <= set(now.replicas) or len(set(now.isr)) != len(now.isr):
         yield f"who_leads_may: the ISR {now.isr} of {topic.name} is none of {now.replicas}"
