@@ -64,6 +64,8 @@ class CommittedLog(AppliedListener):
             if header.base_offset >= self.segments.end_offset:
                 break
             held += 1
+            if header.base_offset < self.segments.log_start_offset:
+                continue  # a retention took it, and the journal reaches further back
             try:
                 self.segments.equals(frame, header)
             except DamagedFile as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from metadata_log.codec import read_header
 from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import Delta
 from metadata_log.log.segmented_log import SegmentedLog
@@ -101,3 +102,21 @@ def test_when_a_batch_was_appended_is_read_in_a_thread(tmp_path: Path) -> None:
             assert await log.appended_at_ms(inside) is None
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("at_a_time", [1, 6])
+def test_what_a_retention_took_may_be_applied_once_more(tmp_path: Path, at_a_time: int) -> None:
+    """Goal: a node starts whose journal reaches further back than its segments. Method: all frames once more."""
+    history = list(random_history(random.Random(3), 6))
+    kept = history[2].image
+    with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
+        segments.restart_at(kept.end_offset, kept.controller_epoch, kept.last_crc)
+        segments.append_all([(step.frame, read_header(step.frame)) for step in history[3:5]])
+        log = CommittedLog(segments)
+        for first in range(0, len(history), at_a_time):
+            for step in history[first : first + at_a_time]:
+                log.on_applied(step.batch, step.frame, step.image, Delta())
+            log.on_rest()
+        assert log.end_offset == segments.end_offset == history[-1].image.end_offset
+        frames = b"".join(step.frame for step in history[3:])
+        assert segments.read(kept.end_offset, max_bytes=len(frames)) == frames
