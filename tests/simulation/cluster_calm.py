@@ -30,6 +30,7 @@ WINDOW_MS_MAX = 5_000
 WINDOW_SECONDS = 12.0
 """Such a window has passed by then: the controller looks every two seconds, and its clock may be behind the last one's."""
 ELECTION_SECONDS = 1.0
+"""At rest a new leader leads within so long."""
 CHANGE_SECONDS = 5.0
 """Within so long the quorum, at rest, changes its voters."""
 
@@ -162,11 +163,15 @@ class Calm:
     async def _has_held_an_election(self, leader: "SimulatedNode") -> bool:
         """Have an election where an observer's term is above the leader's, as `docs/limits.md` asks; answer if it was so."""
         log = leader.log
-        terms = [node.log._engine.term for node in self._world.nodes.values() if node.log is not None]
-        if log is None or log._engine.term >= max(terms):
+        if log is None:
+            return False
+        voters = log.status().voters.items()
+        observers = [node for node in self._world.nodes.values() if node.member not in voters]
+        terms = [node.log._engine.term for node in observers if node.log is not None]
+        if log._engine.term >= max(terms, default=0):
             return False
         self._world.consequences["elections for an observer's term"] += 1
-        if len(log.status().voters) > 1:
+        if len(voters) > 1:
             with suppress(MetadataError):
                 log.transfer_leadership(None)
         else:
