@@ -6,7 +6,7 @@ made smaller by as much. The shipped code knows nothing of it: what works is wra
 
     turns_are_short     all work of a turn fits into TURN_SECONDS_MAX, whatever a request asks: large batches are made and
                         applied in slices
-    rounds_are_short    decisions that arrive together leave the loop to others after ROUND_MS
+    rounds_are_short    decisions that arrive together leave the loop to others after ROUND_MS, or twice that
     parts_are_short     a part of a walk or a sweep visits partitions for PART_MS
     answers_are_shared  polls at one position that want as many bytes are sent the same ones, encoded once
     digests_are_sliced  who asks for the state digest has some lines of it counted in a turn, or one batch
@@ -141,8 +141,10 @@ class Rates:
     def round_seconds_max(self) -> float:
         """Of decisions in one round of the loop: the last one may begin just before ROUND_MS, and rests between two
         partitions.
+
+        Where a controller's round ends is a callback among others: a round of the loop may have the end of one and the next.
         """
-        return (ROUND_MS + SLICE_MS) / 1000 + DECIDE * self.partition * self.slowness
+        return (2 * ROUND_MS + SLICE_MS) / 1000 + DECIDE * self.partition * self.slowness
 
     @property
     def part_seconds_max(self) -> float:

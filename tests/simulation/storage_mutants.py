@@ -106,6 +106,14 @@ def _proved_for_good(original: Any) -> Any:
     return delete
 
 
+def _compares_what_is_gone(original: Any) -> Any:
+    def on_rest(log: Any) -> None:
+        with patch("metadata_log.log.segmented_log.SegmentedLog.log_start_offset", 0):
+            original(log)
+
+    return on_rest
+
+
 def _reads_files_of_any_size(original: Any) -> Any:
     return lambda disk, _file_bytes: original(disk, 0)
 
@@ -124,6 +132,15 @@ MUTANTS: Final = (
         f"{_L}._compact",
         _trims_before_the_pointer,
         Seeds("nasty", 40, raft_only=True),
+    ),
+    Mutant(
+        "compares-what-is-gone",
+        "frames that a retention took are to be compared with segments when the journal has them still",
+        "quorum.log.committed_log:CommittedLog.on_rest",
+        _compares_what_is_gone,
+        Directed(
+            "tests/unit/quorum/log/test_committed_log.py::test_what_a_retention_took_may_be_applied_once_more"
+        ),
     ),
     Mutant(
         "quarantine-unsynced",
