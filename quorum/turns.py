@@ -20,7 +20,10 @@ SLICE_MS: Final = 5
 TURN_MS: Final = 10
 """After a decision this slow, other writes wait equally long: consecutive slow decisions must not silence heartbeats."""
 ROUND_MS: Final = 20
-"""Of decisions, and of whatever else runs between them, in one turn of the loop: a fifth of a heartbeat."""
+"""Of decisions, and of whatever else runs between them, until the loop serves others: a fifth of a heartbeat.
+
+A turn of the loop may have the end of one round and the next: its end is a callback among others.
+"""
 ROUND_PAUSE_MS: Final = 1
 """After a round that long. A message of Raft is read, handled and answered within some turns of the loop."""
 
