@@ -82,10 +82,10 @@ CLOCK_DRIFT_PERCENT: Final = 1
 REGISTRATION_TIMEOUT_MS: Final = 60_000
 SHUTDOWN_TIMEOUT_MS: Final = 30_000
 HANDSHAKE_TIMEOUT_MS: Final = 2_000
-VOTER_CAUGHT_UP_MS: Final = 1_000
+VOTER_CAUGHT_UP_MS: Final = 2 * DISK_STALL_MS + 1_000
 """A follower must have held the leader's whole log within this time to become a voter, or to count towards the majority
-that a removal leaves. A sound follower holds it every HEARTBEAT_MS. What is missing after a second is fetched faster than
-an election takes."""
+that a removal leaves. On the slowest disk on which a node may lead, what arrives during one sync is durable after the
+next. A sound follower on a fast disk holds the log every HEARTBEAT_MS."""
 RAFT_LINK_TIMEOUT_MS: Final = 3_000
 """A link is closed when the other end's kernel has been silent for this time. TCP repeats ever more seldom and would notice
 a healed network only after a minute; a new link is made in a second."""

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.wire.shapes import convert
 from ops.when import duration_text
 
@@ -14,7 +15,7 @@ Health: TypeAlias = Literal["green", "yellow", "red"]
 EXIT_CODES: Final[Mapping[Health, int]] = {"green": 0, "yellow": 10, "red": 20}
 RED_CONDITIONS: Final = frozenset({"PARTITIONS_OFFLINE", "PARTITIONS_UNDER_MIN_ISR"})
 """What nodes report of themselves is yellow, but where clients are refused."""
-BEHIND_MS: Final = 5_000
+BEHIND_MS: Final = VOTER_CAUGHT_UP_MS
 """A voter that caught up longer ago than this is behind. An idle leader commits every second, so a healthy one never is."""
 NO_DETAIL: Final = (
     "its log has the details, and /readyz for a client certificate with the right read (--cert, --key)"

@@ -8,7 +8,7 @@ import signal
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -240,14 +240,17 @@ async def our_peer(
     brokers: int = 0,
     secure: bool = False,
     adjust: Callable[[ControllerSettings], ControllerSettings] = lambda settings: settings,
+    environment: Callable[[Member], Mapping[str, str]] = lambda _: {},
 ) -> AsyncIterator[OurPeer]:
     """Run three controllers, and brokers, with their data in `directory`; all stop when the block ends.
 
-    `secure`: with TLS on every link; clients show the admin's certificate.
+    `secure`: with TLS on every link; clients show the admin's certificate. `environment`: variables for each node.
     """
     timeout = aiohttp.ClientTimeout(total=WRITE_TIMEOUT_S)
     async with (
-        LocalCluster(directory, brokers=brokers, adjust=adjust, secure=secure) as cluster,
+        LocalCluster(
+            directory, brokers=brokers, adjust=adjust, environment=environment, secure=secure
+        ) as cluster,
         aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=cluster.tls or True), timeout=timeout
         ) as http,

@@ -81,6 +81,12 @@ BENCHES: Final = (
         peers=("etcd",),
     ),
     Bench(
+        "slow-disks",
+        "How long there is no leader where each sync of some controllers takes long.",
+        no_peer="Go calls the kernel without libc, so nothing that is preloaded can delay etcd's syncs",
+        flags=(_count("--rounds", 3, 100),),
+    ),
+    Bench(
         "steady",
         "Full load with nothing wrong: leadership must not move.",
         peers=("etcd",),

@@ -137,7 +137,7 @@ class PySyncObjLog:
         self._reads = WaitingReads(self._guard.reads)
         self._applied = AppliedEntries(self._guard.state, listener, self._proposals, now_ms)
         self._submitted_at = NEVER
-        self._sync = JournalSync(journal, run_in_thread)
+        self._sync = JournalSync(journal, run_in_thread, now_ms)
         self._only_began_sync = False
         """Whether the last pump did nothing but begin a sync."""
 
@@ -293,7 +293,7 @@ class PySyncObjLog:
 
     def status(self) -> RaftStatus:
         now, guard = self._now_ms(), self._guard
-        syncing_since = self._sync.since
+        syncing_since = self._sync.running_since
         role = self._engine.role if self._has_engine else Role.FOLLOWER
         return RaftStatus(
             role=role,
@@ -488,9 +488,9 @@ class PySyncObjLog:
     def _arm(self, now: float) -> None:
         """Set the timer to what is due next."""
         due = self._guard.deadline()
-        if self._sync.since is not None:
+        if (since := self._sync.running_since) is not None:
             if not self._guard.state.disk_stalled:
-                due = min(due, self._sync.since + self._settings.disk_stall_ms)
+                due = min(due, since + self._settings.disk_stall_ms)
         else:
             due = min(due, self._sync.idle_at)
             if (
@@ -504,7 +504,7 @@ class PySyncObjLog:
     # --- syncs
 
     def _watch_disk(self, now: float) -> None:
-        since = self._sync.since
+        since = self._sync.running_since
         if (
             since is not None
             and now - since > self._settings.disk_stall_ms
@@ -542,7 +542,7 @@ class PySyncObjLog:
 
     def _synced(self, held: list[tuple[NodeId, Message]]) -> None:
         now = self._now_ms()
-        self._sync.completed(now)
+        took_ms = self._sync.completed(now)
         self._guard.state.disk_stalled = self._engine.syncing = False
         if self._closing:
             self._wake.set()
@@ -551,6 +551,7 @@ class PySyncObjLog:
             self._spawn(self._make_next_file())
         # First of all; a message of a former term is of no use to its receiver any more.
         self._send([item for item in held if item[1]["term"] == self._engine.term])
+        self._guard.synced(now, sync_ms=took_ms)
         if self._guard.may_find_silence(now):
             self._wake.set()
         else:

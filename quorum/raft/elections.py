@@ -21,9 +21,12 @@ RETRY_MIN_MS: Final = 20
 RETRY_MAX_MS: Final = 60
 """Repeat a pre-vote after this time: a peer may not have noticed yet that the leader is gone."""
 CANDIDACY_MS: Final = 120
-"""A candidate that lost its leader waits this long for votes, which wait for the voters' disks."""
+"""A candidate that lost its leader waits this long for votes before it asks for another term; voters whose disks are slower
+refuse that (`awaits_own_vote`)."""
 POSTPONE_MS: Final = 30
-"""After granting a vote, leave that candidate this time to win."""
+"""After granting a vote, leave that candidate this time to win, and on slow disks that of so many syncs more."""
+POSTPONE_SYNCS: Final = 2
+"""One may be under way on the candidate's disk when it stands for election; the next holds its vote for itself."""
 LATE_MS: Final = 10
 """A node that looks at the clock this late was kept from running; its peers may have been, too."""
 
@@ -49,6 +52,12 @@ class Elections:
         self._pre_vote_term = 0
         self._votes: set[NodeId] = set()
         self._votes_term = 0
+        self._early_votes: list[tuple[NodeId, Message]] = []
+        """Votes for us that came before our own was durable."""
+        self._asks_once_synced = False
+        """Whether the election timer expired while the disk kept this node from asking for votes."""
+        self._vote_waits = False
+        """Whether a vote for another node waits for its sync."""
         self._force = False
         """Whether the candidacy that the engine begins now was asked for by the leader."""
 
@@ -72,8 +81,8 @@ class Elections:
     def restart_timer(self) -> None:
         self.due_at = self._state.now + self._timeout()
 
-    def _postpone(self) -> None:
-        self.due_at = max(self.due_at, self._state.now + POSTPONE_MS)
+    def _postpone(self, syncs_ms: float = 0.0) -> None:
+        self.due_at = max(self.due_at, self._state.now + POSTPONE_MS + syncs_ms)
 
     def tick(self) -> None:
         """Begin a pre-vote if the election timer has expired."""
@@ -92,7 +101,46 @@ class Elections:
         hurried = now < self._retry_until
         self.due_at = now + (self._rng.uniform(RETRY_MIN_MS, RETRY_MAX_MS) if hurried else self._timeout())
         if state.is_voter and not state.disk_stalled and not self.awaits_founded_quorum:
-            self.begin_pre_vote()
+            if self.may_stand():
+                self.begin_pre_vote()
+            else:
+                self._asks_once_synced = True
+
+    # --- the disk
+
+    def awaits_own_vote(self) -> bool:
+        """Answer whether this node's newest vote, for itself or another, is not durable yet.
+
+        Meanwhile it counts no votes: after a crash it could vote again in that term. It also asks for no further term and
+        promises no vote in one: every candidacy costs the voters a sync, so candidates that retry faster than their disks
+        sync would overtake each other for ever.
+        """
+        return not self._state.log.has_durable_vote
+
+    def may_stand(self) -> bool:
+        """Answer whether the disk holds this node's newest vote, and the log for which it would ask for votes."""
+        state = self._state
+        return not self.awaits_own_vote() and state.log.synced_index >= state.log[-1][1]
+
+    def synced(self, sync_ms: float) -> None:
+        """Count votes that came before our own was durable; ask for votes soon if only the disk delayed that.
+
+        `sync_ms`: how long the sync that has ended took. A candidate's disk is taken to be as slow: a faster one wins
+        before, and where it is slower another candidate is welcome.
+        """
+        if self.awaits_own_vote():
+            return
+        state = self._state
+        early, self._early_votes = self._early_votes, []
+        for source, vote in early:
+            if vote["term"] == state.engine.term:
+                state.deliver(source, vote)
+        if self._asks_once_synced and self.may_stand():
+            self._asks_once_synced = False
+            self.due_at = min(self.due_at, state.now + self._rng.uniform(RETRY_MIN_MS, RETRY_MAX_MS))
+        if self._vote_waits:
+            self._vote_waits = False
+            self._postpone(POSTPONE_SYNCS * sync_ms)
 
     def waits_for_own_delay(self, due: float) -> bool:
         """Answer whether this node, late itself for what was `due`, waits one more heartbeat; once in a silence.
@@ -110,6 +158,7 @@ class Elections:
         self.own_delay_until = NEVER
         self._retry_until = NEVER
         self._pre_votes = None
+        self._asks_once_synced = False
 
     def lost_leader(self, leader: NodeId) -> None:
         """Forget a leader whose process or host closed the link, and prepare to follow it; timers are for black holes.
@@ -125,6 +174,7 @@ class Elections:
     def began_to_lead(self) -> None:
         self._pre_votes = None
         self._retry_until = NEVER
+        self._asks_once_synced = False
         self.won_total += 1
 
     def drop_pre_vote(self) -> None:
@@ -172,6 +222,8 @@ class Elections:
         self._pre_votes = None
         if state.disk_stalled or self.awaits_founded_quorum or not state.is_voter:
             return
+        if not force and not self.may_stand():
+            return
         state.forget_leader()
         hurried = state.now < self._retry_until
         self.due_at = (
@@ -192,7 +244,16 @@ class Elections:
         if request["term"] != self._votes_term:
             # A new candidacy, perhaps without a change of state: from candidate to candidate.
             self._votes, self._votes_term = {self._state.id}, request["term"]
+            self._early_votes = []
         self._send(target, request | {"force": self._force})
+
+    def on_response_vote(self, source: NodeId, vote: Message) -> None:
+        if not self.is_new_vote(source, vote):
+            return
+        if self.awaits_own_vote():
+            self._early_votes.append((source, vote))
+        else:
+            self._state.deliver(source, vote)
 
     def is_new_vote(self, source: NodeId, message: Message) -> bool:
         """Count one vote per voter and term, and answer whether this is one: the engine counts messages."""
@@ -214,6 +275,7 @@ class Elections:
     def send_vote(self, target: NodeId, vote: Message) -> None:
         """Send the engine's vote."""
         self._postpone()
+        self._vote_waits = True
         self._send(target, vote)
 
     def on_pre_vote(self, source: NodeId, message: Message) -> None:
@@ -224,7 +286,10 @@ class Elections:
         _, last_index, last_term = self._state.log[-1]
         lacks_nothing = (message["last_log_term"], message["last_log_index"]) >= (last_term, last_index)
         granted = (
-            lacks_nothing and not self.has_live_leader(message) and not self.would_found_another(message)
+            lacks_nothing
+            and not self.has_live_leader(message)
+            and not self.would_found_another(message)
+            and not self.awaits_own_vote()
         )
         if granted:
             self._postpone()

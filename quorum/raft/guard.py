@@ -12,6 +12,8 @@ and closes one way in which the library, as shipped, loses or invents committed 
     Outbox         split_by_sync        what rests on un-synced bytes waits for their sync
     Elections      begin_pre_vote       a node campaigns only once a majority would vote for it
                    is_new_vote          one vote per voter and term
+                   awaits_own_vote      until a node's own vote is durable it counts no votes, asks for none and promises
+                                        none: so no other candidacy overtakes one that waits for a slow disk
                    has_live_leader      no vote against a leader whose messages still arrive
                    lost_leader          a closed link to the leader begins the pre-vote at once, in order of rank
                    waits_for_own_delay  a node that was itself delayed waits one more heartbeat before it declares a peer
@@ -118,12 +120,8 @@ class Guard:
             case "request_vote":
                 self.elections.on_request_vote(source, message)
             case "response_vote":
-                if (
-                    state.is_current(source, message)
-                    and state.counts(sender)
-                    and self.elections.is_new_vote(source, message)
-                ):
-                    state.deliver(source, message)
+                if state.is_current(source, message) and state.counts(sender):
+                    self.elections.on_response_vote(source, message)
             case "pre_vote":
                 self.elections.on_pre_vote(source, message)
             case "pre_vote_response":
@@ -171,6 +169,11 @@ class Guard:
             self.transfer.give_up_if_late()
         else:
             self.elections.tick()
+
+    def synced(self, now_ms: float, *, sync_ms: float) -> None:
+        """Resume what waited for a sync of the journal, which has ended and took `sync_ms`."""
+        self.state.now = now_ms
+        self.elections.synced(sync_ms)
 
     def may_find_silence(self, now_ms: float) -> bool:
         """Answer whether `tick` may now find a peer silent for too long: all messages that arrived must be read before."""

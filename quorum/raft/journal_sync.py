@@ -13,17 +13,23 @@ from quorum.raft.progress import NEVER
 IDLE_MARK_MS: Final = HEARTBEAT_MS
 """The journal counts as idle this long after a sync."""
 PREPARE_REST_MS: Final = 100
-"""Between two parts of the journal's next file."""
+"""Between two parts of the journal's next file, at least."""
+PREPARE_RESTS: Final = 4
+"""That rest takes at least this many times as long as the part: on a slow disk most batches find no part before them."""
 
 
 class JournalSync:
     """When the sync under way began, when the last one ended, and what they added up to. Futures raise DiskFailed."""
 
     def __init__(
-        self, journal: Journal, run_in_thread: Callable[[Callable[[], None]], asyncio.Future[None]]
+        self,
+        journal: Journal,
+        run_in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
+        now_ms: Callable[[], float],
     ) -> None:
         self._journal = journal
         self._run_in_thread = run_in_thread
+        self._now_ms = now_ms
         self._batch: JournalBatch | None = None
         self.since: float | None = None
         """When the sync under way began; None if none is under way."""
@@ -32,6 +38,15 @@ class JournalSync:
         self.total = 0
         self.bytes_total = 0
         self._is_preparing = False
+        self._part_ended_at = NEVER
+
+    @property
+    def running_since(self) -> float | None:
+        """When the disk was last free for the sync under way; None if none is under way.
+
+        A sync that waited for a part of the journal's next file counts from the end of that part.
+        """
+        return None if self.since is None else max(self.since, self._part_ended_at)
 
     def begin(self, now: float) -> asyncio.Future[None] | None:
         """Begin to sync what the journal holds, and return what ends with it; None if there is nothing to sync.
@@ -44,14 +59,16 @@ class JournalSync:
         self._batch, self.since = batch, now
         return self._run_in_thread(partial(self._journal.write, batch))
 
-    def completed(self, now: float) -> None:
-        """Note that the batch is durable."""
-        if self._batch is None:
+    def completed(self, now: float) -> float:
+        """Note that the batch is durable; return how long that took, in milliseconds."""
+        if self._batch is None or self.since is None:
             raise InvariantBroken("no batch of the journal is under way")
         self._journal.completed(self._batch)
         self.total += 1
         self.bytes_total += len(self._batch.data)
+        took_ms = now - self.since
         self._batch, self.since, self.ended_at = None, None, now
+        return took_ms
 
     # --- between the batches
 
@@ -77,7 +94,10 @@ class JournalSync:
         """Make the journal's next file ahead of need, with a rest after each part so that batches go first."""
         try:
             while not self._journal.is_prepared:
+                began = self._now_ms()
                 await self._run_in_thread(self._journal.prepare)
-                await asyncio.sleep(PREPARE_REST_MS / 1000)
+                self._part_ended_at = self._now_ms()
+                rest_ms = max(PREPARE_REST_MS, PREPARE_RESTS * (self._part_ended_at - began))
+                await asyncio.sleep(rest_ms / 1000)
         finally:
             self._is_preparing = False

@@ -36,12 +36,18 @@ class Outbox:
     def split_by_sync(self, message: Message) -> tuple[Message | None, Message | None]:
         """Return what of a message may leave at once, and what after the sync.
 
-        Votes and candidacies wait for the term and vote they rest on, acknowledgements for the entries. A heartbeat is
-        acknowledged at once as far as the log is synced, so that a slow disk does not depose a leader.
+        A vote waits for the sync of the term and vote that it rests on, an acknowledgement for the entries. A heartbeat is
+        acknowledged at once as far as the log is synced, so that a slow disk does not depose a leader. A candidate asks for
+        votes while its own vote is being synced, since it counts none before (`Elections.awaits_own_vote`). Only the log
+        that it claims to hold must be durable: a voter may answer after the candidate has crashed and lost the rest.
+        Source: etcd-io/raft sends MsgVote at once, and the candidate's vote for itself after the sync.
         """
         kind = message["type"]
-        if kind in ("request_vote", "response_vote"):
+        if kind == "response_vote":
             return None, message
+        if kind == "request_vote":
+            is_durable = message["last_log_index"] <= self._log.synced_index
+            return (message, None) if is_durable else (None, message)
         if kind != "next_node_idx" or not message["success"]:
             return message, None
         synced_next = self._log.synced_index + 1

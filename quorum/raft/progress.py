@@ -32,8 +32,12 @@ class Progress:
     pointer_at: float = NEVER
     caught_up_at: float = NEVER
     """The last time at which our log held nothing that the follower does not hold by now."""
+    took_ms: float = 0.0
+    """How long it took to hold the newest entries that it lacked, as far as it has shown: mostly the sync of its disk."""
     goal: tuple[int, float] = (0, NEVER)
     """An earlier end of our log, and its time: under load a follower never holds the current end."""
+    lacks_goal: bool = False
+    """Whether it lacked that end at that time."""
     heard_at: float = NEVER
     """When it last answered what a leader sends; at first, when we became leader."""
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
@@ -45,13 +49,15 @@ class Progress:
 
         Source: Kafka's lastCaughtUpTimestamp, which compares with the end at the fetch before.
         """
+        if self.lacks_goal and index >= self.goal[0]:
+            self.took_ms = now_ms - self.goal[1]
         if index >= last:
             self.caught_up_at = now_ms
         elif index >= self.goal[0]:
             self.caught_up_at = max(self.caught_up_at, self.goal[1])
         else:
             return
-        self.goal = last, now_ms
+        self.goal, self.lacks_goal = (last, now_ms), index < last
 
     def ask_at(self, index: int) -> None:
         """Probe for the follower's position at `index`."""

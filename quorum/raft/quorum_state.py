@@ -39,6 +39,10 @@ class GuardedLog(Protocol):
 
     synced_index: int
 
+    @property
+    def has_durable_vote(self) -> bool:
+        """Whether the newest vote is on stable storage; true if this node voted for nobody in its term."""
+
     def __getitem__(self, position: int, /) -> Entry: ...
     def __len__(self) -> int: ...
 

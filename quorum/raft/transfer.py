@@ -37,9 +37,15 @@ class LeadershipTransfer:
         return self._transfer is not None
 
     def begin(self, target: NodeId, now_ms: float) -> None:
-        """Hand over as soon as `target` holds all of our log; given up after an election timeout."""
+        """Hand over as soon as `target` holds all of our log.
+
+        Given up after an election timeout, and the time of two syncs of the target where its disk is slow: one may be under
+        way, and the rest of our log waits for the next.
+        """
         self._state.now = now_ms
-        self._transfer = Transfer(target, now_ms + self._state.settings.election_timeout_max_ms)
+        settings, progress = self._state.settings, self._replication.peers.get(target)
+        sync_ms = 0.0 if progress is None else min(progress.took_ms, settings.disk_stall_ms)
+        self._transfer = Transfer(target, now_ms + settings.election_timeout_max_ms + 2 * sync_ms)
 
     def drop(self) -> None:
         self._transfer = None

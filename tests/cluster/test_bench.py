@@ -24,6 +24,7 @@ from ops.bench.registrations import registrations
 from ops.bench.replay import replay
 from ops.bench.restart import restart
 from ops.bench.scale import SMALL, scale
+from ops.bench.slow_disks import measure as slow_disks
 from ops.bench.soak import soak
 from ops.bench.steady import steady
 from ops.bench.storm import storm
@@ -75,6 +76,13 @@ def test_failover_beside_etcd() -> None:
     answer = measured(partial(failover, ["etcd"], kills=1))
     check_shape(answer, name="failover", peers=["etcd"])
     assert len(answer["ours"]["gaps"]) == len(answer["peers"]["etcd"]["gaps"]) == 1
+
+
+def test_slow_disks() -> None:
+    answer = measured(partial(slow_disks, rounds=1, syncs_ms=(5,), choices=("all",)))
+    cases = [f"{strike}_5_ms_on_all_" for strike in ("kill", "transfer", "voters")]
+    check_shape(answer, name="slow-disks", peers=[], prefixes=cases)
+    assert answer["ours"]["worst_of_goal"] > 0
 
 
 def test_the_loss_of_a_broker() -> None:

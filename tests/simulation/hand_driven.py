@@ -81,6 +81,7 @@ class HandNode:
             self.journal.completed(batch)
         self._post(self.held)
         self.held = []
+        self.guard.synced(self.quorum.now, sync_ms=0.0)
 
     def _post(self, letters: Iterable[tuple[NodeId, Message]]) -> None:
         self.quorum.mail += [(self.node_id, target, message) for target, message in letters]

@@ -341,6 +341,40 @@ MUTANTS: Final = (
         Directed(f"{_GUARD_TESTS}::test_read_none_before_the_first_commit_of_the_term"),
     ),
     Mutant(
+        "counts-early-votes",
+        "a candidate counts votes before its own is durable",
+        "quorum.raft.elections:Elections.awaits_own_vote",
+        always(False),
+        Directed(f"{_GUARD_TESTS}::test_own_vote_no_votes_are_counted_before_it_is_durable"),
+    ),
+    Mutant(
+        "overtakes",
+        "voters promise further terms while their votes wait for slow disks",
+        "quorum.raft.elections:Elections.awaits_own_vote",
+        always(False),
+        Directed(f"{_GUARD_TESTS}::test_own_vote_no_candidacy_overtakes_one_that_waits_for_a_slow_disk"),
+    ),
+    Mutant(
+        "asks-for-an-unsynced-log",
+        "a candidate names a log that its disk lacks",
+        "quorum.raft.outbox:Outbox.split_by_sync",
+        lambda _: (
+            lambda _outbox, message: (
+                (None, message) if message["type"] == "response_vote" else (message, None)
+            )
+        ),
+        Directed(f"{_GUARD_TESTS}::test_request_vote_names_a_log_that_is_durable"),
+    ),
+    Mutant(
+        "no-time-for-slow-disks",
+        "a voter asks for the next term as soon as its own vote is durable",
+        "quorum.raft.elections:Elections._postpone",
+        lambda original: lambda elections, _syncs_ms=0.0: original(elections),
+        Directed(
+            "tests/unit/quorum/raft/test_slow_disks.py::test_the_first_candidate_wins_although_its_disk_is_later"
+        ),
+    ),
+    Mutant(
         "leaves-unsynced",
         "votes and acknowledgements leave before their sync",
         "quorum.raft.outbox:Outbox.split_by_sync",

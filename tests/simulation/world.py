@@ -1054,6 +1054,9 @@ class Checks:
         if node.lead_mark is None:
             if (wrong := self.rules.began_to_lead(node, term)) is not None:
                 raise Violation(wrong)
+            assert node.log is not None
+            if len(node.log._guard.state.voters) > 1:
+                self._check_vote(node, node.node_id, term)
             self._world.weather.elected(node.node_id)
             for index in range(base + 1, self.commit_max + 1):
                 if self.committed_in[index] >= term:
@@ -1088,18 +1091,27 @@ class Checks:
             )
 
     def sent(self, node: SimulatedNode, target: NodeId, message: Message) -> None:
-        """Promises rest on what is durable: a vote, for oneself too, on the vote, an acknowledgement on the entries."""
+        """Promises rest on what is durable: a vote on the vote, a request and an acknowledgement on the entries.
+
+        A candidate's vote for itself is a promise once it leads: `_check_leader`.
+        """
         for rules in (self.rules, self.quorum_rules):
             if (wrong := rules.sent(node, target, message)) is not None:
                 raise Violation(wrong)
         kind, term, durable = message["type"], message["term"], node.durable
-        if kind in ("request_vote", "response_vote"):
-            promised = node.node_id if kind == "request_vote" else target
-            if durable.term < term or (durable.term == term and durable.vote != promised):
+        if kind == "request_vote" and durable.term <= term:
+            index = message["last_log_index"]
+            if (
+                index > 1
+                and index > node.journal[0][1]
+                and not _holds(durable.entries, index, message["last_log_term"])
+            ):
                 raise Violation(
-                    f"a promise not kept: node {node.node_id} votes for {promised} in term {term}, and its disk knows of a "
-                    f"vote for {durable.vote} in term {durable.term}"
+                    f"a promise not kept: node {node.node_id} asks for votes in term {term} for a log up to {index}, "
+                    "and its disk lacks that entry"
                 )
+        elif kind == "response_vote":
+            self._check_vote(node, target, term)
         elif kind == "next_node_idx" and message["success"] and durable.term <= term:
             index, journal = message["next_node_idx"] - 1, node.journal
             last = durable.entries[-1][1] if durable.entries else 0
@@ -1115,6 +1127,15 @@ class Checks:
                     f"a promise not kept: node {node.node_id} acknowledges entry {index} in term {term}, and its disk holds "
                     f"another there, or none: it ends at {last}"
                 )
+
+    @staticmethod
+    def _check_vote(node: SimulatedNode, promised: NodeId, term: int) -> None:
+        durable = node.durable
+        if durable.term < term or (durable.term == term and durable.vote != promised):
+            raise Violation(
+                f"a promise not kept: node {node.node_id} votes for {promised} in term {term}, and its disk knows of a "
+                f"vote for {durable.vote} in term {durable.term}"
+            )
 
     def _check_durable(self, index: int, term: int, *, applied: int) -> None:
         """A majority of those who vote holds an entry; those before a change do, where it was not in force yet.

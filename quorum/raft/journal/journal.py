@@ -86,6 +86,7 @@ class Journal(list[tuple[bytes, int, int]]):
         # Used on the loop: the state after all records taken, and the place of the next batch.
         self._standing = found.standing
         self._term, self._vote = found.standing.term, found.standing.vote
+        self._taken_vote = self._synced_vote = self._term, self._vote
         self._file_number = self._spare.number - 1
         self._capacity = 0 if found.current is None else found.current.file.size()
         self._position = found.position
@@ -184,7 +185,12 @@ class Journal(list[tuple[bytes, int, int]]):
     def _destroy(self) -> None:
         """Do nothing: a batch may be under way; the caller of `open` closes the journal."""
 
-    # --- what the adapter calls
+    # --- what the guard and the adapter call
+
+    @property
+    def has_durable_vote(self) -> bool:
+        """Whether the newest vote is on stable storage; true if this node voted for nobody in its term."""
+        return self._vote is None or self._synced_vote == (self._term, self._vote)
 
     @property
     def is_begun(self) -> bool:
@@ -206,6 +212,7 @@ class Journal(list[tuple[bytes, int, int]]):
         parts = [self._place(records) for records in self._portions()]
         self._waiting, self._waiting_bytes, self._marked = [], 0, False
         self._taken_index = self[-1][1] if self else 0
+        self._taken_vote = self._term, self._vote
         self._under_way = JournalBatch(
             number=self._number,
             data=parts[0][1] if len(parts) == 1 else b"".join(data for _, data in parts),
@@ -251,7 +258,7 @@ class Journal(list[tuple[bytes, int, int]]):
             raise InvariantBroken(f"batch {batch.number} of the journal is not the one under way")
         self._under_way = None
         self._begun = True
-        self.synced_index = self._taken_index
+        self.synced_index, self._synced_vote = self._taken_index, self._taken_vote
         for number in [number for number in self._standing.starts if number < batch.needed_from]:
             del self._standing.starts[number]
 

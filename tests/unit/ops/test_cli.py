@@ -52,7 +52,7 @@ VERBS = {
     *("controllers list", "controllers unregister"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("replay sql", "replay tables", "replay state", "replay diff", "replay history"),
-    *("bench blackhole", "bench handover", "bench steady"),
+    *("bench blackhole", "bench handover", "bench slow-disks", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
     "bench decisions",
     "bench idle",

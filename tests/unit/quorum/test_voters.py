@@ -19,6 +19,7 @@ from metadata_log.errors import (
     VoterNotFound,
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
+from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.controller import Controller
 from quorum.decide.quorum import identities
@@ -112,7 +113,7 @@ def test_a_disk_is_replaced_by_removal_and_addition() -> None:
         ([], InvalidRequest),
         ([observer(3, uuid(604))], InvalidRequest),
         ([observer(3, uuid(603), ago=None, behind=9)], NotCaughtUp),
-        ([observer(3, uuid(603), ago=1_001)], NotCaughtUp),
+        ([observer(3, uuid(603), ago=VOTER_CAUGHT_UP_MS + 1)], NotCaughtUp),
         ([observer(3, uuid(603))], None),
     ],
 )
@@ -141,8 +142,8 @@ def test_a_replacement_that_is_judged_must_hold_the_log(
         ([observer(4, uuid(604))], InvalidRequest),
         ([observer(4, ago=None, behind=None)], NotCaughtUp),
         ([observer(4, ago=None, behind=9)], NotCaughtUp),
-        ([observer(4, ago=1_001, behind=0)], NotCaughtUp),
-        ([observer(4, ago=1_000, behind=3)], None),
+        ([observer(4, ago=VOTER_CAUGHT_UP_MS + 1, behind=0)], NotCaughtUp),
+        ([observer(4, ago=VOTER_CAUGHT_UP_MS, behind=3)], None),
         ([observer(4, uuid(604)), observer(4)], None),
     ],
 )
@@ -172,7 +173,7 @@ def test_only_an_observer_that_holds_the_log_is_added(
         ({}, 3, False),
         ({3: None}, 3, False),
         ({2: None}, 3, True),
-        ({2: 5_000}, 3, True),
+        ({2: VOTER_CAUGHT_UP_MS + 1}, 3, True),
         ({}, 1, False),  # the leader itself: 2 and 3 go on
         ({2: None}, 1, True),
     ],

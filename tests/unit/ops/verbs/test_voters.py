@@ -12,6 +12,7 @@ from metadata_log.apply import image_of
 from metadata_log.errors import InvalidRequest, NotCaughtUp
 from metadata_log.ids import NodeId, uuid_from_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.records.quorum import QuorumVersionRecord, Voter, VoterEndpoint, VotersRecord
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from ops import cli, live_state
@@ -315,7 +316,7 @@ def test_a_replacement_goes_on_where_it_was_interrupted(
 def test_the_old_disk_goes_only_when_the_new_one_holds_the_log(quorum: Quorum) -> None:
     wiped(quorum)
     quorum.observers = []
-    views = iter([[], [row(3, "d", ago=None)], [row(3, "d", ago=5_000)]])
+    views = iter([[], [row(3, "d", ago=None)], [row(3, "d", ago=VOTER_CAUGHT_UP_MS + 1)]])
 
     def look() -> None:
         assert quorum.wishes == [] or quorum.wishes[:2] == [JUDGED, REMOVED]
@@ -402,4 +403,6 @@ def test_a_step_is_a_pure_look_at_the_leaders_view() -> None:
     )
     assert next_step(view, 1) == Step(voters)
     assert isinstance(next_step(view | {"observers": []}, 3).wait, InvalidRequest)
-    assert isinstance(next_step(view | {"observers": [row(3, "d", ago=1_001)]}, 3).wait, NotCaughtUp)
+    assert isinstance(
+        next_step(view | {"observers": [row(3, "d", ago=VOTER_CAUGHT_UP_MS + 1)]}, 3).wait, NotCaughtUp
+    )

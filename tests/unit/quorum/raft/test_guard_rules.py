@@ -228,6 +228,130 @@ def test_votes_are_counted_anew_in_a_repeated_candidacy() -> None:
     assert quorum[A].engine.role is Role.LEADER
 
 
+@pytest.mark.parametrize("rule", [True, False])
+def test_own_vote_no_votes_are_counted_before_it_is_durable(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
+    """Goal: one leader per term. Method: A gets B's vote, loses power before its own is durable, and votes for C in the
+    same term; C was elected by A alone.
+    """
+    if not rule:
+        patch(monkeypatch, Elections, "awaits_own_vote", lambda _: False)
+    quorum = HandQuorum()
+    quorum.now += 700
+    quorum.syncs = False
+    for candidate in (A, C):
+        quorum[candidate].guard.elections.campaign()
+        quorum[candidate].flush()
+    asked = quorum.take(C, A, "request_vote")
+    quorum.deliver(A, B, "request_vote")
+    quorum[B].sync()
+    quorum.deliver(B, A, "response_vote")
+    led = quorum[A].engine.role is Role.LEADER
+    quorum[A].disk.crash(quorum[A].guard.elections._rng)
+    quorum[A].open()
+    quorum[C].sync()
+    quorum.hand_over(asked[0])
+    quorum[A].sync()
+    quorum.deliver(A, C, "response_vote")
+    assert quorum[C].engine.role is Role.LEADER
+    assert quorum[C].engine.term == 1
+    assert led is not rule
+
+
+def test_own_vote_votes_that_came_early_count_once_it_is_durable() -> None:
+    quorum = HandQuorum()
+    quorum.now += 700
+    quorum.syncs = False
+    quorum[A].guard.elections.campaign()
+    quorum[A].flush()
+    quorum.deliver(A, B, "request_vote")
+    quorum[B].sync()
+    quorum.deliver(B, A, "response_vote")
+    assert quorum[A].engine.role is Role.CANDIDATE
+    quorum[A].sync()
+    assert quorum[A].engine.role is Role.LEADER
+
+
+def test_own_vote_an_early_vote_of_a_former_candidacy_counts_for_nothing() -> None:
+    quorum = HandQuorum()
+    quorum.now += 700
+    quorum.syncs = False
+    quorum[A].guard.elections.campaign()
+    quorum[A].flush()
+    quorum.deliver(A, B, "request_vote")
+    quorum[B].sync()
+    quorum.deliver(B, A, "response_vote")
+    quorum[A].guard.elections.campaign(force=True)
+    quorum[A].flush()
+    quorum[A].sync()
+    assert (quorum[A].engine.role, quorum[A].engine.term) == (Role.CANDIDATE, 2)
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_own_vote_no_candidacy_overtakes_one_that_waits_for_a_slow_disk(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
+    """Goal: elections end on slow disks. Method: the leader is lost; B stands, C votes, and both syncs take 3 s."""
+    if not rule:
+        patch(monkeypatch, Elections, "awaits_own_vote", lambda _: False)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.beat(A)
+    quorum.settle()
+    quorum.syncs = False
+    for survivor in (B, C):
+        quorum[survivor].guard.lost(quorum.member(A), quorum.now, by_peer=True)
+    for ms in (1, *[20] * 150):
+        quorum.wait(ms, B, *([C] if ms > 1 else []))
+        for _ in range(4):
+            quorum.take(target=A)
+            quorum.deliver()
+    assert (quorum[B].engine.term == quorum[C].engine.term == 2) is rule
+    for survivor in (B, C):
+        quorum[survivor].sync()
+    quorum.deliver(C, B, "response_vote")
+    assert quorum[B].engine.role is Role.LEADER or not rule
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_request_vote_names_a_log_that_is_durable(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: a leader holds all that was committed. Method: entry 3 is committed by A and B. C has it in memory alone when
+    it stands, and loses power; B's vote was given for it, and arrives when C stands in the same term again.
+    """
+    if not rule:
+        patch(
+            monkeypatch,
+            Outbox,
+            "split_by_sync",
+            lambda _, message: (None, message) if message["type"] == "response_vote" else (message, None),
+        )
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    quorum[A].submit(b"precious")
+    quorum.deliver(A, B)
+    quorum.deliver(B, A)
+    assert quorum[A].engine.commit_index == 3
+    quorum.syncs = False
+    quorum.deliver(A, C, "append_entries")
+    assert quorum[C].text == "1@0 2@1 3@1"
+    quorum[C].guard.elections.campaign(force=True)
+    quorum[C].flush()
+    assert quorum.deliver(C, B, "request_vote") == (0 if rule else 1)
+    quorum[B].sync()
+    votes = quorum.take(B, C, "response_vote")
+    quorum[C].disk.crash(quorum[C].guard.elections._rng)
+    quorum[C].open()
+    assert quorum[C].text == "1@0 2@1"
+    quorum[C].guard.elections.campaign(force=True)
+    quorum[C].flush()
+    quorum[C].sync()
+    for vote in votes:
+        quorum.hand_over(vote)
+    assert (quorum[C].engine.role is Role.LEADER) is not rule
+
+
 # --- pre-votes, live and lost leaders, check-quorum
 
 
