@@ -10,7 +10,7 @@ from ops.bench.slow_disks import STRIKES, slow_disks, without_leader_ms
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("sync_ms", "slow"), [(5, "all"), (400, "all"), (1_500, "two")])
+@pytest.mark.parametrize(("sync_ms", "slow"), [(400, "all"), (1_500, "two")])
 def test_a_leader_is_found_on_slow_disks(tmp_path: Path, sync_ms: int, slow: str) -> None:
     """Goal: a quorum elects wherever it can lead. Method: kill -9, hand-over and a change of voters, one after the other.
 
