@@ -264,6 +264,11 @@ LOG_TIME_STEP_MS: Final = 10 * 1000
 UNDELETE_SWEEP_MS: Final = 2 * 1000
 """How often the active controller looks for deleted topics whose window has passed. While there are any, it also sees to it
 that the log is never quiet for longer than half of LOG_TIME_STEP_MS, as the rest of a silence would not count."""
+QUIET_MARK_MS: Final = 30 * 1000
+"""How long the log is quiet before the active controller marks that it is there: so much of the time before a failure is
+unknown to whoever reads the log. Kafka marks every 500 ms; each mark wakes every poll, and stays in the log."""
+QUIET_CHECK_MS: Final = 5 * 1000
+"""How often the active controller looks: a mark is late by no more than that."""
 UNDELETE_WINDOW_MS_MAX: Final = 366 * 24 * 60 * 60 * 1000
 DELETED_TOPICS_MAX: Final = 10_000
 """Deleted topics that can still be restored: they are listed and looked through as a whole. With so many, further topics can

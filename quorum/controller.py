@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -73,6 +73,7 @@ from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import SESSION_EXPIRED, fence
 from quorum.decide.parts import BROKER_UNREGISTERED, HEARD_OF, Leaving, TakenOut, leaving_after
+from quorum.decide.quiet import QuietMark
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import DECISIONS, decide, deciding
 from quorum.decide.sweeps import Sweep
@@ -124,6 +125,8 @@ def _reading_nothing(_: int) -> Sliced[None]:
     yield
 
 
+Sweeping: TypeAlias = Sweep | Expiry | QuietMark
+"""What the active controller does by itself each interval."""
 HEARTBEAT: Final = DECISIONS[BrokerHeartbeat].operation
 COMPLETE_ACTIVATION: Final = "completeActivation"
 FENCE_STALE: Final = "maybeFenceStaleBroker"
@@ -729,7 +732,7 @@ class Controller:
         self.sessions.forget(broker_id, broker_epoch)
         return limits.SESSION_CHECK_AGAIN_MS
 
-    def sweep(self, sweep: Sweep | Expiry) -> bool:
+    def sweep(self, sweep: Sweeping) -> bool:
         """Make one part of a sweep; answer whether another is due soon."""
         if self._tip is None or not self._active:
             return False

@@ -1,5 +1,5 @@
-"""Edge: the tasks that let the active controller look for sessions that ended, for elections that nobody asked for, and for
-deleted topics whose time has passed.
+"""Edge: the tasks that let the active controller look for sessions that ended, for elections that nobody asked for, for
+deleted topics whose time has passed, and for a log that has been quiet.
 """
 
 import asyncio
@@ -8,9 +8,7 @@ from typing import Never
 
 from metadata_log import limits
 from quorum.applied_listener import AppliedListener
-from quorum.controller import Controller
-from quorum.decide.deleted_topics import Expiry
-from quorum.decide.sweeps import Sweep
+from quorum.controller import Controller, Sweeping
 
 
 class SessionChecks(AppliedListener):
@@ -39,7 +37,7 @@ class SessionChecks(AppliedListener):
         self._became_active.clear()
 
 
-async def keep_sweeping(controller: Controller, sweep: Sweep | Expiry, *, interval_ms: int) -> Never:
+async def keep_sweeping(controller: Controller, sweep: Sweeping, *, interval_ms: int) -> Never:
     """Hold one sweep each interval, and its parts soon after each other."""
     while True:
         await asyncio.sleep(interval_ms / 1000)

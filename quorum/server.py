@@ -52,6 +52,7 @@ from metadata_log.node.tls import Tls
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.decide.deleted_topics import Expiry
+from quorum.decide.quiet import QuietMark
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.http.app import DoorRunner
@@ -445,6 +446,7 @@ class _Node:
                 (balance, 1_000 * elections.leader_imbalance_check_interval_seconds),
                 (Sweep(SweepKind.UNCLEAN), elections.unclean_leader_election_interval_ms),
                 (Expiry(), limits.UNDELETE_SWEEP_MS),
+                (QuietMark(), limits.QUIET_CHECK_MS),
             ):
                 if interval_ms:
                     group.create_task(keep_sweeping(self.controller, sweep, interval_ms=interval_ms))

@@ -1,6 +1,6 @@
 """Pure: what can happen to the quorum itself."""
 
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.records.declaration import NO_SECRETS, json_names, record
@@ -51,6 +51,10 @@ class VotersRecord(NamedTuple):
 @record(type_id=20, secret_fields=NO_SECRETS)
 class NoOpRecord(NamedTuple):
     """Nothing but an offset."""
+
+
+WRITE_NO_OP: Final = "writeNoOpRecord"
+"""The operation of a batch by which the active controller marks that it is there although nothing happens."""
 
 
 Record: TypeAlias = ControllerClaimRecord | QuorumVersionRecord | VotersRecord | NoOpRecord

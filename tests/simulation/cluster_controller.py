@@ -16,11 +16,12 @@ from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS
 from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
 from quorum.applied_listener import AppliedListener
-from quorum.controller import Controller
+from quorum.controller import Controller, Sweeping
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Elected, Walk, Walked, WalkKind
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.elections import directory_of, has_online_directory
+from quorum.decide.quiet import QuietMark
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
@@ -192,7 +193,7 @@ class SimulatedController(Controller):
             self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)
             self.node.spawn(partial(watch_polls, self))
-            sweeps: tuple[Sweep | Expiry, ...] = (*map(_SweepInOrder, SweepKind), Expiry())
+            sweeps: tuple[Sweeping, ...] = (*map(_SweepInOrder, SweepKind), Expiry(), QuietMark())
             for sweep in sweeps:
                 self.node.spawn(partial(self._keep_sweeping, sweep))
             self.node.spawn(self._sync_segments)
@@ -371,7 +372,7 @@ class SimulatedController(Controller):
             await self.node.awake()
             await self._session_checks.rest(self.check_sessions())
 
-    async def _keep_sweeping(self, sweep: Sweep | Expiry) -> None:
+    async def _keep_sweeping(self, sweep: Sweeping) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             await self.node.awake()

@@ -10,7 +10,7 @@ from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
-from quorum.decide.deleted_topics import Expiry
+from quorum.controller import Sweeping
 from quorum.decide.elections import has_online_directory
 from quorum.decide.sweeps import Sweep, SweepKind
 from tests.simulation.batch_rules import UNCLEAN_SETTING, setting_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class SweepRule:
     """Compares what waits for a sweep at its beginning and at its end."""
 
-    def __init__(self, controller: "SimulatedController", sweep: Sweep | Expiry) -> None:
+    def __init__(self, controller: "SimulatedController", sweep: Sweeping) -> None:
         self._controller, self._sweep = controller, sweep
         self._epoch = controller._claim_epoch
         self._out: set[BrokerId] = set()
@@ -55,7 +55,7 @@ class SweepRule:
     def _waiting(self) -> Iterator[tuple[PartitionKey, PartitionImage]]:
         controller = self._controller
         image = controller._tip
-        if image is None or not controller.is_active or isinstance(self._sweep, Expiry):
+        if image is None or not controller.is_active or not isinstance(self._sweep, Sweep):
             return
         for topic_id, topic in image.topics.by_id.items():
             is_unclean = setting_of(image, topic, UNCLEAN_SETTING) == "true"
