@@ -32,38 +32,6 @@ from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_bodies import read_raw
 
-FORWARDED: Final = (
-    ("GET", "/v1/topics"),
-    ("POST", "/v1/topics"),
-    ("POST", "/v1/topics/partitions"),
-    ("POST", "/v1/topics/delete"),
-    ("POST", "/v1/topics/undelete"),
-    ("GET", "/v1/topics/{name}"),
-    ("DELETE", "/v1/topics/{name}"),
-    ("GET", "/v1/partitions"),
-    ("POST", "/v1/partitions/elect"),
-    ("POST", "/v1/partitions/reassign"),
-    ("GET", "/v1/partitions/reassignments"),
-    ("GET", "/v1/partitions/imbalance"),
-    ("GET", "/v1/configs"),
-    ("PATCH", "/v1/configs"),
-    ("PUT", "/v1/configs"),
-    ("GET", "/v1/brokers"),
-    ("GET", "/v1/brokers/{id}"),
-    ("DELETE", "/v1/brokers/{id}"),
-    ("GET", "/v1/controllers"),
-    ("DELETE", "/v1/controllers/{id}"),
-    ("GET", "/v1/features"),
-    ("POST", "/v1/features"),
-    ("POST", "/v1/batch"),
-    ("GET", "/v1/state"),
-    ("GET", "/v1/quorum"),
-    ("GET", "/v1/quorum/settings"),
-    ("POST", "/v1/quorum/transfer"),
-    ("POST", "/v1/quorum/voters"),
-    ("DELETE", "/v1/quorum/voters/{id}"),
-)
-"""The controllers' surface for admins. Not the brokers' own protocol, and no bytes of logs and snapshots."""
 NEVER_REPEATED: Final = frozenset({"/v1/quorum/transfer"})
 """Each such request moves leadership on, whatever its X-Request-Id."""
 SENT_ON: Final = (hdrs.ACCEPT, hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, "X-Request-Id")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import hdrs, web
 
 from broker_agent import metrics
-from broker_agent.forwarding import FORWARDED, Forwarder, forwarding
+from broker_agent.forwarding import Forwarder, forwarding
 from broker_agent.lifecycle import State
 from broker_agent.replicas import Phase
 from metadata_log import limits
@@ -27,6 +27,7 @@ from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.views import topics_by_name
 from metadata_log.items import Items
+from metadata_log.node import http_query
 from metadata_log.node.access import Access
 from metadata_log.node.addresses import http_url
 from metadata_log.node.answer_buffers import AnswerBuffers
@@ -40,7 +41,7 @@ from metadata_log.node.http_answers import (
 )
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
-from metadata_log.node.rights import BROKERS, Right
+from metadata_log.node.routes import BROKERS, FORWARDED, rights_of
 from metadata_log.node.threads import Threads
 from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
@@ -103,14 +104,12 @@ class HttpApi:
         settings = agent.settings
         self._own_names = OwnNames(settings.own_hosts)
         self._sender = Sender(threads, buffers, self._headers)
-        forwarded = dict.fromkeys(FORWARDED, Right.TOKEN)
-        self._access = Access(
-            settings.principals, cluster_id=settings.cluster_id, rights={**forwarded, **BROKERS}
-        )
+        self._access = Access(settings.principals, cluster_id=settings.cluster_id, rights=rights_of(BROKERS))
 
     def _check(self, request: web.Request) -> None:
         self._own_names.check(request)
         self._access.check(request)
+        http_query.check(request, BROKERS)
 
     def application(self) -> web.Application:
         middleware = errors_answered(

@@ -258,6 +258,21 @@ class Controller:
         """
         return await self._carried_out(await self._begin(command, actor, request_id))
 
+    async def try_out(self, command: Command) -> Written:
+        """Decide `command` as `submit` does, and return its outcome; nothing is appended, and no session changes.
+
+        Of a change in parts the first is decided, and the outcome is (): a refusal is known by then.
+
+        Raises:
+            Rejected, NotController, OutcomeUnknown: as `submit`.
+        """
+        await self.turns.wait_for_turn()
+        began_ms = self._now_ms()
+        decision = decide(self._context(), command)
+        self.turns.rest_after(began_ms)
+        trial = Decision(outcome=decision.outcome, refusal=decision.refusal)
+        return await self._carried_out(self._begun(trial, NO_ENVELOPE, None))
+
     async def submit_all(
         self, writes: Iterable[tuple[Command, Uuid | None] | MetadataError], *, actor: str | None
     ) -> list[Written | MetadataError]:

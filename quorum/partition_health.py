@@ -57,17 +57,6 @@ def partition_health(image: MetadataImage, default_min_isr: int) -> PartitionHea
     )
 
 
-SELECTIONS: Final = (
-    "unavailable",
-    "under-replicated",
-    "under-min-isr",
-    "at-min-isr",
-    "not-preferred",
-    "reassigning",
-)
-"""What partitions may be listed by."""
-
-
 def selected(
     image: MetadataImage, selection: str | None, default_min_isr: int, topic: TopicImage | None = None
 ) -> Iterator[tuple[TopicImage, int, PartitionImage]]:

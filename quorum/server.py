@@ -46,7 +46,7 @@ from metadata_log.node.durable_files import settle_names
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
-from metadata_log.node.rights import CONTROLLERS
+from metadata_log.node.routes import CONTROLLERS, rights_of
 from metadata_log.node.threads import Threads, share_the_interpreter
 from metadata_log.node.tls import Tls
 from quorum.config import ControllerSettings
@@ -402,7 +402,9 @@ class _Node:
             past=Past(self.committed_log, self.store, threads=self.past_reads, process=self.history_process),
             buffers=self.answer_buffers,
             own_names=OwnNames(self.settings.own_hosts),
-            access=Access(self.settings.principals, cluster_id=self.settings.cluster_id, rights=CONTROLLERS),
+            access=Access(
+                self.settings.principals, cluster_id=self.settings.cluster_id, rights=rights_of(CONTROLLERS)
+            ),
             now_ms=_now_ms,
             on_fault=self._on_fault,
         )

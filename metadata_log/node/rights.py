@@ -1,7 +1,6 @@
-"""Pure: who may ask for what: one table from each route to a right, and from each role to its rights.
+"""Pure: who may ask for what: the rights, those of each role, and those that a principal has.
 
-A route that is not in the table is refused to everybody once identity is on. ACL records, when there are any, decide in
-`authorize`, too.
+`routes.py` has the right that each route needs. ACL records, when there are any, decide in `authorize`, too.
 """
 
 from collections.abc import Container, Mapping
@@ -40,60 +39,6 @@ ROLES: Final[Mapping[str, frozenset[Right]]] = {
     "controller": frozenset({Right.READ, Right.RAW, Right.CONTROLLER}),
     "reader": frozenset({Right.READ}),
 }
-CONTROLLERS: Final[Mapping[tuple[str, str], Right]] = {
-    ("GET", "/healthz"): Right.OPEN,
-    ("GET", "/readyz"): Right.OPEN,  # all but the codes of its reasons: READ
-    ("GET", "/metrics"): Right.READ,
-    ("GET", "/v1/topics"): Right.READ,
-    ("POST", "/v1/topics"): Right.ALTER,
-    ("POST", "/v1/topics/partitions"): Right.ALTER,
-    ("POST", "/v1/topics/delete"): Right.ALTER,
-    ("POST", "/v1/topics/undelete"): Right.ALTER,
-    ("GET", "/v1/topics/{name}"): Right.READ,
-    ("DELETE", "/v1/topics/{name}"): Right.ALTER,
-    ("GET", "/v1/partitions"): Right.READ,
-    ("POST", "/v1/partitions/elect"): Right.ALTER,
-    ("POST", "/v1/partitions/reassign"): Right.ALTER,
-    ("GET", "/v1/partitions/reassignments"): Right.READ,
-    ("GET", "/v1/partitions/imbalance"): Right.READ,
-    ("POST", "/v1/partitions/alter"): Right.BROKER,
-    ("POST", "/v1/partitions/directories"): Right.BROKER,
-    ("POST", "/v1/producer-ids"): Right.BROKER,
-    ("POST", "/v1/brokers/register"): Right.BROKER,
-    ("POST", "/v1/metadata/fetch"): Right.RAW,  # of a broker, also its id
-    ("GET", "/v1/metadata/snapshots/{id}"): Right.RAW,
-    ("GET", "/v1/configs"): Right.READ,
-    ("PATCH", "/v1/configs"): Right.ALTER,
-    ("PUT", "/v1/configs"): Right.ALTER,
-    ("GET", "/v1/brokers"): Right.READ,
-    ("GET", "/v1/brokers/{id}"): Right.READ,
-    ("DELETE", "/v1/brokers/{id}"): Right.CLUSTER,
-    ("GET", "/v1/controllers"): Right.READ,
-    ("POST", "/v1/controllers/register"): Right.CONTROLLER,
-    ("DELETE", "/v1/controllers/{id}"): Right.CLUSTER,
-    ("GET", "/v1/features"): Right.READ,
-    ("POST", "/v1/features"): Right.CLUSTER,
-    ("POST", "/v1/batch"): Right.ALTER,  # and each command what it alone needs
-    ("GET", "/v1/log"): Right.READ,  # frames: RAW
-    ("GET", "/v1/state"): Right.READ,
-    ("GET", "/v1/quorum"): Right.READ,
-    ("GET", "/v1/quorum/settings"): Right.READ,
-    ("POST", "/v1/quorum/transfer"): Right.CLUSTER,
-    ("POST", "/v1/quorum/voters"): Right.CLUSTER,
-    ("DELETE", "/v1/quorum/voters/{id}"): Right.CLUSTER,
-    ("GET", "/v1/snapshots"): Right.READ,
-    ("POST", "/v1/snapshots"): Right.CLUSTER,
-}
-BROKERS: Final[Mapping[tuple[str, str], Right]] = {
-    ("GET", "/healthz"): Right.OPEN,
-    ("GET", "/readyz"): Right.OPEN,  # all but the codes of its reasons: READ
-    ("GET", "/metrics"): Right.READ,
-    ("GET", "/v1/metadata"): Right.READ,
-    ("GET", "/v1/status"): Right.READ,
-    ("POST", "/v1/brokers/register"): Right.OPEN,  # says that this is no controller
-    ("POST", "/v1/controllers/register"): Right.OPEN,
-}
-"""A broker's own routes. What it forwards needs a TOKEN here, and its right at the controller."""
 BATCHED: Final[Mapping[str, Right]] = {
     "UnregisterBroker": Right.CLUSTER,
     "UpdateFeatures": Right.CLUSTER,

@@ -10,7 +10,7 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnsupportedMediaType
 from metadata_log.ids import BrokerId, Uuid, uuid_from_text
-from metadata_log.node.http_answers import JSON, MSGPACK
+from metadata_log.node.http_answers import JSON, MSGPACK, packed
 from metadata_log.node.http_bodies import read_raw
 from metadata_log.node.threads import Threads
 from metadata_log.wire.bodies import check_plain, distinct, unpack
@@ -20,6 +20,8 @@ NDJSON: Final = "application/x-ndjson"
 _JSON: Final = json.JSONDecoder(object_pairs_hook=distinct)
 """Made once: `json.loads` makes one for each body, which takes longer than to parse the body of a usual write."""
 _HYPHENATED: Final = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SAYS_NOTHING: Final = (b"", b"{}", packed({}))
+"""The bodies of clients that send one with every write."""
 OCTETS: Final = "application/octet-stream"
 
 
@@ -49,6 +51,18 @@ def _from_json(raw: bytes) -> Any:
         raise InvalidRequest(f"the body is not JSON: {error}") from error
     check_plain(value)
     return value
+
+
+async def read_no_body(request: web.Request) -> None:
+    """Refuse a body where none is looked at: what it asks for, such as a trial run, would be ignored.
+
+    Raises:
+        InvalidRequest: the body says something, or did not arrive in time.
+    """
+    if await read_raw(request) not in _SAYS_NOTHING:
+        raise InvalidRequest(
+            f"{request.method} {request.path} takes no body: what it takes stands in its query"
+        )
 
 
 async def read_broker_body(request: web.Request, threads: Threads) -> Any:

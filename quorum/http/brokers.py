@@ -11,7 +11,7 @@ from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
 from metadata_log.node.access import node_actor_of, of
-from metadata_log.node.http_bodies import read_raw
+from metadata_log.node.http_query import flag
 from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
@@ -19,7 +19,7 @@ from metadata_log.wire.shapes import INT32_MAX, Shape, read_shape
 from quorum.broker_view import BrokerView, registration_state
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.fencing import state_of
-from quorum.http.bodies import broker_id_of, read_broker_body
+from quorum.http.bodies import broker_id_of, read_broker_body, read_no_body
 from quorum.http.door import Door, Write, items_of
 
 
@@ -46,7 +46,9 @@ async def register_broker(door: Door, request: web.Request) -> web.Response:
 
 async def unregister_broker(door: Door, request: web.Request) -> web.Response:
     command = UnregisterBroker(broker_id=broker_id_of(request.match_info["id"]))
-    await read_raw(request)
+    await read_no_body(request)
+    if flag(request, "validate_only"):
+        return await door.try_out(request, command, lambda _: {"broker_id": command.broker_id})
     return await door.write(request, command, _unregistered)
 
 

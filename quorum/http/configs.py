@@ -10,6 +10,7 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
 from metadata_log.image.configs import configs_items, settings_items, type_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.http_query import flag
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import (
@@ -165,9 +166,9 @@ async def list_configs(door: Door, request: web.Request) -> web.Response:
     if "broker" in named:
         named["broker"] = broker_id_of(named["broker"])
     if "cluster" in named:
-        named["cluster"] = named["cluster"] in ("1", "true")
+        named["cluster"] = flag(request, "cluster")
     resource_type, resource_name = _resource(named)
-    is_effective = request.query.get("effective", "0") in ("1", "true")
+    is_effective = flag(request, "effective")
     node_id = broker_id_of(request.query["on"]) if "on" in request.query else door.settings.node_id
     if "on" in request.query and not (is_effective and resource_type == TOPIC):
         raise InvalidRequest('"on" is of the effective settings of a topic')

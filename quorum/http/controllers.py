@@ -1,24 +1,19 @@
 """Edge: controllers' registrations over HTTP: register, list, unregister."""
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from aiohttp import web
 
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.access import node_actor_of, of
-from metadata_log.node.http_bodies import read_raw
+from metadata_log.node.http_query import flag
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterController, UnregisterController
-from metadata_log.wire.shapes import Shape, read_shape
 from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered
-from quorum.http.bodies import int32, read_broker_body, request_id_of
+from quorum.http.bodies import int32, read_broker_body, read_no_body, request_id_of
 from quorum.http.door import Door, items_of, offsets_of
-
-
-class UnregisterQuery(Shape, frozen=True):
-    validate_only: Literal["true", "false"] = "false"
 
 
 async def register_controller(door: Door, request: web.Request) -> web.Response:
@@ -35,13 +30,11 @@ def _registered(outcome: Any) -> dict[str, Any]:
 
 
 async def unregister_controller(door: Door, request: web.Request) -> web.Response:
-    # The shape refuses unknown parameters: a misspelt validate_only must not remove a registration.
-    query = read_shape(dict(request.query), UnregisterQuery, "query")
     command = UnregisterController(
         controller_id=NodeId(int32(request.match_info["id"], "a controller's id")),
-        validate_only=query.validate_only == "true",
+        validate_only=flag(request, "validate_only"),
     )
-    await read_raw(request)
+    await read_no_body(request)
     return await door.write(request, command, _unregistered)
 
 

@@ -10,13 +10,13 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.errors import (
     Fault,
-    InvalidRequest,
     MetadataError,
     NotController,
     ThrottlingQuotaExceeded,
 )
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
+from metadata_log.node import http_query
 from metadata_log.node.access import Access, actor_of
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.answer_pieces import Sender, parts_of
@@ -29,6 +29,7 @@ from metadata_log.node.http_answers import (
     wants_msgpack,
 )
 from metadata_log.node.http_caller import OwnNames
+from metadata_log.node.routes import CONTROLLERS
 from metadata_log.node.threads import Threads
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
@@ -101,9 +102,10 @@ class Door:
     on_fault: Callable[[Fault], None]
 
     def check(self, request: web.Request) -> None:
-        """Refuse what a foreign page may have sent, or nobody with a right to it, before anything of it is done."""
+        """Refuse a foreign page's request, one without the right, and an unknown query, before anything of it is done."""
         self.own_names.check(request)
         self.access.check(request)
+        http_query.check(request, CONTROLLERS)
 
     # --- answers
 
@@ -183,6 +185,13 @@ class Door:
             body=body, status=status, content_type=content_type, charset=charset, headers=self.headers()
         )
 
+    async def try_out(
+        self, request: web.Request, command: Command, answer_of: Callable[[Any], dict[str, Any]]
+    ) -> web.Response:
+        """Answer as `write` would, refusals included, and write nothing."""
+        tried = await self.controller.try_out(command)
+        return self.ok(request, {**answer_of(tried.outcome), **offsets_of(tried)})
+
     async def made_beside(self, make: Callable[[], object], *, as_msgpack: bool) -> bytes:
         """Return the encoding of what `make` returns about a write, both made in a thread.
 
@@ -232,15 +241,8 @@ class Door:
 
 
 def takes_stale(request: web.Request) -> bool:
-    """Return whether a client takes whatever is committed here, from any controller.
-
-    Raises:
-        InvalidRequest: it asks for another consistency than there is.
-    """
-    consistency = request.query.get("consistency", "linearizable")
-    if consistency not in {"linearizable", "stale"}:
-        raise InvalidRequest("consistency is linearizable or stale")
-    return consistency == "stale"
+    """Return whether a client takes whatever is committed here, from any controller."""
+    return request.query.get("consistency") == "stale"
 
 
 def is_large(outcome: Any) -> bool:

@@ -43,9 +43,14 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
         raise OffsetCompacted(f"the log of this controller begins at offset {log_start_offset}")
     if until < start and not (is_feed and "until" not in query):
         raise InvalidRequest(f"until {until} lies before from {start}")
+    is_lines = NDJSON in request.headers.get("Accept", "")
+    if "max_bytes" in query and (is_feed or is_lines):
+        raise InvalidRequest(
+            "the query parameter max_bytes bounds frames: lines and feeds have bounds of their own"
+        )
     if is_feed:
         return await send_feed(door, request, start, until if "until" in query else None)
-    if NDJSON in request.headers.get("Accept", ""):
+    if is_lines:
         return await door.sender.send(
             request,
             _lines(door, start, until),

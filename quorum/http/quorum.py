@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import asdict
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
@@ -11,11 +11,11 @@ from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import HostPort, is_reachable, read_address
-from metadata_log.node.http_bodies import read_raw
+from metadata_log.node.http_query import flag
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
 from quorum.decide.quorum import VotersChanged
-from quorum.http.bodies import directory_id_of, int32, read_body
+from quorum.http.bodies import directory_id_of, int32, read_body, read_no_body
 from quorum.http.door import Door
 
 
@@ -31,13 +31,6 @@ class NewVoter(Shape, frozen=True):
     raft: str
     validate_only: bool = False
     replaces: str | UnsetType = UNSET
-
-
-class RemovedVoter(Shape, frozen=True):
-    """The query that names a voter's directory."""
-
-    directory_id: str
-    validate_only: Literal["true", "false"] = "false"
 
 
 async def show_quorum(door: Door, request: web.Request) -> web.Response:
@@ -88,14 +81,14 @@ async def add_voter(door: Door, request: web.Request) -> web.Response:
 
 
 async def remove_voter(door: Door, request: web.Request) -> web.Response:
-    # The shape refuses unknown parameters: a misspelt validate_only must not remove a voter.
-    query = read_shape(dict(request.query), RemovedVoter, "query")
+    if "directory_id" not in request.query:
+        raise InvalidRequest("the query parameter directory_id is missing: it names the voter's disk")
     command = RemoveVoter(
         voter_id=NodeId(int32(request.match_info["id"], "a voter's id")),
-        directory_id=directory_id_of(query.directory_id),
-        validate_only=query.validate_only == "true",
+        directory_id=directory_id_of(request.query["directory_id"]),
+        validate_only=flag(request, "validate_only"),
     )
-    await read_raw(request)
+    await read_no_body(request)
     return await door.write(request, command, _voters_changed)
 
 

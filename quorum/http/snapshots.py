@@ -9,8 +9,7 @@ from msgspec import structs
 from metadata_log import limits
 from metadata_log.errors import DamagedFile, PositionOutOfRange, SnapshotNotFound
 from metadata_log.node.access import of
-from metadata_log.node.http_bodies import read_raw
-from quorum.http.bodies import OCTETS
+from quorum.http.bodies import OCTETS, read_no_body
 from quorum.http.door import Door
 
 
@@ -26,7 +25,7 @@ async def list_snapshots(door: Door, request: web.Request) -> web.Response:
 
 
 async def take_snapshot(door: Door, request: web.Request) -> web.Response:
-    await read_raw(request)
+    await read_no_body(request)
     offer = await door.keeper.take()
     return door.ok(request, structs.asdict(offer), status=201)
 

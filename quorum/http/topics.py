@@ -14,7 +14,7 @@ from metadata_log.image.topics import list_topics as rows_of
 from metadata_log.image.views import describe_at_length, has_many_partitions, topic_json
 from metadata_log.items import Items
 from metadata_log.node.clock import unix_ms
-from metadata_log.node.http_bodies import read_raw
+from metadata_log.node.http_query import flag
 from metadata_log.wire.commands import (
     CreatePartitions,
     CreateTopic,
@@ -28,6 +28,7 @@ from metadata_log.wire.commands import (
 )
 from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text, check_text_map, read_shape
 from quorum.decide.topics import TopicCreated, TopicDeleted, TopicsChanged, TopicsDeleted
+from quorum.http.bodies import read_no_body
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
 
 Replicas = Annotated[
@@ -81,16 +82,8 @@ NO_TOPIC: Final = TopicId(bytes(16))
 """Stands in for the id of a topic that was only validated."""
 
 
-def _asks(request: web.Request, flag: str) -> bool:
-    """Answer whether the query has `flag=true`."""
-    value = request.query.get(flag, "false")
-    if value not in ("true", "false"):
-        raise InvalidRequest(f"{flag} is true or false")
-    return value == "true"
-
-
 async def list_topics(door: Door, request: web.Request) -> web.StreamResponse:
-    if _asks(request, "deleted"):
+    if flag(request, "deleted"):
         return await _list_deleted(door, request)
     return await door.read_large(
         request,
@@ -158,9 +151,10 @@ def _grown_topics(body: Any) -> CreatePartitions:
 
 
 async def delete_topic(door: Door, request: web.Request) -> web.Response:
-    await read_raw(request)
-    command = DeleteTopic(name=request.match_info["name"], now=_asks(request, "now"))
-    return await door.write(request, command, _deleted)
+    await read_no_body(request)
+    command = DeleteTopic(name=request.match_info["name"], now=flag(request, "now"))
+    carry_it_out = door.try_out if flag(request, "validate_only") else door.write
+    return await carry_it_out(request, command, _deleted)
 
 
 def _new_topics(body: Any) -> CreateTopic | CreateTopics:

@@ -32,7 +32,8 @@ from metadata_log import limits
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.node.http_answers import JSON, MSGPACK
 from metadata_log.node.http_server import listen
-from metadata_log.node.rights import CONTROLLERS, ROLES, Right
+from metadata_log.node.rights import ROLES, Right
+from metadata_log.node.routes import CONTROLLERS
 from metadata_log.node.threads import Threads
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import AlterConfigs
@@ -616,7 +617,7 @@ class DoorLife:
         route = client.rng.choice(ROUTES)
         method, pattern = route
         path = pattern.replace("{id}", "7").replace("{name}", "t")
-        right = CONTROLLERS[route]
+        right = CONTROLLERS[route].right
         packed = right in (Right.BROKER, Right.CONTROLLER) or pattern == "/v1/metadata/fetch"
         body: dict[str, Any] | None = None if method == "GET" else {}
         return self._asked(client, method, path, body, packed=packed, route=route)
@@ -716,7 +717,7 @@ class DoorLife:
             self._written.add(asked.key)
         if not self.has_identity or status in REFUSED:
             return
-        right = CONTROLLERS[asked.route]
+        right = CONTROLLERS[asked.route].right
         if not self.principals.may(who, right, due.at, self.loop.time()):
             raise Violation(f"no_route_answers_who_has_no_right: {what}, and needs the right {right.value}")
         is_raw = right is Right.RAW and status == 200 and asked.speaks_as is None

@@ -19,15 +19,17 @@ from yarl import URL
 
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
-from broker_agent.forwarding import FORWARDED, forwarding
+from broker_agent.forwarding import forwarding
 from broker_agent.http_api import HttpApi
 from metadata_log import limits
 from metadata_log.ids import BrokerId
 from metadata_log.node.answer_buffers import AnswerBuffers
-from metadata_log.node.rights import BROKERS, Right
+from metadata_log.node.rights import Right
+from metadata_log.node.routes import BROKERS, FORWARDED
 from metadata_log.node.threads import Threads
 from quorum.http.app import routes
 from tests.support.fake_controller import CLUSTER_ID, format_broker
+from tests.support.queries import path_of, refused_queries
 
 NOT_FORWARDED = {
     ("POST", "/v1/brokers/register"): "brokers' protocol",
@@ -159,12 +161,17 @@ def test_a_request_and_its_answer_pass_unchanged_though_the_broker_is_not_regist
             assert not agent.may_serve()
             topic = {"name": "t"}
             status, body, headers = await ask(
-                agent, "POST", "/v1/topics?x=%2F..%3F", topic, X_Request_Id=REQUEST_ID, X_Other="private"
+                agent,
+                "DELETE",
+                "/v1/topics/%2F..%3F?now=false",
+                topic,
+                X_Request_Id=REQUEST_ID,
+                X_Other="private",
             )
             assert (status, body) == (201, {"name": "t"})
             assert (headers["X-Controller-Epoch"], headers["X-High-Watermark"]) == ("7", "40")
             [(method, target, sent, raw)] = controller.seen
-            assert (method, target, json.loads(raw)) == ("POST", "/v1/topics?x=%2F..%3F", topic)
+            assert (method, target, json.loads(raw)) == ("DELETE", "/v1/topics/%2F..%3F?now=false", topic)
             assert sent["X-Request-Id"] == REQUEST_ID
             assert sent["Content-Type"] == "application/json"
             assert "X-Other" not in sent
@@ -259,7 +266,9 @@ def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: Path) 
                 agent, "POST", "/v1/topics", {}, Authorization="Bearer the-controllers-judge"
             )
             assert (status, controller.seen[0][2]["Authorization"]) == (201, "Bearer the-controllers-judge")
-            for (method, path), right in BROKERS.items():
+            for (method, path), (right, *_) in BROKERS.items():
+                if right is Right.TOKEN:
+                    continue
                 wrong = await ask(agent, method, path, Authorization="Bearer of-nobody-that-is-known")
                 none = await ask(agent, method, path)
                 if right is Right.OPEN:
@@ -279,7 +288,7 @@ def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: Path) 
                 told = await ask(agent, "GET", "/readyz", **stranger)
                 assert told[:2] == (known[0], {"ready": False, "reasons": [{"code": "NOT_SERVING"}]})
             async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
-                for method, path in BROKERS:
+                for method, path in BROKERS.keys() - set(FORWARDED):
                     async with http.request(method, agent.http_url + path) as answer:
                         assert answer.status not in (401, 403), (method, path)
                         assert answer.status == 200 or path != "/metrics"
@@ -298,8 +307,29 @@ def test_every_route_of_a_broker_has_a_rule_and_every_rule_a_route(tmp_path: Pat
             made = {
                 (route.method, route.resource.canonical) for route in app.router.routes() if route.resource
             }
-            assert {route for route in made if route[0] != "HEAD"} == {*BROKERS, *FORWARDED}
+            assert {route for route in made if route[0] != "HEAD"} == {*BROKERS}
             await threads.shut_down()
+
+    run(scenario())
+
+
+def test_a_broker_refuses_the_queries_that_the_table_of_routes_does_not_have(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [DONE]) as (agent, [controller]):
+            asked = 0
+            for (method, pattern), query, name in refused_queries(BROKERS):
+                body: Any = None if method == "GET" else {}
+                status, refusal, _ = await ask(agent, method, f"{path_of(pattern)}?{query}", body)
+                assert (status, refusal["error"]) == (400, "INVALID_REQUEST"), (pattern, query)
+                assert name in refusal["message"], (pattern, query, refusal)
+                asked += 1
+            assert asked > 300
+            assert not controller.seen
+            for path in ("/healthz", "/readyz"):
+                assert (await ask(agent, "GET", f"{path}?cb=1&cb=1"))[0] in (200, 503)
+            trial = await ask(agent, "DELETE", "/v1/topics/t?validate_only=true")
+            assert trial[0] == 201
+            assert controller.seen[0][1] == "/v1/topics/t?validate_only=true"
 
     run(scenario())
 
@@ -465,7 +495,7 @@ def test_a_large_answer_passes_whole_and_one_that_breaks_off_is_not_whole_here_e
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         await response.write(b'"' + b"x" * size)
-        if "cut" in request.query:
+        if "at" in request.query:
             assert request.transport is not None
             request.transport.abort()
             return response
@@ -477,6 +507,6 @@ def test_a_large_answer_passes_whole_and_one_that_breaks_off_is_not_whole_here_e
             status, body, _ = await ask(agent, "GET", "/v1/state")
             assert (status, len(body)) == (200, size)
             with pytest.raises(aiohttp.ClientPayloadError):
-                await ask(agent, "GET", "/v1/state?cut=1")
+                await ask(agent, "GET", "/v1/state?at=1")
 
     run(scenario())

@@ -72,9 +72,19 @@ DIRECTORY = f"directory_id={uuid_text(uuid(502))}"
         ("POST", "/v1/quorum/voters", VOTER | {"directory_id": "x"}, "directory_id"),
         ("POST", "/v1/quorum/voters", VOTER | {"replaces": None}, "voter.replaces"),
         ("POST", "/v1/quorum/voters", VOTER | {"raft": "0.0.0.0:1"}, "raft must be"),
-        ("DELETE", f"/v1/quorum/voters/2?{DIRECTORY}&validateonly=true", None, "unknown field validateonly"),
-        ("DELETE", f"/v1/quorum/voters/2?{DIRECTORY}&validate_only=yes", None, "query.validate_only"),
-        ("DELETE", "/v1/quorum/voters/2", None, "missing required field directory_id"),
+        (
+            "DELETE",
+            f"/v1/quorum/voters/2?{DIRECTORY}&validateonly=true",
+            None,
+            "unknown query parameter 'validateonly'",
+        ),
+        (
+            "DELETE",
+            f"/v1/quorum/voters/2?{DIRECTORY}&validate_only=yes",
+            None,
+            "validate_only must be one of true, false",
+        ),
+        ("DELETE", "/v1/quorum/voters/2", None, "directory_id is missing"),
     ],
 )
 def test_what_does_not_fit_its_shape_is_refused_and_named(

@@ -13,7 +13,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
-from broker_agent.forwarding import FORWARDED
 from metadata_log.codec import decode_all
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
@@ -21,7 +20,8 @@ from metadata_log.limits import IDENTITY_CHECK_S
 from metadata_log.node import access as access_module
 from metadata_log.node.access import Access
 from metadata_log.node.certified_names import name_in
-from metadata_log.node.rights import BROKERS, CONTROLLERS, ROLES, Right
+from metadata_log.node.rights import ROLES, Right
+from metadata_log.node.routes import BROKERS, CONTROLLERS, FORWARDED, rights_of
 from metadata_log.wire.fetch import OBSERVER
 from quorum.http.app import routes
 from quorum.registration import registration_of
@@ -100,7 +100,7 @@ def behind_tokens(
 
 def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
     assert CONTROLLERS.keys() == ALL
-    assert not BROKERS.keys() & set(FORWARDED)
+    assert {key for key, route in BROKERS.items() if route.right is Right.TOKEN} == {*FORWARDED}
     assert Right.TOKEN not in {right for rights in ROLES.values() for right in rights}
 
 
@@ -108,7 +108,7 @@ def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) ->
     async def story(desk: Desk, ask: Ask) -> None:
         await online(desk.lab, desk.controller, 11)  # for bytes of the log
         end_offset = desk.controller.committed.end_offset
-        for (method, pattern), right in sorted(CONTROLLERS.items()):
+        for (method, pattern), right in sorted(rights_of(CONTROLLERS).items()):
             path = pattern.replace("{id}", "7").replace("{name}", "t")
             body: Any = None if method == "GET" else {}
             packed = right in (Right.BROKER, Right.CONTROLLER) or pattern == "/v1/metadata/fetch"
@@ -379,7 +379,9 @@ def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not(
 def test_the_file_is_looked_at_once_in_a_second_however_many_ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = Access(principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=CONTROLLERS)
+    access = Access(
+        principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=rights_of(CONTROLLERS)
+    )
     looks: list[Path] = []
     state = access_module._state_of
 
@@ -416,7 +418,7 @@ def test_what_is_no_file_of_principals_is_refused_at_the_start(tmp_path: Path, c
     file = tmp_path / "principals.toml"
     file.write_text(content)
     with pytest.raises(InvalidSettings, match=str(file)):
-        Access(file, cluster_id=CLUSTER, rights=CONTROLLERS)
+        Access(file, cluster_id=CLUSTER, rights=rights_of(CONTROLLERS))
 
 
 @pytest.mark.parametrize(
@@ -435,7 +437,9 @@ def test_what_is_no_file_of_principals_is_refused_at_the_start(tmp_path: Path, c
 def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: str, name: str | None) -> None:
     certificate = {"subjectAltName": (("DNS", "localhost"), ("URI", uri))}
     assert name_in(certificate, CLUSTER) == name
-    access = Access(principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=CONTROLLERS)
+    access = Access(
+        principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=rights_of(CONTROLLERS)
+    )
     found = access.of_certificate(certificate)
     if name in ("Broker:11", "Controller:1"):
         assert found is not None and found.name == name

@@ -180,6 +180,29 @@ def at_a_door(
     run(main)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?consistency=stale&consistency=stale",
+        "?consistency=fresh",
+        "?consistency=stale&x=1",
+        "?Consistency=stale",
+        "?consistency",
+    ],
+)
+def test_a_poll_with_a_query_that_the_route_does_not_have_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            client.send(door.at_end(), query=query)
+            answer = await client.answer()
+            assert (answer.status, msgpack.unpackb(answer.body)["error"]) == (400, "INVALID_REQUEST")
+            assert b"query parameter" in answer.body
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
 def test_a_poll_is_answered_as_aiohttp_answers_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(door: Door) -> None:
         async with door.client() as lean, door.client() as plain:
