@@ -81,6 +81,11 @@ def broker_change(broker_id: int, epoch: int, tags: Mapping[int, bytes]) -> byte
     return value(17, 1, struct.pack(">iq", broker_id, epoch), tags)
 
 
+def controller(node_id: int) -> bytes:
+    body = struct.pack(">i", node_id) + b"\0" * 15 + bytes([node_id]) + b"\0" + array([]) + array([])
+    return value(27, 0, body)
+
+
 def leader_change(leader_id: int, voters: Sequence[int]) -> bytes:
     ids = array(struct.pack(">i", voter) + b"\0" for voter in voters)
     return struct.pack(">hi", 0, leader_id) + ids + ids + b"\0"
@@ -112,3 +117,15 @@ def written(directory: Path, *segments: Sequence[bytes]) -> Path:
         (base,) = struct.unpack_from(">q", batches[0])
         (folder / f"{base:020d}.log").write_bytes(b"".join(batches))
     return directory
+
+
+def checkpoint(end_offset: int, values: Sequence[bytes], *, epoch: int = 1) -> bytes:
+    """Return the bytes of a checkpoint below an offset: its header, a batch of records, its footer."""
+    header = struct.pack(">hq", 0, 1_700_000_000_000 + end_offset - 1) + b"\0"
+    return b"".join(
+        (
+            batch(0, [header], control=3, epoch=epoch),
+            batch(1, values, epoch=epoch),
+            batch(1 + len(values), [struct.pack(">h", 0) + b"\0"], control=4, epoch=epoch),
+        )
+    )

@@ -44,6 +44,8 @@ PartitionKey: TypeAlias = tuple[TopicId, int]
 UNCHANGED_LEADER: Final = -2
 _FENCED: Final[Mapping[int, bool | None]] = {-1: False, 0: None, 1: True}
 ABORT_TRANSACTION: Final = 25
+NO_REGISTRATION_EPOCH: Final = -1
+"""Kafka's controllers have none, neither in the log nor in a checkpoint: one state has one digest, wherever its log begins."""
 
 
 class Entry(NamedTuple):
@@ -152,8 +154,8 @@ class Translator:
                     return _NO_OP
                 return setting
             case "RegisterController":
-                self._controllers[fields["controller_id"]] = offset
-                return _controller(fields, offset)
+                self._controllers[fields["controller_id"]] = NO_REGISTRATION_EPOCH
+                return _controller(fields)
             case "UnregisterController":
                 controller_id = fields["controller_id"]
                 return UnregisterControllerRecord(NodeId(controller_id), self._controllers.pop(controller_id))
@@ -228,7 +230,7 @@ def snapshot_record(record: Decoded) -> Record | None:
                 fields["resource_type"], fields["resource_name"], fields["name"], fields["value"]
             )
         case "RegisterController":
-            return _controller(fields, -1)
+            return _controller(fields)
         case "KRaftVersion":
             return QuorumVersionRecord(fields["kraft_version"])
         case "KRaftVoters":
@@ -286,11 +288,11 @@ def _broker_change(fields: Mapping[str, Any]) -> BrokerRegistrationChangeRecord:
     )
 
 
-def _controller(fields: Mapping[str, Any], offset: int) -> RegisterControllerRecord:
+def _controller(fields: Mapping[str, Any]) -> RegisterControllerRecord:
     return RegisterControllerRecord(
         NodeId(fields["controller_id"]),
         Uuid(fields["incarnation_id"]),
-        offset,
+        NO_REGISTRATION_EPOCH,
         fields["zk_migration_ready"],
         _endpoints(fields["end_points"]),
         _features(fields["features"]),

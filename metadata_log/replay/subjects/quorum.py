@@ -72,7 +72,11 @@ SUBJECT: Final = ReplaySubject(
         ("cluster_id", pa.string(), "the cluster"),
         ("voters", pa.list_(pa.field("element", _VOTER)), "the controllers that vote"),
         ("node_id", pa.int32(), "the controller that registered"),
-        ("registration_epoch", pa.int64(), "the offset of its registration"),
+        (
+            "registration_epoch",
+            pa.int64(),
+            "the offset of its registration; -1 in Kafka's log, which has none",
+        ),
         ("zk_migration_ready", pa.bool_(), "always false"),
     ),
     identity=("type", "feature_name", "node_id"),
