@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias
 
 from metadata_log.ids import uuid_from_text
+from metadata_log.replay.kinds import kind_of
 from ops import when
 from ops.render import OUTPUTS
 
@@ -87,8 +88,11 @@ def directory(text: str) -> Path:
 
 
 def log_place(text: str) -> Path | str:
-    """Read where a log is: the URLs of controllers as they are, else a directory."""
-    return text if re.match(r"https?://", text) else directory(text)
+    """Read where a log is: the URLs of controllers as they are, else a directory, or a file that holds a state."""
+    if re.match(r"https?://", text):
+        return text
+    path = Path(text)
+    return path if path.is_file() and kind_of(path) is not None else directory(text)
 
 
 def uuid_of(what: str) -> Callable[[str], str]:

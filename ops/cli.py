@@ -23,7 +23,7 @@ from metadata_log.errors import (
 )
 from ops import when
 from ops.arguments import UNRECOGNIZED, USAGE, Noun, Parser, Run, SharedFlags
-from ops.talk import one_line, say
+from ops.talk import accept_any_encoding, one_line, say
 
 OK, REJECTED, UNAVAILABLE, UNKNOWN, FAULT = 0, 3, 4, 5, 6
 INTERRUPTED: Final = 130
@@ -70,6 +70,7 @@ Times may be written 2026-01-01T10:00Z or -2h, durations 500ms, 30s, 1h30m.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code; every error is one line on stderr."""
+    accept_any_encoding()
     try:
         refuse_what_would_mislead()
         args = parsed(sys.argv[1:] if argv is None else argv)

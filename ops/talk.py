@@ -1,6 +1,9 @@
 """Edge: how verbs print: results on stdout, messages on stderr."""
 
 import argparse
+import io
+import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 from ops import render
 
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 PATIENCE_S: Final = 2.0
 """After so long, a line says that work goes on."""
 
@@ -16,7 +20,41 @@ PATIENCE_S: Final = 2.0
 def show(args: argparse.Namespace, value: Any, *, table: Callable[[], str]) -> None:
     """Print a result as the flags ask for it."""
     if shown := render.rendered(value, output=args.output, table=table):
-        print(shown)
+        put(shown, output=args.output)
+
+
+def put(text: str, *, output: str = "table", flush: bool = False) -> None:
+    """Print a result, whatever the encoding of stdout: what is for machines stays what its format says.
+
+    JSON and HTML escape by their own rules where stdout is not UTF-8. In text, a letter that the encoding lacks is shown
+    by its number (`accept_any_encoding`).
+    """
+    if not _is_utf8(sys.stdout.encoding):
+        text = _escaped(text, output)
+    print(text, flush=flush)
+
+
+def accept_any_encoding() -> None:
+    """Let no letter end a verb: what the encoding of stdout or stderr lacks is shown by its number (U+2192)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _is_utf8(encoding: str | None) -> bool:
+    return (encoding or "utf-8").lower().replace("-", "").replace("_", "") in {"utf8", "utf8sig", "cp65001"}
+
+
+def _escaped(text: str, output: str) -> str:
+    if text.isascii():
+        return text
+    match output:
+        case "json" | "jsonl":  # every letter that is not ASCII stands in a string
+            return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+        case "html":
+            return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+        case _:
+            return text
 
 
 def say(message: str) -> None:

@@ -12,6 +12,8 @@ from metadata_log.codec import FrameHeader
 from metadata_log.errors import DamagedFile
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.replay.export import export_log
+from metadata_log.replay.kafka import damaged as kafka
+from metadata_log.replay.kinds import is_kafka_log
 from metadata_log.replay.slices.segments import SegmentLog
 from metadata_log.replay.slices.wanted import Wanted
 from metadata_log.replay.tables import lake_directory
@@ -35,8 +37,10 @@ def export_whole_part(
     from_offset: int | None = None,
     until: int | None = None,
     in_lake: bool = False,
+    form: str | None = None,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Export the longest whole part of the log of a data directory, or of a folder of segments; as `export_files`.
+    """Export the longest whole part of the log of a data directory, of a folder of segments, or of Kafka's log; as
+    `export_files`.
 
     Returns the manifest, and lines that say what is missing and what is told.
 
@@ -44,6 +48,8 @@ def export_whole_part(
         DamagedFile: no part has a beginning.
         InvalidRequest: there is no log.
     """
+    if form == "kafka" or (form is None and is_kafka_log(path)):
+        return kafka.export_whole_part(path, to, from_offset=from_offset, until=until, in_lake=in_lake)
     log = SegmentLog(path, skips_damaged=True)
     log.refresh()
     lines, ends = [], [log.begins_at]

@@ -162,6 +162,34 @@ def export_batches(
     return export.manifest()
 
 
+def export_image(
+    image: MetadataImage, to: Path, *, cluster_id: str, columns: type[Columns] = Columns
+) -> dict[str, Any]:
+    """Write a state alone, as an export without records, and return the manifest.
+
+    Raises:
+        InvalidRequest: `to` holds an export already, or the state is one below offset 0, where a log begins with nothing.
+    """
+    if read_manifest(to) is not None:
+        raise InvalidRequest(
+            f"{to} holds an export already, and a state alone does not continue one: name another directory"
+        )
+    if image.end_offset == 0:
+        raise InvalidRequest(
+            "a state below offset 0 is what a cluster is founded with, and no log begins with it: name the log's directory"
+        )
+    run = _Run(to, cluster_id, None, columns)
+    with renamed_os_errors(to), no_collections():
+        try:
+            run.begin(image, first_offset=None)
+            export = run.finish_without_records()
+        finally:
+            run.stop()
+    content = (json.dumps(export.manifest(), indent=1) + "\n").encode()
+    replace_file(to / MANIFEST, content, is_private=False)
+    return export.manifest()
+
+
 def _batches(
     frames: FramesFrom, image: MetadataImage, *, cluster_id: str, until: int | None
 ) -> Iterator[RecordBatch]:
@@ -254,8 +282,16 @@ class _Run:
         self._writing.add(self._files.complete)
         self._writing.add(self._files.compact)
         self._writing.wait()
-        if not self._files.files:
-            return None
+        return self._export() if self._files.files else None
+
+    def finish_without_records(self) -> Export:
+        """Write the state that the run began with, and nothing else; return the export."""
+        self._begin_export(self.image.end_offset)
+        self._writing.add(self._files.write_no_records, self.image.end_offset)
+        self._writing.wait()
+        return self._export()
+
+    def _export(self) -> Export:
         return Export(
             directory=self._files.directory,
             cluster_id=self._cluster_id,

@@ -86,6 +86,17 @@ class ExportWriter:
         self._state = pa.concat_tables([state, position])
         self._write_snapshot(_end_offset(position))
 
+    def write_no_records(self, offset: int) -> None:
+        """Write files without rows, which tell the columns: all there is to export is the state at `offset`."""
+        name = f"seg={offset:020d}.parquet"
+        self._write_table(RECORDS, name, SCHEMA.empty_table(), first_offset=offset, last_offset=offset - 1)
+        duckdb = DuckDb()
+        state = duckdb.of_arrow(self._state)
+        for family, changes in changes_of(duckdb, state, state, from_offset=offset).items():
+            self._write_table(
+                family, name, duckdb.arrow(changes), first_offset=offset, last_offset=offset - 1
+            )
+
     def write(self, table: pa.Table, first_offset: int) -> None:
         """Add rows to the segment, which begins with them if there is none."""
         if self._segment is None:

@@ -188,7 +188,9 @@ class Log(Tables):
         self.engine = engine
         self.warns_of_cuts = True
         """Whether Python's log gets a line where an offset is cut back to the beginning of its batch."""
-        self.first = first or Position(export.first_offset, 0, f"the export begins at {export.first_offset}")
+        self.first = first or Position(
+            export.first_offset, export.begins_at_ms(), f"the export begins at {export.first_offset}"
+        )
         self.last = last or self.position()
         self._made: dict[str, Any] = {}
         self._kept: set[str] = set()
@@ -234,7 +236,9 @@ class Log(Tables):
             if end_offset != asked:
                 base, last, _ = export.batch_of(asked)
                 note = f"{asked} lies inside the batch {base}-{last}; shown at {end_offset}"
-        time_ms = export.batch_of(end_offset - 1)[2] if end_offset > export.first_offset else 0
+        time_ms = (
+            export.batch_of(end_offset - 1)[2] if end_offset > export.first_offset else export.begins_at_ms()
+        )
         if self.warns_of_cuts and isinstance(asked, int) and asked != end_offset:
             log.warning(note)
         return Position(end_offset, time_ms, note)

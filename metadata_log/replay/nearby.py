@@ -1,23 +1,14 @@
 """Edge: what a path holds that is neither an export nor a log, and what to name instead."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from metadata_log.errors import InvalidRequest
-from metadata_log.replay.kafka.log import is_kafka_log
-from metadata_log.replay.tables import MANIFEST
+from metadata_log.replay.kinds import MANIFEST, READERS, is_kafka_log, kind_of, segments_in
 
 NAMED_MAX: Final = 5
 """So many directories are named; the others are counted."""
-_SEGMENT: Final = re.compile(r"\d{20}\.log")
-
-
-def segments_in(path: Path) -> list[Path]:
-    """Return the segment files of a data directory, or of a folder, in the order of their offsets."""
-    folder = path / "log" if (path / "log").is_dir() else path
-    return sorted(file for file in folder.glob("*.log") if _SEGMENT.fullmatch(file.name))
 
 
 def no_log_at(path: Path) -> InvalidRequest:
@@ -25,9 +16,10 @@ def no_log_at(path: Path) -> InvalidRequest:
     if not path.exists():
         return InvalidRequest(f"{path} does not exist, so it holds no log and no export: {_ANY}")
     if not path.is_dir():
-        return InvalidRequest(
-            f"{path} is a file, not a directory: name the directory of the log, {path.parent}"
-        )
+        kind = kind_of(path)
+        what = "a file, not a directory" if kind is None else kind.value
+        cure = "" if kind is None else f"; {READERS[kind].format(path=path, parent=path.parent)}"
+        return InvalidRequest(f"{path} is {what}: name the directory of the log, {path.parent}{cure}")
     if (path / MANIFEST).exists():
         return InvalidRequest(
             f"{path} is an export already, and not a log to be exported: read it, or copy it"

@@ -17,11 +17,13 @@ from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClient, Shown, controllers
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
-from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
-from metadata_log.replay.nearby import check_format, no_log_at, segments_in
+from metadata_log.replay.kafka.log import export_kafka
+from metadata_log.replay.kinds import is_kafka_log, segments_in
+from metadata_log.replay.nearby import check_format, no_log_at
 from metadata_log.replay.opaque import decode_known
 from metadata_log.replay.slices.frames import damaged_segment, missing_file
 from metadata_log.replay.slices.stored import names_another_file_system, path_of
+from metadata_log.replay.state_files import export_state_file
 from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
 from snapshots.snapshot_file import position_of, read_snapshot
 
@@ -68,15 +70,13 @@ def exported(
         raise InvalidRequest(f"{form!r} is no format of a log: {', '.join(FORMATS)}")
     if (path / MANIFEST).exists():
         return path, None
+    if path.is_file():
+        return _scratch(lambda to: export_state_file(path, to))
     if not path.is_dir():
         raise no_log_at(path)
     check_format(path, form)
     if form == "kafka" or (form is None and is_kafka_log(path)):
-        if skips_damaged:
-            raise InvalidRequest(
-                f"{path}: damaged files of Kafka's log cannot be skipped, only those of our own"
-            )
-        return _scratch(lambda to: export_kafka(path, to))
+        return _whole_part(path, form) if skips_damaged else _scratch(lambda to: export_kafka(path, to))
     if not segments_in(path):
         clusters = clusters_in(path)
         if len(clusters) > 1:
@@ -86,11 +86,13 @@ def exported(
         if not clusters:
             raise no_log_at(path)
         return next(iter(clusters.values())), None
-    if skips_damaged:
-        scratch = Scratch()
-        _, scratch.missing = export_whole_part(path, scratch.path)
-        return scratch.path, scratch
-    return _scratch(lambda to: export_directory(path, to))
+    return _whole_part(path, form) if skips_damaged else _scratch(lambda to: export_directory(path, to))
+
+
+def _whole_part(path: Path, form: str | None) -> tuple[Path, Scratch]:
+    scratch = Scratch()
+    _, scratch.missing = export_whole_part(path, scratch.path, form=form)
+    return scratch.path, scratch
 
 
 def _scratch(export: Callable[[Path], object]) -> tuple[Path, Scratch]:
@@ -118,6 +120,8 @@ def export_files(
     Raises:
         InvalidRequest, DamagedFile, OffsetCompacted: as `export_directory` and `export_kafka`.
     """
+    if path.is_file():
+        return export_state_file(path, to, in_lake=in_lake)
     check_format(path, form)
     is_kafka = form == "kafka" or (form is None and is_kafka_log(path))
     export = export_kafka if is_kafka else export_directory

@@ -30,8 +30,11 @@ from metadata_log.errors import (
     WrittenByAnotherVersion,
 )
 from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
+from metadata_log.records.registry import TYPE_IDS
+from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.catalog import sql_name, stored
 from metadata_log.replay.columns import SCHEMA
+from metadata_log.replay.kinds import MANIFEST
 from metadata_log.replay.opaque import Unknown
 
 if TYPE_CHECKING:
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
 
 Table = TypeVar("Table")
 
-MANIFEST: Final = "manifest.json"
 FORMAT_VERSION: Final = 1
 RECORDS: Final = "records"
 SNAPSHOTS: Final = "snapshots"
@@ -182,6 +184,19 @@ class Export:
                         )
                         return base.as_py(), last.as_py(), time.value // 1000
         raise DamagedFile(f"{self.directory / MANIFEST}: no file holds offset {offset}")
+
+    def begins_at_ms(self) -> int:
+        """Return the time of the state that the export begins with, in Unix ms; 0 where it begins with nothing."""
+        path = self.snapshot(self.first_offset)
+        if self.first_offset == 0 or path is None:
+            return 0
+        try:
+            rows = pq.read_table(path, columns=["type", "ts"], partitioning=None)
+        except FileNotFoundError as error:
+            raise moved_on(path) from error
+        position = rows.filter(pa.compute.equal(rows.column("type"), TYPE_IDS[SnapshotHeaderRecord]))
+        time_ms: int = position.column("ts")[0].value // 1000
+        return time_ms
 
     def end_at(self, unix_ms: int) -> int:
         """Return the end offset of the last batch before the first that is later than a time.

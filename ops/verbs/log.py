@@ -22,14 +22,16 @@ from metadata_log.errors import (
 from metadata_log.log.lines import log_lines
 from metadata_log.node.data_directory import is_fresh, load_meta
 from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.replay.kinds import Kind, kind_of, not_for
 from ops import render
 from ops.arguments import Noun, Parser, directory, existing_path, moment, seconds
 from ops.bulk_reads import bulk_source, read_in_bulk
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
+from ops.foreign_logs import FOREIGN, verified
 from ops.log_feed import feed_lines
 from ops.log_frames import cluster_frames, file_frames, frames_in, within
 from ops.processes import running_process
-from ops.talk import fail_usage, patience, say, show
+from ops.talk import fail_usage, patience, put, say, show
 from ops.when import AtOffset, AtTime, When, time_text
 
 OCTETS: Final = "application/octet-stream"
@@ -61,7 +63,8 @@ def add_parsers(noun: Noun) -> None:
     dump.add_argument("--follow", action="store_true", help="go on with what is written from now on")
     verify = noun.verb(
         "verify",
-        "Check every frame of segments, snapshots and journals offline; damage is exit code 6 and names file and byte.",
+        "Check every frame of segments, snapshots and journals offline, of Kafka's log, and each byte of exports; damage is "
+        "exit code 6 and names file and byte.",
         run=run_verify,
         parent=noun.flags.output,
         examples=("log verify metaquorum-data/controller-1", "log verify 00000000000000000000.log"),
@@ -140,7 +143,7 @@ def run_dump(args: argparse.Namespace) -> int:
             from_leader=args.leader,
         )
         for text in _dumped(feed, args.output):
-            print(text, flush=True)
+            put(text, output=args.output, flush=True)
         return 0
     if args.path is None:
         client = client_from(args)
@@ -151,11 +154,13 @@ def run_dump(args: argparse.Namespace) -> int:
             until=None if args.until is None else args.until.query,
         )
     else:
+        if kind_of(args.path) not in {None, Kind.LOG, Kind.SEGMENT, Kind.SNAPSHOT}:
+            raise not_for("log dump", args.path, reads="logs, segments and snapshots of metaquorum")
         frames = within(file_frames(args.path), first=args.first, until=args.until)
     from_offset = args.first.offset if isinstance(args.first, AtOffset) else 0
     lines = (line for frame in frames for line in log_lines(frame.batch(), from_offset=from_offset))
     for text in _dumped(lines, args.output):
-        print(text)
+        put(text, output=args.output)
     return 0
 
 
@@ -206,7 +211,7 @@ def _logs_below(path: Path | None) -> Iterator[Path]:
     path = DEFAULT_CLUSTER_FILE.parent if path is None else path
     with renamed_os_errors(path):
         path.stat()
-        if path.is_file():
+        if path.is_file() or kind_of(path) in FOREIGN:
             yield path
             return
         nodes = [path, *sorted(meta.parent for meta in path.glob("*/meta.json"))]
@@ -227,6 +232,12 @@ def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     from metadata_log.log.recovery import verify
     from snapshots.snapshot_file import read_snapshot
 
+    kind = kind_of(path)
+    if kind in FOREIGN:
+        yield from verified(path)
+        return
+    if kind is Kind.PARQUET:
+        raise not_for("log verify", path, reads="logs, segments, snapshots, journals and exports")
     if path.name == JOURNAL:
         yield from _verified_journal(path, log_end=ends.get(str(path.parent / "log")))
         return
@@ -382,7 +393,6 @@ def run_export(args: argparse.Namespace) -> int:
 
 def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
     from metadata_log.replay.damaged import export_whole_part
-    from metadata_log.replay.kafka.log import is_kafka_log
     from metadata_log.replay.source import export_files
 
     for flag, asked in (("--from", args.first), ("--until", args.until)):
@@ -396,11 +406,9 @@ def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
         return partial(export_files, args.path, form=args.format, **part)
     if args.follow:
         fail_usage(args, "--skip-damaged takes what is whole now: leave out --follow")
-    if args.format == "kafka" or is_kafka_log(args.path):
-        fail_usage(args, "damaged files of Kafka's log cannot be skipped, only those of our own")
 
     def whole_part(to: Path) -> dict[str, Any]:
-        manifest, missing = export_whole_part(args.path, to, **part)
+        manifest, missing = export_whole_part(args.path, to, form=args.format, **part)
         for line in missing:
             say(line)
         return manifest

@@ -8,7 +8,7 @@ from typing import Any
 from ops import render
 from ops.arguments import Noun, Parser, add_shown, from_to, log_place, moment
 from ops.client import SHOWN
-from ops.talk import fail_usage, patience, say, show
+from ops.talk import fail_usage, patience, put, say, show
 from ops.when import AtOffset, When
 
 
@@ -108,8 +108,9 @@ def _add_source(verb: Parser) -> None:
         "--export",
         type=log_place,
         required=True,
-        metavar="DIR|URL",
-        help="an export, a data directory, a folder of segments, Kafka's metadata.log.dir, or a controller",
+        metavar="DIR|FILE|URL",
+        help="an export, a data directory, a folder of segments, Kafka's metadata.log.dir, a controller; or the file of a "
+        "snapshot or of Kafka's checkpoint, which is a state without a history",
     )
     source.add_argument(
         "--format", choices=("metaquorum", "kafka"), help="whose log it is; default: as its files look"
@@ -158,7 +159,7 @@ def run_report(args: argparse.Namespace) -> int:
         if args.topic is not None:
             log = log.about(args.topic)
         text = report_of(log, args.output, broker=args.broker)
-    print(text.rstrip("\n"))
+    put(text.rstrip("\n"), output=args.output)
     return 0
 
 
@@ -214,16 +215,16 @@ def run_history(args: argparse.Namespace) -> int:
 
 
 def _log(args: argparse.Namespace, *, engine: str | None = None, or_lake: bool = False) -> Any:
-    """Open the log that is asked; `or_lake`: the logs of several clusters, where a folder of exports is named."""
+    """Open the log that is asked; `or_lake`: the logs of all clusters, where a lake is named."""
     from metadata_log import replay
     from metadata_log.replay.controller_client import Shown
-    from metadata_log.replay.tables import clusters_in
+    from metadata_log.replay.kinds import Kind, kind_of
 
     given = {name: getattr(args, name) or os.environ.get(f"METAQUORUM_{name.upper()}") for name in SHOWN}
     if (given["cert"] is None) != (given["key"] is None):
         fail_usage(args, "--cert and --key belong together")
     engine = engine or getattr(args, "engine", "duckdb")
-    if or_lake and isinstance(args.export, Path) and len(clusters_in(args.export)) > 1:
+    if or_lake and isinstance(args.export, Path) and kind_of(args.export) is Kind.LAKE:
         return replay.lake(args.export, engine)
     log = replay.open(
         args.export,

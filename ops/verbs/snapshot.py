@@ -1,7 +1,10 @@
 """Edge: `snapshot list|take|verify`."""
 
 import argparse
+from pathlib import Path
 
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.replay.kinds import Kind, kind_of, not_for
 from ops import render
 from ops.arguments import Noun, existing_path
 from ops.client import client_from
@@ -36,7 +39,7 @@ def add_parsers(noun: Noun) -> None:
     take.add_argument("--dry-run", action="store_true", help="say which snapshot it would be; write none")
     check = noun.verb(
         "verify",
-        "Check every frame, the count and the digest of a snapshot file; damage is exit code 6.",
+        "Check every frame, the count and the digest of a snapshot file, or a checkpoint of Kafka's; damage is exit code 6.",
         run=run_verify,
         parent=noun.flags.output,
         examples=("snapshot verify 00000000000000001200-0000000003.snapshot",),
@@ -91,8 +94,14 @@ def run_verify(args: argparse.Namespace) -> int:
         fail_usage(
             args, f"{args.path} is no file; `metaquorum log verify DIR` checks all that a directory holds"
         )
-    with saying_what_to_do():
-        image = read_snapshot(args.path)
+    kind = kind_of(args.path)
+    if kind is Kind.CHECKPOINT:
+        image = _checkpoint(args.path)
+    elif kind in {None, Kind.SNAPSHOT}:
+        with saying_what_to_do():
+            image = read_snapshot(args.path)
+    else:
+        raise not_for("snapshot verify", args.path, reads="snapshots, and checkpoints of Kafka's")
     checked = {
         "path": str(args.path),
         "end_offset": image.end_offset,
@@ -102,3 +111,9 @@ def run_verify(args: argparse.Namespace) -> int:
     }
     show(args, checked, table=lambda: render.fields((k, render.plain(v)) for k, v in checked.items()))
     return 0
+
+
+def _checkpoint(path: Path) -> MetadataImage:
+    from metadata_log.replay.kafka.log import checkpoint_image, cluster_id_of
+
+    return checkpoint_image(path, cluster_id=cluster_id_of(path.parent))

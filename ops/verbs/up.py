@@ -23,7 +23,7 @@ from ops.local_cluster import (
     metaquorum_command,
 )
 from ops.processes import keep_files_private
-from ops.talk import fail_usage, say
+from ops.talk import fail_usage, put, say
 from ops.when import time_text
 
 LOOK_S = 0.25
@@ -77,7 +77,7 @@ class Events:
         if self._as_text:
             print(f"{time_text(now_ms)[11:23]}  {text}", flush=True)
         else:
-            print(render.json_line({"event": event, "time_ms": now_ms, **facts}), flush=True)
+            put(render.json_line({"event": event, "time_ms": now_ms, **facts}), output="jsonl", flush=True)
 
     def explain(self, text: str) -> None:
         """Print what only people want."""

@@ -115,11 +115,16 @@ def _answer(lines: Iterable[str], image: MetadataImage | None, options: "Options
 
 
 def _image(args: argparse.Namespace) -> MetadataImage:
+    from metadata_log.replay.kinds import Kind, kind_of, not_for
     from ops.live_state import live_image
     from snapshots.snapshot_file import read_snapshot
 
     path: Path | None = args.path
-    return live_image(client_from(args)) if path is None else read_snapshot(path)
+    if path is None:
+        return live_image(client_from(args))
+    if kind_of(path) not in {None, Kind.SNAPSHOT}:
+        raise not_for("whatif --from", path, reads="a snapshot of metaquorum")
+    return read_snapshot(path)
 
 
 def _options(args: argparse.Namespace) -> "Options":

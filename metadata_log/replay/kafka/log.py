@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from metadata_log.apply import image_of
 from metadata_log.codec import DamagedFrame, damaged_file
@@ -13,22 +13,20 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.snapshots import SnapshotHeaderRecord
-from metadata_log.replay.export import export_batches
-from metadata_log.replay.kafka.batches import MAGIC, Batch, batches
+from metadata_log.replay.export import export_batches, export_image
+from metadata_log.replay.kafka.batches import Batch, batches
 from metadata_log.replay.kafka.causes import Teller
 from metadata_log.replay.kafka.columns import KafkaBatch, KafkaColumns
 from metadata_log.replay.kafka.records import Entry, Translator, snapshot_record
 from metadata_log.replay.kafka.schemas import Decoded, UnknownVersion, decode, decode_control
+from metadata_log.replay.kinds import CHECKPOINT, PARTITION
 from metadata_log.replay.tables import lake_directory
 
-PARTITION: Final = "__cluster_metadata-0"
-"""The directory of the log, within Kafka's metadata.log.dir."""
 UNKNOWN_CLUSTER: Final = "unknown"
 """The cluster's id where no meta.properties names it."""
 READ_BYTES: Final = 8 * 1024 * 1024
 """Read at once: a segment of Kafka's has up to 1 GiB."""
 _SEGMENT: Final = re.compile(r"\d{20}\.log")
-_CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 logger = logging.getLogger(__name__)
 
@@ -47,18 +45,6 @@ class _Unit(NamedTuple):
     records: list[_Numbered]
     aborted: frozenset[int]
     """The offsets of records that never counted."""
-
-
-def is_kafka_log(path: Path) -> bool:
-    """Answer whether a directory holds Kafka's metadata log, or is within it."""
-    if (path / PARTITION).is_dir() or any(path.glob("*.checkpoint")):
-        return True
-    first = next(iter(_segments(path)), None)
-    if first is None:
-        return False
-    with renamed_os_errors(first), first.open("rb") as file:
-        head = file.read(17)
-    return len(head) == 17 and head[16] == MAGIC and head[:2] == b"\0\0"
 
 
 def export_kafka(
@@ -80,32 +66,90 @@ def export_kafka(
         OffsetCompacted: the log does not begin at 0, and no checkpoint is there to begin at.
         InvalidRequest: the directory holds no log.
     """
+    log = opened(path)
+    if not log.segments:
+        return _export_newest_checkpoint(log, to, in_lake=in_lake)
+    begins_at = int(log.segments[0].stem)
+    checkpoint = _oldest_checkpoint(log.directory, not_below=begins_at) if begins_at else None
+    return export_part(
+        log, to, log.whole, checkpoint=checkpoint, from_offset=from_offset, until=until, in_lake=in_lake
+    )
+
+
+class KafkaLog(NamedTuple):
+    """A directory of Kafka's log, the segments in it, and whose log it is."""
+
+    path: Path
+    """As it was named."""
+    directory: Path
+    segments: list[Path]
+    cluster_id: str
+
+    def whole(self, first: int, *, last_crc: int) -> "Iterator[tuple[Path, Batch]]":
+        """Yield the batches from `first` on, as `_whole`."""
+        return _whole(self.segments, first, last_crc=last_crc)
+
+
+def opened(path: Path) -> KafkaLog:
+    """Return the log in a directory; one without segments may still have checkpoints.
+
+    Raises:
+        InvalidRequest: there is neither.
+    """
     directory = path / PARTITION if (path / PARTITION).is_dir() else path
     segments = _segments(directory)
-    if not segments:
+    if not segments and not checkpoints_in(directory):
         raise InvalidRequest(
             f"{path}: no metadata log of Kafka: name a metadata.log.dir, or the {PARTITION} in it"
         )
-    cluster_id = _cluster_id(directory)
-    if in_lake:
-        to = lake_directory(to, cluster_id)
-    begins_at = int(segments[0].stem)
-    image = _oldest_image(directory, not_below=begins_at, cluster_id=cluster_id) if begins_at else None
+    return KafkaLog(path, directory, segments, cluster_id_of(directory))
+
+
+def export_part(
+    log: KafkaLog,
+    to: Path,
+    batches_from: "BatchesFrom",
+    *,
+    checkpoint: Path | None,
+    from_offset: int | None = None,
+    until: int | None = None,
+    in_lake: bool = False,
+) -> dict[str, Any]:
+    """Export the batches that continue a checkpoint, or the log's own beginning."""
+    cluster_id = log.cluster_id
     return export_batches(
-        lambda behind: _continuing(segments, behind, cluster_id=cluster_id, until=until),
-        to,
+        lambda image: _continuing(batches_from, image, cluster_id=cluster_id, until=until),
+        lake_directory(to, cluster_id) if in_lake else to,
         cluster_id=cluster_id,
         from_offset=from_offset,
-        snapshot=image,
+        snapshot=None if checkpoint is None else checkpoint_image(checkpoint, cluster_id=cluster_id),
         columns=KafkaColumns,
     )
+
+
+def _export_newest_checkpoint(log: KafkaLog, to: Path, *, in_lake: bool) -> dict[str, Any]:
+    """Export what a directory without segments holds: the state of its newest checkpoint."""
+    newest, _ = checkpoints_in(log.directory)[-1]
+    logger.warning(
+        "%s: no segment is here: the state of %s is read, and no history", log.directory, newest.name
+    )
+    to = lake_directory(to, log.cluster_id) if in_lake else to
+    image = checkpoint_image(newest, cluster_id=log.cluster_id)
+    return export_image(image, to, cluster_id=log.cluster_id, columns=KafkaColumns)
+
+
+def checkpoints_in(directory: Path) -> list[tuple[Path, int]]:
+    """Return the checkpoints of a directory, and the offset below which each holds the state, the oldest first."""
+    found = ((path, CHECKPOINT.fullmatch(path.name)) for path in sorted(directory.glob("*.checkpoint")))
+    return [(path, int(name[1])) for path, name in found if name is not None]
 
 
 def _segments(directory: Path) -> list[Path]:
     return sorted(file for file in directory.glob("*.log") if _SEGMENT.fullmatch(file.name))
 
 
-def _cluster_id(directory: Path) -> str:
+def cluster_id_of(directory: Path) -> str:
+    """Return the cluster that the meta.properties above a directory of Kafka's, or in it, name."""
     for folder in (directory.parent, directory):
         path = folder / "meta.properties"
         if path.is_file():
@@ -120,18 +164,14 @@ def _cluster_id(directory: Path) -> str:
 # --- checkpoints
 
 
-def _oldest_image(directory: Path, *, not_below: int, cluster_id: str) -> MetadataImage:
-    found = [
-        path
-        for path in sorted(directory.glob("*.checkpoint"))
-        if (name := _CHECKPOINT.fullmatch(path.name)) and int(name[1]) >= not_below
-    ]
+def _oldest_checkpoint(directory: Path, *, not_below: int) -> Path:
+    found = [path for path, end_offset in checkpoints_in(directory) if end_offset >= not_below]
     if not found:
         raise OffsetCompacted(
             f"{directory}: the log begins at offset {not_below}, and no checkpoint is here to begin at: copy the"
             " *.checkpoint files too"
         )
-    return checkpoint_image(found[0], cluster_id=cluster_id)
+    return found[0]
 
 
 def checkpoint_image(path: Path, *, cluster_id: str) -> MetadataImage:
@@ -141,7 +181,7 @@ def checkpoint_image(path: Path, *, cluster_id: str) -> MetadataImage:
         DamagedFile: it is damaged, or not whole.
         WrittenByAnotherVersion: a record stands there in a version that this release does not know.
     """
-    name = _CHECKPOINT.fullmatch(path.name)
+    name = CHECKPOINT.fullmatch(path.name)
     if name is None:
         raise InvalidRequest(f"{path}: a checkpoint is named OFFSET-EPOCH.checkpoint")
     records, last_time_ms, is_whole = [], 0, False
@@ -246,15 +286,16 @@ def _whole(segments: list[Path], first: int, *, last_crc: int) -> Iterator[tuple
                 )
 
 
-def _units(segments: list[Path], first: int, *, last_crc: int) -> Iterator[_Unit]:
-    """Yield what counts together: a batch, or those of a transaction up to its end; those of an aborted one are apart.
+def _units(whole: Iterator[tuple[Path, Batch]]) -> Iterator[_Unit]:
+    """Yield what counts together of batches in a row: a batch, or a transaction up to its end.
 
+    The batches of an aborted transaction are apart.
     A transaction that has not ended yet hides what follows it, as it does in Kafka.
     """
     waiting: list[_Unit] = []
     begun: int | None = None
     aborted: set[int] = set()
-    for path, batch in _whole(segments, first, last_crc=last_crc):
+    for path, batch in whole:
         unit = _Unit([batch], list(_decoded(path, batch)), frozenset())
         waiting.append(unit)
         for offset, record in unit.records:
@@ -279,8 +320,14 @@ def _units(segments: list[Path], first: int, *, last_crc: int) -> Iterator[_Unit
         waiting, aborted = [], set()
 
 
+class BatchesFrom(Protocol):
+    """Yields batches, each with its file, from the one that holds an offset on; `last_crc` is that of the one before."""
+
+    def __call__(self, first: int, *, last_crc: int) -> Iterator[tuple[Path, Batch]]: ...
+
+
 def _continuing(
-    segments: list[Path], image: MetadataImage, *, cluster_id: str, until: int | None
+    batches_from: BatchesFrom, image: MetadataImage, *, cluster_id: str, until: int | None
 ) -> Iterator[KafkaBatch]:
     """Yield the batches that continue an image."""
     translator = Translator(image, cluster_id=cluster_id)
@@ -289,7 +336,7 @@ def _continuing(
         voters=image.quorum.voters,
     )
     end_offset, epoch = image.end_offset, image.controller_epoch
-    for unit in _units(segments, end_offset, last_crc=image.last_crc):
+    for unit in _units(batches_from(end_offset, last_crc=image.last_crc)):
         base, end = unit.batches[0].base_offset, unit.batches[-1].end_offset
         if until is not None and end > until:
             return

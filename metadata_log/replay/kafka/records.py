@@ -45,7 +45,7 @@ UNCHANGED_LEADER: Final = -2
 _FENCED: Final[Mapping[int, bool | None]] = {-1: False, 0: None, 1: True}
 ABORT_TRANSACTION: Final = 25
 NO_REGISTRATION_EPOCH: Final = -1
-"""Kafka's controllers have none, neither in the log nor in a checkpoint: one state has one digest, wherever its log begins."""
+"""Kafka's controllers have none, in the log or in a checkpoint: one state has one digest, wherever its log begins."""
 
 
 class Entry(NamedTuple):

@@ -1,5 +1,6 @@
 """Exports that follow a log, many small ones, and several clusters in one folder are asked like one large export."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from metadata_log.replay.export import export_log
 from metadata_log.replay.source import export_files
 from metadata_log.replay.state import State, state_at
 from metadata_log.replay.tables import RECORDS, ExportMovedOn, open_export
+from ops import cli
 from tests.support import kafka_log
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, random_history
@@ -163,3 +165,23 @@ def test_damage_in_a_lake_names_the_file(lake: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DamagedFile, match=f"{path}: has"):
         replay.lake(lake)
+
+
+def test_a_lake_of_one_cluster_has_the_columns_of_a_lake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a query over a lake means the same, however many clusters are in it. Method: with one, then with two."""
+    lake = tmp_path / "lake"
+    query = "SELECT cluster, count(*) AS topics FROM topic_changes GROUP BY cluster ORDER BY cluster"
+    export_log(frames_of(HISTORY), lake / f"cluster={CLUSTER_ID}", cluster_id=CLUSTER_ID)
+    assert cli.main(["replay", "sql", "--export", str(lake), query, "-o", "json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)
+    assert one["cluster"] == CLUSTER_ID
+    first = kafka_log.batch(0, [kafka_log.leader_change(1, [1])], control=2)
+    kafka = kafka_log.written(
+        tmp_path / "kafka", [first, kafka_log.batch(1, [kafka_log.topic("t", bytes(15) + b"t")])]
+    )
+    export_files(kafka, lake, in_lake=True)
+    assert cli.main(["replay", "sql", "--export", str(lake), query, "-o", "json"]) == 0
+    both = json.loads(capsys.readouterr().out)
+    assert one in both and len(both) == 2

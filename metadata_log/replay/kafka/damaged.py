@@ -1,0 +1,172 @@
+"""Edge: Kafka's metadata log with damaged files: its longest whole part that has a beginning, and what is missing.
+
+A part begins at offset 0, or at a checkpoint: a record means nothing without what it changes.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from metadata_log.codec import DamagedFrame, damaged_file
+from metadata_log.errors import DamagedFile
+from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.replay.kafka.batches import MAGIC, Batch, batches
+from metadata_log.replay.kafka.log import (
+    KafkaLog,
+    checkpoints_in,
+    export_part,
+    opened,
+)
+
+_MAGIC_AT = 16
+"""The byte of a batch that holds its version."""
+
+
+class Missing(NamedTuple):
+    """Offsets from `first` up to `end` (exclusive) that no sound batch holds, and why."""
+
+    first: int
+    end: int
+    why: str
+
+
+class Part(NamedTuple):
+    """Offsets from `first` up to `until` (exclusive), and the checkpoint they rest on; None: the log's own beginning."""
+
+    first: int
+    until: int
+    checkpoint: Path | None
+
+
+def export_whole_part(
+    path: Path,
+    to: Path,
+    *,
+    from_offset: int | None = None,
+    until: int | None = None,
+    in_lake: bool = False,
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Export the longest whole part of a log of Kafka's; return the manifest, and lines that say what is missing.
+
+    Raises:
+        DamagedFile: no part has a beginning.
+        WrittenByAnotherVersion: a sound batch holds what this release does not know.
+        InvalidRequest: there is no log.
+    """
+    log = opened(path)
+    missing, tail = _missing(log)
+    begins_at, ends_at = int(log.segments[0].stem), _end_offset(log)
+    edges = [begins_at, *(edge for gap in missing for edge in (gap.first, gap.end)), ends_at]
+    bounds = [pair for place, pair in enumerate(pairwise(edges)) if place % 2 == 0]
+    found = [part for first, end in bounds for part in _parts(log, first, end)]
+    lines = [f"the offsets {gap.first}-{gap.end - 1} are missing: {gap.why}" for gap in missing]
+    lines += [] if tail is None else [f"the offsets from {ends_at} on are missing: {tail}"]
+    if not found:
+        raise DamagedFile(
+            f"{path}: {lines[0] if lines else 'it does not begin at offset 0'}; nothing can be told without the beginning "
+            "of the log, or a checkpoint behind what is missing"
+        )
+    part = max(found, key=lambda each: each.until - each.first)
+    if lines:
+        lines.append(f"told are the offsets {part.first}-{part.until - 1}, the longest part that is whole")
+
+    def sound(first: int, *, last_crc: int) -> Iterator[tuple[Path, Batch]]:  # noqa: ARG001 as KafkaLog.whole
+        for file, batch in _sound(log):
+            if max(first, part.first) < batch.end_offset <= part.until and batch.base_offset >= part.first:
+                yield file, batch
+
+    manifest = export_part(
+        log,
+        to,
+        sound,
+        checkpoint=part.checkpoint,
+        from_offset=from_offset,
+        until=part.until if until is None else min(until, part.until),
+        in_lake=in_lake,
+    )
+    return manifest, tuple(lines)
+
+
+def _parts(log: KafkaLog, first: int, until: int) -> Iterator[Part]:
+    """Yield the parts of a whole stretch that have a beginning: from offset 0, or else from its oldest checkpoint."""
+    if first >= until:
+        return
+    if first == 0:
+        yield Part(0, until, None)
+        return
+    for file, end_offset in checkpoints_in(log.directory):
+        if first <= end_offset < until:
+            yield Part(end_offset, until, file)
+            return
+
+
+def _end_offset(log: KafkaLog) -> int:
+    return max((batch.end_offset for _, batch in _sound(log)), default=int(log.segments[-1].stem))
+
+
+def _sound(log: KafkaLog) -> Iterator[tuple[Path, Batch]]:
+    """Yield the sound batches, whatever lies between them."""
+    for file in log.segments:
+        for found in _pieces(file):
+            if isinstance(found, Batch):
+                yield file, found
+
+
+def _missing(log: KafkaLog) -> tuple[list[Missing], str | None]:
+    """Return the gaps between the sound batches, and what is damaged behind the last of them.
+
+    What is torn at the log's end is being written, and not damaged.
+    """
+    gaps: list[Missing] = []
+    expected, why = int(log.segments[0].stem), None
+    for file in log.segments:
+        for found in _pieces(file):
+            if isinstance(found, Batch):
+                if found.base_offset > expected:
+                    no_file = f"no file holds them before {file}"
+                    gaps.append(Missing(expected, found.base_offset, why or no_file))
+                expected, why = max(expected, found.end_offset), None
+            elif not (found.torn and file == log.segments[-1]):
+                why = why or f"{file}: byte {found.at}: {found.reason}"
+    return gaps, why
+
+
+def _pieces(file: Path) -> Iterator[Batch | DamagedFrame]:
+    """Yield the sound batches of a file, and in their places what is damaged between them.
+
+    Raises:
+        WrittenByAnotherVersion: a whole batch is of a kind that this release does not read.
+    """
+    with renamed_os_errors(file):
+        data = file.read_bytes()
+    at = 0
+    while at < len(data):
+        try:
+            for batch in batches(data[at:]):
+                yield batch._replace(at=at + batch.at)
+            at = len(data)
+        except DamagedFrame as error:
+            if error.another_version:
+                raise damaged_file(file, error, base=at) from error
+            error.at += at
+            yield error
+            at = _next_batch(data, error.at + 1)
+
+
+def _next_batch(data: bytes, at: int) -> int:
+    """Return where the next sound batch begins; the end of the data where none does."""
+    place = data.find(MAGIC, at + _MAGIC_AT)
+    while place >= 0:
+        begin = place - _MAGIC_AT
+        if not any(
+            data[begin : begin + 2]
+        ):  # offsets and lengths of a metadata log are small: few places are looked at
+            try:
+                next(batches(data[begin:]))
+            except DamagedFrame:
+                pass
+            else:
+                return begin
+        place = data.find(MAGIC, place + 1)
+    return len(data)
