@@ -15,7 +15,12 @@ import aiohttp
 
 from metadata_log.errors import DamagedFile, MetadataError, SnapshotNotFound
 from metadata_log.limits import SNAPSHOT_CHUNK_BYTES
-from metadata_log.node.durable_files import open_private, renamed_os_errors, sync_directory
+from metadata_log.node.durable_files import (
+    open_private,
+    removed_if_it_fails,
+    renamed_os_errors,
+    sync_directory,
+)
 from snapshots.snapshot_file import SUFFIX, position_of, read_snapshot
 from snapshots.store import sha256_of
 
@@ -169,15 +174,20 @@ async def _to_its_end(partial: Path, snapshot_id: str, sha256: str, run_in_threa
 
 
 def _take_in(partial: Path, snapshot_id: str, sha256: str) -> Path:
-    """Verify a complete download, make it durable, and give it its name."""
+    """Verify a complete download, make it durable, and give it its name.
+
+    If a sync fails, the file goes: the next attempt, perhaps of the next process, would find it complete, and its own sync
+    would succeed without writing what the kernel counts as clean by then.
+    """
     path = partial.with_name(f"{snapshot_id}{SUFFIX}")
     check_hash(partial, sha256)
     read_snapshot(partial, expected_id=snapshot_id)
     with renamed_os_errors(partial):
-        with partial.open("rb+") as file:
+        with removed_if_it_fails(partial), partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-        sync_directory(path.parent)
+        with removed_if_it_fails(path):
+            sync_directory(path.parent)
     return path
 
 

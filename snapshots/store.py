@@ -223,19 +223,6 @@ class SnapshotStore:
         except DiskFailed as error:
             raise SnapshotNotFound(error.message, snapshot_id=snapshot_id) from error
 
-    def install(self, downloaded: Path, snapshot_id: str) -> Path:
-        """Give a verified and synced file its durable name here.
-
-        Raises:
-            DiskFailed: the disk refuses.
-        """
-        position_of(snapshot_id)
-        path = self.directory / f"{snapshot_id}{SUFFIX}"
-        with renamed_os_errors(path):
-            downloaded.replace(path)
-            self._sync()
-        return path
-
     @contextmanager
     def _reading(self, snapshot_id: str) -> Iterator[Path]:
         """Open a file for a reader while other threads may retire it, or find it damaged too: the first one quarantines it.

@@ -9,6 +9,10 @@ Files of a log directory
 Appending writes without syncing. Committed frames can be had again, from the Raft journal or from a controller, until
 `sync` has returned and a snapshot covers them. Every frame is checked by its crc whenever it is read. A closed file that
 rotted is replaced, frame for frame, by what another controller has (`replace_segment`).
+
+After a write or a sync that failed, every later append and sync raises the same error, and no index is written. The kernel
+counts pages that it could not write as clean, so another sync would succeed without writing them. Only `open` writes them
+again.
 """
 
 import os
@@ -86,6 +90,8 @@ class SegmentedLog:
         """Two worker threads may want to sync at once; the event loop never waits for it."""
         self._beginning = threading.Lock()
         """Held while start.json is replaced: a retention does so in a worker thread, a restart on the loop."""
+        self._failure: DiskFailed | None = None
+        """Why a write or a sync failed; raised again by each later one."""
         self._next_read: tuple[int, Path, int] | None = None
         self.torn_bytes = recovered.torn_bytes
         """What `open` cut off."""
@@ -193,7 +199,7 @@ class SegmentedLog:
             return
         assert self._fd is not None
         last, data = self._segments[-1], b"".join([frame for frame, _ in frames])
-        with renamed_os_errors(last.path, wanted_bytes=len(data)):
+        with self._failing_once(), renamed_os_errors(last.path, wanted_bytes=len(data)):
             written = os.write(self._fd, data)
             while written < len(data):
                 written += os.write(self._fd, data[written:])
@@ -222,16 +228,16 @@ class SegmentedLog:
         """Make durable all that was appended before this call; runs in a worker thread, beside appends on the loop.
 
         Raises:
-            DiskFailed: it may not be durable; the process must end.
+            DiskFailed: it may not be durable, or an earlier write or sync failed; the process must end.
         """
         # The end is read first, and files are only ever added: what is appended meanwhile is never claimed.
-        with self._syncing, renamed_os_errors(self._directory):
+        with self._syncing, self._failing_once(), renamed_os_errors(self._directory):
             end_offset = self.end_offset
             active, rolled = self._fd, tuple(self._rolled)
             for fd, segment in rolled:
                 os.fdatasync(fd)
-                os.close(fd)
                 self._rolled.popleft()
+                os.close(fd)
                 if segment is not None:
                     write_index(segment)
             if active is not None and all(fd != active for fd, _ in rolled):
@@ -242,11 +248,31 @@ class SegmentedLog:
             self.synced_end_offset = max(self.synced_end_offset, end_offset)
 
     def close(self) -> None:
-        """Sync and close; it waits for a `sync` under way."""
-        self.sync()
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        """Sync and close; it waits for a `sync` under way.
+
+        Raises:
+            DiskFailed: as `sync`; the files are closed all the same.
+        """
+        try:
+            self.sync()
+        finally:
+            with renamed_os_errors(self._directory):
+                while self._rolled:
+                    os.close(self._rolled.popleft()[0])
+                if self._fd is not None:
+                    active, self._fd = self._fd, None
+                    os.close(active)
+
+    @contextmanager
+    def _failing_once(self) -> Iterator[None]:
+        """Remember the first failure of the disk, and raise it again instead of whatever comes later."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
 
     def retain(self, *, bytes_max: int | None, older_than_ms: int | None, below: int) -> list[Path]:
         """Remove the oldest files while the log is larger than `bytes_max` or they hold nothing as new as `older_than_ms`.

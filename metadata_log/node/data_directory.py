@@ -131,6 +131,7 @@ def format_directory(
             if only_joins:
                 (path / _JOINS).touch(mode=FILE_MODE)
         sync_directory(path)
+        sync_directory(path.parent)
     meta = Meta(
         role=role,
         node_id=node_id,
@@ -140,10 +141,8 @@ def format_directory(
     fields = _MetaFile(
         role=role, id=node_id, cluster_id=cluster_id, directory_id=uuid_text(meta.directory_id)
     )
-    # Last: a directory is formatted once its meta.json is there.
+    # Last: a directory is formatted once its meta.json is there, and then nothing is formatted, or synced, once more.
     replace_file(path / "meta.json", checked_json(structs.asdict(fields)))
-    with renamed_os_errors(path):
-        sync_directory(path.parent)
     return meta
 
 

@@ -306,7 +306,11 @@ class SegmentsWorkload:
                 with suppress(DiskFailed):
                     log.sync()
                 if not recorder.fails_next_sync:
-                    _drop(log)  # the process ends; the next one finds everything in the kernel's cache
+                    with suppress(DiskFailed):
+                        log.sync()  # the disk's would succeed and write nothing: it must not be asked
+                        recorder.mark(("synced", log.log_start_offset, log.end_offset))
+                    with suppress(DiskFailed):
+                        log.close()  # the process ends; the next one finds everything in the kernel's cache
                     log = self._opens(directory)
                     recorder.mark(("synced", log.log_start_offset, log.end_offset))
                 recorder.fails_next_sync = False

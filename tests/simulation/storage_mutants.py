@@ -1,6 +1,7 @@
 """Pure: seeded bugs of the journal, segments and snapshots on disks."""
 
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -12,6 +13,8 @@ _VOTERS_TESTS: Final = "tests/unit/quorum/raft/test_voters.py"
 _JOURNAL_TESTS: Final = "tests/unit/quorum/raft/journal/test_journal.py"
 _L: Final = "quorum.raft.adapter:PySyncObjLog"
 _J: Final = "quorum.raft.journal.journal:Journal"
+_FAILED_SYNCS: Final = "tests/powercut/test_failed_syncs.py"
+_OUTLIVES: Final = "test_what_is_done_again_after_a_failed_sync_outlives_a_power_cut"
 
 
 def _waits_to_the_end(_original: Any) -> Any:
@@ -294,6 +297,20 @@ MUTANTS: Final = (
         Directed(
             "tests/unit/snapshots/test_store.py::test_what_is_seen_at_the_start_is_durable_from_then_on"
         ),
+    ),
+    Mutant(
+        "forgets-a-failed-sync",
+        "after a failed sync of the log another one counts",
+        "metadata_log.log.segmented_log:SegmentedLog._failing_once",
+        always(nullcontext()),
+        Directed(f"{_FAILED_SYNCS}::{_OUTLIVES}[segments]"),
+    ),
+    Mutant(
+        "keeps-an-unsynced-download",
+        "a download whose sync failed is there for the next attempt",
+        "snapshots.download:removed_if_it_fails",
+        always(nullcontext()),
+        Directed(f"{_FAILED_SYNCS}::{_OUTLIVES}[download]"),
     ),
     Mutant(
         "settles-nothing",

@@ -227,13 +227,6 @@ def test_hash_and_size_are_those_of_the_file(store: SnapshotStore, steps: list[S
     assert store.size(id_of(steps[1])) == len(content)
 
 
-def test_a_download_is_installed_under_its_id(tmp_path: Path, steps: list[Step]) -> None:
-    arrived = write_snapshot(steps[0].image, tmp_path)
-    store = SnapshotStore(tmp_path / "snapshots")
-    assert store.install(arrived, id_of(steps[0])) == store.path(id_of(steps[0]))
-    assert store.load(id_of(steps[0])) == steps[0].image
-
-
 def test_an_interrupted_write_is_removed_and_an_interrupted_download_is_not(tmp_path: Path) -> None:
     directory = tmp_path / "snapshots"
     directory.mkdir()

@@ -1,5 +1,6 @@
 """The export equals the log, for any log, and wherever the export began, stopped and continued."""
 
+import errno
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from metadata_log.digest import digest
 from metadata_log.errors import (
     BrokerNotAvailable,
     DamagedFile,
+    DiskFailed,
     InconsistentClusterId,
     InvalidRequest,
     InvariantBroken,
@@ -170,6 +172,26 @@ def test_files_are_immutable_and_leftovers_of_a_dead_run_go(tmp_path: Path) -> N
         "nothing new: nothing written"
     )
     assert json.loads((tmp_path / "manifest.json").read_bytes()) == second
+
+
+def test_a_file_whose_sync_failed_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another sync of the same file would succeed, and write nothing of what the kernel counts as clean by then."""
+    history = random_history(random.Random(1), 20)
+    refused: list[int] = []
+
+    def refuse(descriptor: int) -> None:
+        if not refused:
+            refused.append(os.dup(descriptor))  # held, so that its number is not given to another file
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("metadata_log.replay.export_writer.os.fsync", refuse)
+    with pytest.raises(DiskFailed, match="Input/output error"):
+        export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    assert not (tmp_path / "manifest.json").exists()
+    manifest = export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    named = {(tmp_path / file["path"]).stat().st_ino for file in manifest["files"]}
+    assert os.fstat(refused[0]).st_ino not in named
+    os.close(refused[0])
 
 
 def test_secrets_are_not_exported(tmp_path: Path) -> None:
