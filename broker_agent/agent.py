@@ -31,7 +31,7 @@ from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.data_directory import DirectoryLock, Meta, read_meta
 from metadata_log.node.recent_warnings import RecentWarnings
-from metadata_log.node.tls import Tls
+from metadata_log.node.tls import Tls, dates_of_node
 from metadata_log.records.brokers import FeatureRange
 from metadata_log.wire.commands import (
     AlteredPartition,
@@ -196,8 +196,13 @@ class BrokerAgent:
             snapshots_fetched=fetch_loop.follower.snapshots_fetched,
             load_errors=self.cache.damaged_count + fetch_loop.frames_damaged,
             snapshots_failed=self.cache.snapshots_failed,
-            warnings=(*self.cache.warnings.items(), *self._starting()),
+            warnings=(
+                *self.cache.warnings.items(),
+                *self._starting(),
+                *(() if self.tls is None else self.tls.reasons()),
+            ),
             calls_failed=fetch_loop.failed_calls.count,
+            certificates=dates_of_node(self.tls),
             logged_faults=self.recent.counts(),
         )
 

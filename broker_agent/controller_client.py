@@ -11,7 +11,7 @@ import msgpack
 from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
 from metadata_log.errors import InvalidRequest, MetadataError, error_named
 from metadata_log.limits import FETCH_BYTES_MAX, HTTP_SILENCE_MAX_MS, MIB
-from metadata_log.node.credentials import bearer_from
+from metadata_log.node.credentials import bearer_from, why_it_failed
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.commands import (
     AlteredPartitions,
@@ -130,7 +130,7 @@ class ControllerClient:
                     )
                 return _Answered(answer, _session_timeout_ms(response))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return Unreachable(reason=str(error) or type(error).__name__)
+            return Unreachable(reason=why_it_failed(error))
         except InvalidRequest as error:
             return Unreachable(reason=error.message)
 

@@ -30,6 +30,7 @@ from metadata_log.errors import (
 )
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.credentials import why_it_failed
 from metadata_log.node.http_bodies import read_raw
 
 NEVER_REPEATED: Final = frozenset({"/v1/quorum/transfer"})
@@ -202,11 +203,11 @@ class Forwarder:
             if _is_small(answer):
                 await answer.read()
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
-            return _Attempt(None, str(error) or type(error).__name__, sent=False)
+            return _Attempt(None, why_it_failed(error), sent=False)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if answer is not None:
                 answer.close()
-            return _Attempt(None, str(error) or type(error).__name__)
+            return _Attempt(None, why_it_failed(error))
         return _Attempt(answer)
 
     # --- to the client

@@ -43,6 +43,7 @@ from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
 from metadata_log.node.routes import BROKERS, FORWARDED, rights_of
 from metadata_log.node.threads import Threads
+from metadata_log.node.tls import recent_and_ending
 from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
 
@@ -245,7 +246,8 @@ class HttpApi:
         status = 200 if ready else 503
         if not self._access.may_read(request):
             return self._ok(request, without_details(shown, ready=ready), status=status)
-        body = {"ready": ready, "reasons": shown, "recent_warnings": self._agent.recent.rows()}
+        recent = recent_and_ending(self._agent.tls, self._agent.recent.rows())
+        body = {"ready": ready, "reasons": shown, "recent_warnings": recent}
         return self._ok(request, body, status=status)
 
     def _why_not(self) -> str:

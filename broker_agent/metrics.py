@@ -12,6 +12,8 @@ from prometheus_client.registry import Collector
 from broker_agent.kafka_state import KafkaState
 from broker_agent.lifecycle import State
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.certificate_dates import Dated
+from metadata_log.node.certificate_metrics import certificate_ends
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 NAMESPACE: Final = "metaquorum"
@@ -43,6 +45,8 @@ class BrokerNumbers:
     calls_failed: int
     logged_faults: Mapping[str, int]
     """How often each code was logged as a warning or worse since the start."""
+    certificates: tuple[Dated, ...] = ()
+    """Of this broker and of the authority; empty without TLS."""
 
 
 def exposition(numbers: BrokerNumbers) -> bytes:
@@ -92,6 +96,7 @@ class _Collector(Collector):
         for code in [*([] if n.serves else ["NOT_SERVING"]), *(code for code, _ in n.warnings)]:
             reason.add_metric([code], 1.0)
         yield reason
+        yield from certificate_ends(n.certificates)
         logged = CounterMetricFamily(
             f"{NAMESPACE}_logged_faults", "Times each code was logged as a warning or worse.", labels=["code"]
         )

@@ -33,8 +33,17 @@ from metadata_log.errors import (
 from metadata_log.ids import Uuid, random_uuid, uuid_text
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
-from metadata_log.node.credentials import TlsFiles, bearer_from, trusting
-from ops.talk import fail_usage
+from metadata_log.node.certificate_dates import Dated
+from metadata_log.node.clock import unix_ms
+from metadata_log.node.credentials import (
+    TlsFiles,
+    bearer_from,
+    date_code,
+    dates_of,
+    trusting,
+    why_it_failed,
+)
+from ops.talk import fail_usage, say
 
 SHOWN: Final = ("ca", "cert", "key", "token_file")
 """Flags and, as METAQUORUM_CA and so on, variables: what a client shows, and whom it trusts."""
@@ -103,9 +112,11 @@ class Answer:
 class _NoAnswer(Exception):
     """One attempt got no answer; `sent` is whether the node may have received the request."""
 
-    def __init__(self, reason: str, *, sent: bool) -> None:
+    def __init__(self, reason: str, *, sent: bool, code: str | None = None) -> None:
+        """`code` names a date of the node's certificate as the cause (`date_code`)."""
         super().__init__(reason)
         self.sent = sent
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,8 @@ class Credentials:
 
     tls: ssl.SSLContext | None = None
     token: str | None = field(default=None, repr=False)
+    dates: tuple[Dated, ...] = ()
+    """Of the client's own certificate, and of the authority that it trusts."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -194,7 +207,7 @@ class ClusterClient:
                 tls=self.credentials.tls,
             )
         except _NoAnswer as error:
-            raise Unreachable(f"{url}: {error}") from error
+            raise Unreachable(f"{url}: {error}", cause=error.code) from error
 
     def _ask_around(
         self,
@@ -369,7 +382,7 @@ def _exchange(
     except TimeoutError as error:
         raise _NoAnswer(f"no answer within {timeout_s:.1f} s", sent=sent) from error
     except ssl.SSLError as error:
-        raise _NoAnswer(f"TLS failed: {error.reason}", sent=sent) from error
+        raise _NoAnswer(why_it_failed(error), sent=sent, code=date_code(error)) from error
     except socket.gaierror as error:
         raise _NoAnswer(f"{parts.hostname} is not known: {error.strerror}", sent=False) from error
     except OSError as error:
@@ -424,17 +437,30 @@ def credentials_from(args: argparse.Namespace) -> Credentials:
         given |= _credentials_of_cluster_file(DEFAULT_CLUSTER_FILE)
     if (given["cert"] is None) != (given["key"] is None):
         fail_usage(args, "--cert and --key belong together")
-    tls = None
-    if given["ca"] is not None and given["cert"] is not None and given["key"] is not None:
-        tls = TlsFiles(Path(given["cert"]), Path(given["key"]), Path(given["ca"])).client()
-    elif given["ca"] is not None:
-        tls = trusting(Path(given["ca"]))
+    tls: ssl.SSLContext | None = None
+    dates: tuple[Dated, ...] = ()
+    if given["ca"] is not None:
+        ca, cert = Path(given["ca"]), None if given["cert"] is None else Path(given["cert"])
+        if cert is not None and given["key"] is not None:
+            tls = TlsFiles(cert, Path(given["key"]), ca).client()
+        else:
+            tls = trusting(ca)
+        dates = dates_of(cert, ca)
+        _tell_of_ends(dates)
     elif given["cert"] is not None:
         fail_usage(args, "--cert needs --ca, the authority that the nodes' certificates come from")
     file = given["token_file"]
     bearer = bearer_from(None if file is None else Path(file))
     token = bearer["Authorization"].removeprefix("Bearer ") if bearer else os.environ.get("METAQUORUM_TOKEN")
-    return Credentials(tls, token)
+    return Credentials(tls, token, dates)
+
+
+def _tell_of_ends(dates: Sequence[Dated]) -> None:
+    """Say on stderr which of the client's own files ends within a month."""
+    for each in dates:
+        condition = each.condition(unix_ms() / 1000)
+        if condition is not None:
+            say(f"{condition[0]}: {condition[1]}")
 
 
 def _credentials_of_cluster_file(path: Path) -> dict[str, str]:

@@ -3,18 +3,29 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
+from metadata_log.node.certificate_dates import Dated
 from metadata_log.wire.shapes import convert
 from ops.when import duration_text
 
 Health: TypeAlias = Literal["green", "yellow", "red"]
 EXIT_CODES: Final[Mapping[Health, int]] = {"green": 0, "yellow": 10, "red": 20}
-RED_CONDITIONS: Final = frozenset({"PARTITIONS_OFFLINE", "PARTITIONS_UNDER_MIN_ISR"})
-"""What nodes report of themselves is yellow, but where clients are refused."""
+RED_CONDITIONS: Final = frozenset(
+    {
+        "PARTITIONS_OFFLINE",
+        "PARTITIONS_UNDER_MIN_ISR",
+        "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_NOT_YET_VALID",
+        "AUTHORITY_EXPIRED",
+        "AUTHORITY_NOT_YET_VALID",
+    }
+)
+"""What nodes report of themselves is yellow, but where clients or other nodes are refused."""
 BEHIND_MS: Final = VOTER_CAUGHT_UP_MS
 """A voter that caught up longer ago than this is behind. An idle leader commits every second, so a healthy one never is."""
 NO_DETAIL: Final = (
@@ -31,6 +42,8 @@ class NodeAnswers:
     ready: Mapping[str, Any] | None
     failure: str = "does not answer"
     """The reason to report if one of the two is None."""
+    failure_code: str | None = None
+    """Its code, where a date of the node's certificate is the reason."""
 
 
 class Reason(NamedTuple):
@@ -137,13 +150,17 @@ def judge(
     *,
     broker_ready: Mapping[int, Mapping[str, Any]],
     expect_brokers: int | None,
+    broker_failures: Mapping[int, tuple[str, str]] = MappingProxyType({}),
+    own: Sequence[Dated] = (),
+    now_s: float = 0.0,
 ) -> dict[str, Any]:
     """Return {"health", "reasons", "recent_warnings", "partitions"}; the warnings of the last hour change no colour.
 
     "partitions" are the counts of the active controller, None without one.
 
     `brokers` are the items of /v1/brokers, None if no controller is active. `broker_ready` has the /readyz answer of each
-    broker that gave one, by id.
+    broker that gave one, by id; `broker_failures` the code and the reason of each whose certificate was refused for its
+    date. `own` are the dates of what this client shows and trusts.
     """
     ready = [
         *(
@@ -153,7 +170,16 @@ def judge(
         ),
         *((f"broker {broker_id}", broker_ready[broker_id]) for broker_id in sorted(broker_ready)),
     ]
-    reasons = [*_of_controllers(nodes), *_of_brokers(brokers, expect_brokers), *_of_themselves(ready)]
+    reasons = [
+        *_of_controllers(nodes),
+        *_of_brokers(brokers, expect_brokers),
+        *_of_themselves(ready),
+        *(
+            Reason("red", code, f"broker {broker_id}: {why}")
+            for broker_id, (code, why) in sorted(broker_failures.items())
+        ),
+        *_of_client(own, now_s),
+    ]
     colours = {reason.health for reason in reasons}
     health: Health = "red" if "red" in colours else "yellow" if colours else "green"
     reasons.sort(key=lambda reason: reason.health != "red")
@@ -171,6 +197,14 @@ def _of_themselves(ready: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[R
         for reason in answer["reasons"]:
             health: Health = "red" if reason["code"] in RED_CONDITIONS else "yellow"
             yield Reason(health, reason["code"], f"{who}: {reason.get('detail', NO_DETAIL)}")
+
+
+def _of_client(own: Iterable[Dated], now_s: float) -> Iterator[Reason]:
+    """Yield what soon ends of the files that this client shows and trusts; one that has ended it does not use at all."""
+    for each in own:
+        condition = each.condition(now_s)
+        if condition is not None and each.is_urgent(now_s):
+            yield Reason("yellow", condition[0], f"this client: {condition[1]}")
 
 
 def _recent_warnings(who: str, answer: Mapping[str, Any]) -> Iterator[dict[str, str]]:
@@ -241,6 +275,8 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
     for node in nodes:
         if node.quorum is None or node.ready is None:
             yield Reason("yellow", "CONTROLLER_UNREACHABLE", f"{node.url} {node.failure}")
+            if node.failure_code is not None:
+                yield Reason("red", node.failure_code, f"{node.url} {node.failure}")
     quorums = [node.quorum for node in nodes if node.quorum is not None]
     yield from _not_asked(nodes)
     if len({quorum["cluster_id"] for quorum in quorums}) > 1:

@@ -21,6 +21,7 @@ from metadata_log.errors import Fault, MetadataError, NotController, error_named
 from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_text
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.addresses import read_url
+from metadata_log.node.credentials import why_it_failed
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.wire.bodies import unpack
@@ -175,7 +176,11 @@ def over_http(session: Callable[[], aiohttp.ClientSession], *, silence_max_ms: i
         body = packed(command.to_map())
         try:
             async with session().post(
-                f"{url}/v1/controllers/register", data=body, headers=headers, timeout=timeout
+                f"{url}/v1/controllers/register",
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
             ) as response:
                 answer = unpack(await response.content.read(ANSWER_BYTES_MAX))
                 if response.status == 200:
@@ -186,7 +191,7 @@ def over_http(session: Callable[[], aiohttp.ClientSession], *, silence_max_ms: i
             TimeoutError,
             ValueError,
         ) as error:  # ValueError: no address, or no answer
-            raise NotController(f"{url} does not answer: {error!r}") from error
+            raise NotController(f"{url} does not answer: {why_it_failed(error)}") from error
         raise error_named(refusal.error, refusal.message)
 
     return send

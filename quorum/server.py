@@ -177,6 +177,7 @@ class _Node:
             foreign_bytes_total=lambda: self.transport.foreign_bytes_total,
             free_bytes=lambda: free_bytes(settings.data_dir),
             recent=recent,
+            tls=self.tls,
         )
 
     def _open_log(self, disk: OsDisk, stack: ExitStack) -> None:

@@ -10,6 +10,7 @@ from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import address_text
 from metadata_log.node.recent_warnings import RecentWarnings
+from metadata_log.node.tls import Tls, recent_and_ending
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
@@ -64,6 +65,7 @@ class QuorumStatus:
         foreign_bytes_total: Callable[[], int],
         free_bytes: Callable[[], int],
         recent: RecentWarnings,
+        tls: Tls | None = None,
     ) -> None:
         """`address` and `url` return where a controller reports that it is reached: HOST:PORT for Raft and the URL of its
         HTTP, None if unknown.
@@ -84,6 +86,7 @@ class QuorumStatus:
         self.foreign_bytes_total = foreign_bytes_total
         self.free_bytes = free_bytes
         self.recent = recent
+        self.tls = tls
         self.one_in_a_turn = asyncio.Lock()
         """Held, until the next turn of the loop at least, by whoever describes the quorum to a client."""
         self.snapshot_set_aside: str | None = None
@@ -209,10 +212,15 @@ class QuorumStatus:
         raft = self.raft()
         return _listed(
             *self._disk_warnings(),
+            *(() if self.tls is None else self.tls.reasons()),
             *self._quorum_warnings(raft),
             *self._log_warnings(),
             *self._partition_warnings(),
         )
+
+    def recent_warnings(self) -> list[dict[str, Any]]:
+        """Return what was logged as a warning lately, and which certificate ends within a month."""
+        return recent_and_ending(self.tls, self.recent.rows())
 
     def default_min_isr(self) -> int:
         """Return the min.insync.replicas of topics that set none."""

@@ -15,7 +15,7 @@ import re
 import ssl
 import time
 import tomllib
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,9 @@ from metadata_log import limits
 from metadata_log.batch import at_address
 from metadata_log.errors import AuthenticationFailed, InvalidSettings
 from metadata_log.ids import BrokerId
+from metadata_log.node.certificate_dates import has_ended
 from metadata_log.node.certified_names import NAME, NODES, name_in
+from metadata_log.node.clock import unix_ms
 from metadata_log.node.credentials import BEARER
 from metadata_log.node.rights import ANYBODY, NOBODY, ROLES, Principal, Right, authorize
 from metadata_log.wire.shapes import Shape, convert
@@ -52,7 +54,12 @@ class Access:
     """Decides on each request; without a file everybody may do everything."""
 
     def __init__(
-        self, file: Path | None, *, cluster_id: str, rights: Mapping[tuple[str, str], Right]
+        self,
+        file: Path | None,
+        *,
+        cluster_id: str,
+        rights: Mapping[tuple[str, str], Right],
+        unix_ms: Callable[[], int] = unix_ms,
     ) -> None:
         """Read the file; `rights` are those of this node's routes.
 
@@ -62,6 +69,7 @@ class Access:
         self._file = file
         self._cluster_id = cluster_id
         self._rights = rights
+        self._unix_ms = unix_ms
         self._by_name: dict[str, Principal] = {}
         self._by_token: dict[bytes, Principal] = {}
         self._state: tuple[int, int, int] | None = None
@@ -131,7 +139,7 @@ class Access:
         """Return the principal that a client certificate names; None: it names none of this cluster."""
         self._look_again()
         name = None if certificate is None else name_in(certificate, self._cluster_id)
-        if name is None:
+        if certificate is None or name is None or has_ended(certificate, self._unix_ms() / 1000):
             return None
         known = self._by_name.get(name)
         if known is not None:
@@ -146,7 +154,13 @@ class Access:
         self._look_again()
         headers = request.headers.getall(hdrs.AUTHORIZATION, [])
         if not headers:
-            return self.of_certificate(peer_certificate(request.transport))
+            certificate = peer_certificate(request.transport)
+            if certificate is not None and has_ended(certificate, self._unix_ms() / 1000):
+                raise AuthenticationFailed(
+                    f"the client certificate of this connection was valid until {certificate['notAfter']}: "
+                    "connect again with one that is valid now"
+                )
+            return self.of_certificate(certificate)
         token = BEARER.fullmatch(headers[0]) if len(headers) == 1 else None
         # Who sends a token is that principal, whatever certificate the connection has: brokers forward clients' tokens.
         presented = hashlib.sha256(token[1].encode()).digest() if token is not None else b""

@@ -9,13 +9,26 @@ import asyncio
 import logging
 import ssl
 from asyncio import sslproto
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
+from metadata_log.node.certificate_dates import DAY_S, Dated
+from metadata_log.node.clock import unix_ms
 from metadata_log.node.collector import leave_no_cycle
-from metadata_log.node.credentials import CONTROLLERS, TlsFiles, expect, harden, load, states_of, trust
+from metadata_log.node.credentials import (
+    CONTROLLERS,
+    TlsFiles,
+    check_dates,
+    dates_of,
+    expect,
+    harden,
+    load,
+    states_of,
+    tls_reason,
+    trust,
+)
 
 log = logging.getLogger(__name__)
 
@@ -24,15 +37,28 @@ SHUTDOWN_S: Final = 2.0
 
 
 class Tls:
-    """The contexts of one node; each is changed in place when the files change, so that open ports need no restart."""
+    """The contexts of one node; each is changed in place when the files change, so that open ports need no restart.
 
-    def __init__(self, files: TlsFiles, *, cluster_id: str) -> None:
+    Files that are not valid now never replace what was read before.
+    """
+
+    def __init__(self, files: TlsFiles, *, cluster_id: str, now_ms: Callable[[], int] = unix_ms) -> None:
         """Read the files; `client` and `anonymous` are for calls to controllers of this cluster.
 
         Raises:
-            InvalidSettings: a file is missing, or is something else.
+            InvalidSettings: a file is missing, is something else, or is not valid now.
         """
         self._files = files
+        self._now_ms = now_ms
+        self._not_reloaded: str | None = None
+        """Why the files that lie there now do not count."""
+        self._refused: tuple[tuple[int, int], ...] | None = None
+        """The states of these files, None where one is missing."""
+        self._logged: dict[str, tuple[str, float]] = {}
+        """The code that was logged last of each file, and when (Unix s)."""
+        self.dates = dates_of(files.certificate, files.ca)
+        """Of the files that count."""
+        check_dates(self.dates, self.now_s)
         self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         """Of HTTP: a client may have a certificate, or a token."""
         self.server.verify_mode = ssl.CERT_OPTIONAL
@@ -58,28 +84,91 @@ class Tls:
     def _with_certificate(self) -> tuple[ssl.SSLContext, ...]:
         return self.server, self.peer_server, self.client, self.peer_client
 
+    @property
+    def now_s(self) -> float:
+        """The calendar's time, in Unix seconds."""
+        return self._now_ms() / 1000
+
     async def keep_reloading(self) -> None:
-        """Read the files again whenever they changed."""
+        """Read the files again whenever they changed, and notice when those that count come near their end."""
         while True:
+            self.look_at_dates()
             await asyncio.sleep(limits.TLS_CHECK_S)
             self.look_again()
 
     def look_again(self) -> None:
-        """Read the files if they changed; where they are no pair, the ones before count."""
+        """Read the files if they changed; where they are no pair, or not valid now, the ones before count."""
+        states = None
         try:
             states = states_of(self._files)
             if states == self._states:
+                self._not_reloaded = None  # what lay there meanwhile was taken back
                 return
-            self._files.client()  # all of them are tried before any of them counts
+            # All of them are tried before any of them counts.
+            self._files.client(now_s=self.now_s)
+            dates = dates_of(self._files.certificate, self._files.ca)
             for context in self._with_certificate():
                 load(context, self._files)
             for context in (*self._with_certificate(), self.anonymous):
                 trust(context, self._files.ca)
         except InvalidSettings as error:
-            log.error("certificates_not_reloaded", extra={"reason": error.message})
+            if (
+                self._not_reloaded is None or states != self._refused
+            ):  # once; `reasons` has it for as long as it lasts
+                log.error("certificates_not_reloaded", extra={"reason": error.message})
+            self._not_reloaded, self._refused = error.message, states
             return
-        self._states = states
+        self._states, self.dates, self._not_reloaded = states, dates, None
         log.info("certificates_reloaded", extra={"path": str(self._files.certificate)})
+
+    def look_at_dates(self) -> None:
+        """Log what has come near its end: once, when that becomes worse, and again each day."""
+        now_s = self.now_s
+        for each in self.dates:
+            condition = each.condition(now_s)
+            if condition is None:
+                self._logged.pop(each.kind, None)
+                continue
+            code = f"{condition[0]}{'!' if each.is_urgent(now_s) else ''}"
+            before, at_s = self._logged.get(each.kind, ("", 0.0))
+            if code != before or not 0 <= now_s - at_s < DAY_S:
+                self._logged[each.kind] = (code, now_s)
+                level = logging.WARNING if each.objection(now_s) is None else logging.ERROR
+                log.log(level, condition[0].lower(), extra={"detail": condition[1]})
+
+    def reasons(self) -> Iterator[tuple[str, str]]:
+        """Yield code and detail of what an operator should see to now."""
+        if self._not_reloaded is not None:
+            yield (
+                "CERTIFICATES_NOT_RELOADED",
+                f"{self._not_reloaded} (what was read before counts, up to the next start)",
+            )
+        yield from self._conditions(urgent=True)
+
+    def warnings(self) -> list[dict[str, Any]]:
+        """Return what ends within a month and later than `reasons` tells, as rows of recent warnings."""
+        return [
+            {"code": code, "detail": detail, "count": 1, "ms_ago": 0}
+            for code, detail in self._conditions(urgent=False)
+        ]
+
+    def _conditions(self, *, urgent: bool) -> Iterator[tuple[str, str]]:
+        now_s = self.now_s
+        for each in self.dates:
+            condition = each.condition(now_s)
+            if condition is not None and each.is_urgent(now_s) is urgent:
+                yield condition
+
+
+def recent_and_ending(tls: Tls | None, recent: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the recent warnings of a node with those about its certificates, which hold until these are renewed."""
+    ending = [] if tls is None else tls.warnings()
+    codes = {row["code"] for row in ending}
+    return [*ending, *(row for row in recent if row["code"] not in codes)]
+
+
+def dates_of_node(tls: Tls | None) -> tuple[Dated, ...]:
+    return () if tls is None else tls.dates
 
 
 class _Encrypted(sslproto.SSLProtocol):
@@ -90,6 +179,17 @@ class _Encrypted(sslproto.SSLProtocol):
     def __init__(self, *arguments: Any, on_lost: Callable[[], None], **options: Any) -> None:
         self._on_lost = on_lost
         super().__init__(*arguments, **options)
+
+    def _fatal_error(self, exc: BaseException, message: str = "") -> None:
+        """Name why a client's certificate was refused, here and to the client: asyncio logs nothing, and sends no alert."""
+        transport: Any = self._transport
+        if isinstance(exc, ssl.SSLCertVerificationError) and transport is not None:
+            peer = transport.get_extra_info("peername")
+            log.warning(
+                "certificate_refused", extra={"address": peer[0] if peer else None, "reason": tls_reason(exc)}
+            )
+            transport.write(self._outgoing.read())  # type: ignore[attr-defined]  # what OpenSSL has to send
+        super()._fatal_error(exc, message)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._on_lost()

@@ -201,11 +201,15 @@ def run_health(args: argparse.Namespace) -> int:
     while True:
         nodes = ask_all(client)
         brokers = _brokers(client, nodes)
+        broker_ready, broker_failures = _broker_ready(client, brokers or [])
         judged = judge(
             nodes,
             brokers,
-            broker_ready=_broker_ready(client, brokers or []),
+            broker_ready=broker_ready,
+            broker_failures=broker_failures,
             expect_brokers=args.expect_brokers,
+            own=client.credentials.dates,
+            now_s=time.time(),
         )
         if not args.wait or judged["health"] == "green" or time.monotonic() >= deadline:
             break
@@ -244,7 +248,7 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
                 answer = client.ask_one(url, path, timeout_s=timeout_s)
             except Unreachable as error:
                 failure = f"does not answer ({error.message.removeprefix(f'{url}: ')})"
-                return NodeAnswers(url=url, **answers, failure=failure)
+                return NodeAnswers(url=url, **answers, failure=failure, failure_code=_cause(error))
             body = _json(answer)
             if not is_sound(body):
                 failure = f"answers {path} with {answer.status}, and not as a controller does"
@@ -300,8 +304,8 @@ def _brief(client: ClusterClient, urls: Sequence[str]) -> ClusterClient:
 
 def _broker_ready(
     client: ClusterClient, brokers: Sequence[Mapping[str, Any]]
-) -> dict[int, Mapping[str, Any]]:
-    """Return the brokers' own /readyz answers, by broker id.
+) -> tuple[dict[int, Mapping[str, Any]], dict[int, tuple[str, str]]]:
+    """Return the brokers' own /readyz answers, and why those failed whose certificate is not valid now, by broker id.
 
     A broker that does not answer, or is none of our agents, is absent: its health rests on the controllers' view alone.
     """
@@ -313,6 +317,8 @@ def _broker_ready(
         credentials=Credentials(client.credentials.tls),
     )
 
+    failures: dict[int, tuple[str, str]] = {}
+
     def ask(broker: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:
             endpoint = broker["endpoints"][0]
@@ -322,14 +328,23 @@ def _broker_ready(
                 ),
                 "/readyz",
             ).json()
-        except Unreachable:
+        except Unreachable as error:
+            cause = _cause(error)
+            if cause is not None:
+                failures[broker["broker_id"]] = (cause, error.message)
             return None
         return cast("Mapping[str, Any]", ready) if is_ready(ready) else None
 
     running = [broker for broker in brokers if broker["state"] != "OFFLINE" and broker["endpoints"]]
     with ThreadPoolExecutor(BROKERS_AT_A_TIME) as threads:
         answers = zip(running, threads.map(ask, running), strict=True)
-        return {broker["broker_id"]: ready for broker, ready in answers if ready is not None}
+        return {broker["broker_id"]: ready for broker, ready in answers if ready is not None}, failures
+
+
+def _cause(error: Unreachable) -> str | None:
+    """Return the code of a date of the node's certificate, if that is why it was not asked."""
+    cause = error.context.get("cause")
+    return cause if isinstance(cause, str) else None
 
 
 def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[str, Any]] | None:

@@ -21,7 +21,7 @@ async def show_ready(door: Door, request: web.Request) -> web.Response:
     body = {
         "ready": not reasons,
         "reasons": listed,
-        "recent_warnings": door.status.recent.rows(),
+        "recent_warnings": door.status.recent_warnings(),
         "partitions": door.status.partitions()._asdict() if door.controller.is_active else None,
     }
     return door.ok(request, body, status=status)

@@ -19,6 +19,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from metadata_log.ids import uuid_text
+from metadata_log.node.certificate_metrics import certificate_ends
+from metadata_log.node.tls import dates_of_node
 from quorum.broker_view import registration_state
 from quorum.http.door import Door
 from quorum.loop_turns import TURN_SECONDS, TimedSelector
@@ -64,6 +66,7 @@ class _StatusMetrics(Collector):
         for name, documentation, value in self._totals():
             yield CounterMetricFamily(f"{NAMESPACE}_{name}", documentation, value=float(value))
         yield from self._health()
+        yield from certificate_ends(dates_of_node(self._status.tls))
         yield from self._raft()
         yield from self._brokers()
 

@@ -16,6 +16,7 @@ their sender may not send (`belief.py`), drop the link and are counted; they nev
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -33,6 +34,7 @@ from metadata_log.limits import (
     RAFT_MESSAGE_WHOLE_MS,
     RAFT_OUTBOX_BYTES_MAX,
 )
+from metadata_log.node.access import peer_certificate
 from quorum.raft import messages
 from quorum.raft.handshake import (
     Hello,
@@ -68,6 +70,9 @@ class LinkOwner(Protocol):
 
     def check_certificate(self, transport: asyncio.Transport, node_id: NodeId) -> None:
         """Raise ValueError if links are encrypted and the other end's certificate is not this node's."""
+
+    def encryption_failed(self, peer: NodeId, error: ssl.SSLError) -> None:
+        """Record that a peer was reached, and that TLS ended the link."""
 
     def established(self, link: "Link", hello: Hello) -> None:
         """Take over a link whose ends have both sent "welcome"."""
@@ -135,6 +140,11 @@ class Link(asyncio.Protocol):
         """The socket of an established link; -1 once it is closed, which with TLS is before `connection_lost`."""
         assert self._socket is not None
         return self._socket.fileno()
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """What the other end showed; None without TLS, or once the connection is gone."""
+        return peer_certificate(self._transport)
 
     @property
     def _peer(self) -> NodeId | None:
@@ -220,6 +230,8 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
+        if self._dialled is not None and isinstance(exc, ssl.SSLError):
+            self._owner.encryption_failed(self._dialled, exc)
         by_peer = self._ended_by_peer or isinstance(exc, ConnectionResetError | BrokenPipeError)
         self._outbox = []
         self.lost.set()

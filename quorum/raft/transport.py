@@ -35,12 +35,15 @@ from metadata_log.limits import (
     RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
     RECONNECT_MS,
+    TLS_CHECK_S,
     UNREACHABLE_REPORTED_MS,
 )
 from metadata_log.node.accepting import stop_accepting
 from metadata_log.node.access import peer_certificate
 from metadata_log.node.addresses import HostPort, address_text
+from metadata_log.node.certificate_dates import has_ended
 from metadata_log.node.certified_names import name_in
+from metadata_log.node.credentials import why_it_failed
 from metadata_log.node.tls import Encrypting, Tls
 from quorum.raft import messages
 from quorum.raft.handshake import Hello, Refusal, objection_to
@@ -160,6 +163,8 @@ class TcpTransport:
             await server.start_serving()
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
+                if self._tls is not None:
+                    tasks.create_task(self._keep_ending(self._tls))
                 try:
                     self.set_addresses(self._addresses)
                     await self._failure
@@ -261,6 +266,11 @@ class TcpTransport:
         if name != f"Controller:{node_id}":
             raise ValueError(f"it says that it is node {node_id}, and its certificate is that of {name}")
 
+    def encryption_failed(self, peer: NodeId, error: ssl.SSLError) -> None:
+        address = self._addresses.get(peer)
+        if address is not None:
+            self._not_reached(peer, address, error)
+
     def established(self, link: Link, hello: Hello) -> None:
         peer = hello.node_id
         older = self._established.get(peer)
@@ -352,6 +362,17 @@ class TcpTransport:
             raise
 
     # --- within
+
+    async def _keep_ending(self, tls: Tls) -> None:
+        """Drop links whose other end showed a certificate that is valid no longer: TLS looks once, when a link begins."""
+        while True:
+            await asyncio.sleep(TLS_CHECK_S)
+            self.drop_ended(tls.now_s)
+
+    def drop_ended(self, now_s: float) -> None:
+        for link in list(self._established.values()):
+            if has_ended(link.certificate or {}, now_s):
+                link.drop("its certificate has expired")
 
     def _is_voters(self, link: Link) -> bool:
         """Answer whether the other end of an established link is a voter in force."""
@@ -517,7 +538,7 @@ def _reason(error: OSError | UnicodeError) -> str:
         case TimeoutError():
             return f"no answer within {HANDSHAKE_TIMEOUT_MS} ms"
         case ssl.SSLError():
-            return f"TLS failed: {getattr(error, 'verify_message', None) or error.reason or error}"
+            return why_it_failed(error)
         case OSError(errno=int(number)) if not isinstance(error, socket.gaierror):
             return os.strerror(number)  # asyncio's own text has the address instead of the reason
         case OSError(strerror=str(text)):

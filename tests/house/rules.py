@@ -51,6 +51,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/apply.py": frozenset({"immutables"}),
     "metadata_log/codec.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/node/durable_files.py": frozenset({"google_crc32c"}),
+    "metadata_log/node/certificate_metrics.py": frozenset({"prometheus_client"}),
     "metadata_log/node/http_server.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_answers.py": frozenset({"aiohttp", "msgpack"}),
     "ops/certificates.py": frozenset({"cryptography"}),

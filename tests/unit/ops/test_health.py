@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from metadata_log.node.certificate_dates import Dated
 from ops.health import NodeAnswers, disagreements, judge, merged_status
 
 READY = {"ready": True, "reasons": [], "recent_warnings": []}
@@ -224,3 +225,30 @@ def test_disagreements_are_told() -> None:
     who, digests = disagreements(split)
     assert "controller 1 says controller 1, controller 2 says nobody" in who
     assert "controllers 1 and 3 hold different states at end offset 10" in digests
+
+
+def test_what_has_expired_is_red_by_name_wherever_it_is_found() -> None:
+    """Goal: case 03. Method: a controller that this client refuses, one that says it itself, a broker, and the client."""
+    expired = [{"code": "CERTIFICATE_EXPIRED", "detail": "/tls/c.crt: expired at 2026-11-27T00:00:00Z"}]
+    refused = NodeAnswers(
+        url="https://h:2",
+        quorum=None,
+        ready=None,
+        failure="TLS failed: x",
+        failure_code="CERTIFICATE_EXPIRED",
+    )
+    for asked, failures in (
+        ([*nodes(quorum(1), quorum(3)), refused], {}),
+        (all_of(ready=READY | {"reasons": expired}), {}),
+        (ALL, {11: ("CERTIFICATE_EXPIRED", "certificate has expired")}),
+    ):
+        judged = judge(asked, ONLINE, broker_ready={}, broker_failures=failures, expect_brokers=None)
+        assert judged["health"] == "red"
+        assert judged["reasons"][0]["code"] == "CERTIFICATE_EXPIRED"
+    own = (Dated("CERTIFICATE", "/tls/admin.crt", 0, 10_000_000),)
+    for left_s, health in ((86_400, "yellow"), (20 * 86_400, "green")):
+        judged = judge(ALL, ONLINE, broker_ready={}, expect_brokers=None, own=own, now_s=10_000_000 - left_s)
+        assert judged["health"] == health
+        assert [reason["code"] for reason in judged["reasons"]] == (
+            ["CERTIFICATE_ENDS_SOON"] if health == "yellow" else []
+        )

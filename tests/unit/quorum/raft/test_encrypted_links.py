@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from metadata_log.limits import RAFT_HANDSHAKES_MAX
 from metadata_log.node.credentials import TlsFiles
 from metadata_log.node.tls import Tls
 from ops.certificates import Authority
+from tests.support.certificates import DAY_S, certified
 from tests.support.processes import free_ports
 from tests.unit.quorum.raft.test_transport import CLUSTER, NACK, Node, linked, until
 
@@ -125,5 +127,48 @@ def test_voters_change_while_the_connection_of_a_link_is_lost(tmp_path: Path) ->
                 await asyncio.sleep(0)
                 one.transport.set_voters(one.transport.voters)
             assert served[-1] == link.descriptor == -1
+
+    asyncio.run(story())
+
+
+def test_a_link_ends_with_the_certificate_that_it_began_with(tmp_path: Path) -> None:
+    """Goal: no standing connection outlives its certificate. Method: a link, and a clock that passes the end of one."""
+    ours = Authority(tmp_path, cluster_id=CLUSTER)
+    now_s = int(time.time())
+    short = certified(ours, "controller", "2", begins_s=now_s - 9, ends_s=now_s + DAY_S)
+
+    async def story() -> None:
+        one, two, _ = pair_with(ours.certify("controller", "1"), short)
+        async with one.running(), two.running():
+            await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
+            first = one.transport._established[NodeId(2)]
+            one.transport.drop_ended(now_s + DAY_S - 1)
+            assert not first.closed_here
+            one.transport.drop_ended(now_s + DAY_S + 1)
+            assert first.closed_here
+
+    asyncio.run(story())
+
+
+def test_a_voter_whose_certificate_has_expired_is_named_with_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: the log of a node that cannot link says "expired", whichever end refuses."""
+    ours = Authority(tmp_path, cluster_id=CLUSTER)
+    now_s = int(time.time())
+    ended = certified(ours, "controller", "2", begins_s=now_s - 99, ends_s=now_s - 9)
+
+    async def story() -> None:
+        first, second = free_ports(2)
+        nodes = Node(1, {1: first, 2: second}), Node(2, {1: first, 2: second})
+        nodes[0].transport._tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
+        nodes[1].transport._tls = Tls(ended, cluster_id=CLUSTER, now_ms=lambda: 1000 * (now_s - 50))
+        async with nodes[0].running(), nodes[1].running():
+
+            def reasons() -> list[str]:
+                return [str(vars(r).get("detail", vars(r).get("reason"))) for r in caplog.records]
+
+            await until(lambda: any("certificate has expired" in why for why in reasons()), "node 1 says so")
+            await until(lambda: any("refuses the certificate" in why for why in reasons()), "node 2 says so")
 
     asyncio.run(story())
