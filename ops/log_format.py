@@ -9,21 +9,25 @@ import logging
 import logging.handlers
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.limits import MIB
+from metadata_log.limits import KIB, MIB
 from metadata_log.node.foreign_bytes import unquoted
-from metadata_log.node.recent_warnings import facts_of
+from metadata_log.node.recent_warnings import BY_STRANGER, facts_of
 from ops.when import time_text
 
 LOG_FILE_BYTES_MAX: Final = 16 * MIB
 """A text log is moved aside (one predecessor kept) when it grows beyond: at most twice this on disk."""
 STREAM_VARIABLE: Final = "METAQUORUM_LOG"
 """What goes to stderr: text, json or none; unset: text on a terminal, JSON elsewhere."""
-FOREIGN_SPAN_S: Final = 1.0
-FOREIGN_LOGGED_MAX: Final = 10
-"""Reports of bytes that are not HTTP within FOREIGN_SPAN_S; how many were left out stands in the next one."""
+STRANGERS_BYTES_PER_S: Final = 1 * KIB
+"""Of the lines that anybody who reaches a port may cause: at this pace they replace a whole text log in nine hours."""
+STRANGERS_BURST_BYTES: Final = 32 * KIB
+"""Room for the beginning of such a flood. How many lines were left out stands in the next one."""
+STRANGERS_LOGGERS: Final = ("aiohttp", "asyncio")
+"""They log what arrives on connections, and errors of handlers with their tracebacks; our own lines say so themselves."""
 
 PROCESS_FAILED: Final = "process_failed"
 """The last line of a log: why the process ended."""
@@ -56,7 +60,9 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
         root.removeHandler(old)
         old.close()
     root.setLevel(level)
+    strangers = _Strangers()
     for handler in handlers:
+        handler.addFilter(strangers)
         root.addHandler(handler)
     # The engine and the HTTP library log every connection; we log those that matter ourselves.
     for noisy in ("asyncio", "aiohttp", "pysyncobj"):
@@ -68,33 +74,56 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
 
 
 class _ForeignBytes(logging.Filter):
-    """Shortens reports of bytes that are not HTTP, and lets so many of them through.
+    """Shortens reports of bytes that are not HTTP.
 
-    The client is at fault, not our code: no traceback helps, and it quotes what the client sent. And whoever sends more and
-    more of it would push all else out of the log.
+    The client is at fault, not our code: no traceback helps, and it quotes what the client sent.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._span_began = 0.0
-        self._in_span = 0
-        self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         # Not imported: most commands need no HTTP library, and it takes its time.
-        if error is None or type(error).__module__ != "aiohttp.http_exceptions":
+        if error is not None and type(error).__module__ == "aiohttp.http_exceptions":
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+            record.exc_info, record.reason = None, unquoted(error)
+        return True
+
+
+class _Strangers(logging.Filter):
+    """Lets lines that strangers cause through while their bytes keep within STRANGERS_BYTES_PER_S, after a burst.
+
+    Whoever causes more and more of them would push all else out of the log. Each handler asks about the same record: all
+    get the first answer.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._room = float(STRANGERS_BURST_BYTES)
+        self._at_s = 0.0
+        self._left_out = 0
+        self._judged: tuple[logging.LogRecord | None, bool] = (None, True)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_foreign = record.name.partition(".")[0] in STRANGERS_LOGGERS
+        if not is_foreign and not getattr(record, BY_STRANGER, False):
             return True
-        if not 0 <= record.created - self._span_began < FOREIGN_SPAN_S:
-            self._span_began, self._in_span = record.created, 0
-        self._in_span += 1
-        if self._in_span > FOREIGN_LOGGED_MAX:
+        with self._lock:
+            judged, admitted = self._judged
+            if judged is not record:
+                admitted = self._admits(record)
+                self._judged = record, admitted
+            return admitted
+
+    def _admits(self, record: logging.LogRecord) -> bool:
+        passed_s = max(0.0, record.created - self._at_s)  # the calendar may be set back
+        self._at_s = record.created
+        self._room = min(STRANGERS_BURST_BYTES, self._room + passed_s * STRANGERS_BYTES_PER_S)
+        if self._room <= 0:
             self._left_out += 1
             return False
-        record.levelno, record.levelname = logging.WARNING, "WARNING"
-        record.exc_info, record.reason = None, unquoted(error)
         if self._left_out:
             record.left_out, self._left_out = self._left_out, 0
+        self._room -= len(TextFormatter().format(record))
         return True
 
 

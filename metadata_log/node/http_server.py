@@ -27,6 +27,7 @@ from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.collector import leave_no_cycle
 from metadata_log.node.foreign_bytes import unquoted
 from metadata_log.node.http_answers import Answer
+from metadata_log.node.recent_warnings import BY_STRANGER
 from metadata_log.node.tls import Encrypting
 
 log = logging.getLogger(__name__)
@@ -141,6 +142,9 @@ class NamedErrors(web.RequestHandler):
             return response
         # The base class logs, and closes a connection on which an answer had begun.
         super().handle_error(request, status, exc, message)
+        if not hasattr(request.headers, "getall"):
+            # Bytes that are no HTTP: aiohttp makes a request of them whose headers are a plain dict.
+            request = request.clone(headers={})
         error: MetadataError = Fault(UNFORESEEN)
         if status != HTTPStatus.INTERNAL_SERVER_ERROR:
             reason = (unquoted(exc) if exc is not None else message or "")[:REASON_MAX]
@@ -220,7 +224,7 @@ class _RefusalLog:
         if now < self._again_at:
             return
         self._again_at = now + LOG_AGAIN_S
-        facts = {"connections": connections_max, "refused": self._count}
+        facts = {"connections": connections_max, "refused": self._count, BY_STRANGER: True}
         log.warning("http_connections_refused", extra=facts)
         self._count = 0
 

@@ -18,7 +18,12 @@ CODES_MAX: Final = 64
 DETAIL_MAX: Final = 500
 OURS: Final = frozenset({"quorum", "broker_agent", "metadata_log", "snapshots", "ops"})
 
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+BY_STRANGER: Final = "by_stranger"
+"""Set with `extra` on what anybody may cause as often as he likes: a log takes so many bytes of these in a second."""
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
+    *("message", "asctime", "taskName"),
+    BY_STRANGER,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from metadata_log.node.credentials import (
     tls_reason,
     trust,
 )
+from metadata_log.node.recent_warnings import BY_STRANGER
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +187,8 @@ class _Encrypted(sslproto.SSLProtocol):
         if isinstance(exc, ssl.SSLCertVerificationError) and transport is not None:
             peer = transport.get_extra_info("peername")
             log.warning(
-                "certificate_refused", extra={"address": peer[0] if peer else None, "reason": tls_reason(exc)}
+                "certificate_refused",
+                extra={"address": peer[0] if peer else None, "reason": tls_reason(exc), BY_STRANGER: True},
             )
             transport.write(self._outgoing.read())  # type: ignore[attr-defined]  # what OpenSSL has to send
         super()._fatal_error(exc, message)

@@ -44,6 +44,7 @@ from metadata_log.node.addresses import HostPort, address_text
 from metadata_log.node.certificate_dates import has_ended
 from metadata_log.node.certified_names import name_in
 from metadata_log.node.credentials import why_it_failed
+from metadata_log.node.recent_warnings import BY_STRANGER
 from metadata_log.node.tls import Encrypting, Tls
 from quorum.raft import messages
 from quorum.raft.handshake import Hello, Refusal, objection_to
@@ -292,7 +293,8 @@ class TcpTransport:
             if attempt.is_attempt_at(peer):
                 attempt.close()  # the other end has not finished it either: the acceptor finishes after the dialler
         if self._is_logged(hello.member):
-            log.info("raft_link_established", extra={"peer_id": peer})
+            strange = not self._is_voters(link)
+            log.info("raft_link_established", extra={"peer_id": peer, BY_STRANGER: strange})
         self._hurry(link)
         self.call(self.on_connected, hello.member)
 
@@ -322,14 +324,20 @@ class TcpTransport:
         if self._logs_stranger():
             log.error(
                 "raft_peer_refused",
-                extra={"peer_id": peer, "error": refusal.error, "detail": refusal.message},
+                extra={
+                    "peer_id": peer,
+                    "error": refusal.error,
+                    "detail": refusal.message,
+                    BY_STRANGER: True,
+                },
             )
 
     def dropped(self, peer: NodeId | None, address: object, reason: str) -> None:
         self.foreign_bytes_total += 1
         if self._logs_stranger():
             log.warning(
-                "raft_link_dropped", extra={"peer_id": peer, "address": str(address), "detail": reason}
+                "raft_link_dropped",
+                extra={"peer_id": peer, "address": str(address), "detail": reason, BY_STRANGER: True},
             )
 
     def has_much_unsent(self, link: Link) -> None:
@@ -439,7 +447,12 @@ class TcpTransport:
             log.log(
                 logging.INFO if link.closed_here else logging.WARNING,
                 "raft_link_lost",
-                extra={"peer_id": member.node_id, "by_peer": by_peer, "age_ms": link.age_ms()},
+                extra={
+                    "peer_id": member.node_id,
+                    "by_peer": by_peer,
+                    "age_ms": link.age_ms(),
+                    BY_STRANGER: not self._is_voters(link),
+                },
             )
         self.call(self.on_lost, member, by_peer)
 

@@ -23,12 +23,14 @@ from broker_agent.forwarding import forwarding
 from broker_agent.http_api import HttpApi
 from metadata_log import limits
 from metadata_log.ids import BrokerId
+from metadata_log.node.addresses import read_url
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.rights import Right
 from metadata_log.node.routes import BROKERS, FORWARDED
 from metadata_log.node.threads import Threads
 from quorum.http.app import routes
 from tests.support.fake_controller import CLUSTER_ID, format_broker
+from tests.support.no_http import refuses_what_is_no_http
 from tests.support.queries import path_of, refused_queries
 
 NOT_FORWARDED = {
@@ -508,5 +510,19 @@ def test_a_large_answer_passes_whole_and_one_that_breaks_off_is_not_whole_here_e
             assert (status, len(body)) == (200, size)
             with pytest.raises(aiohttp.ClientPayloadError):
                 await ask(agent, "GET", "/v1/state?at=1")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("with_identity", [True, False])
+def test_what_is_no_http_is_refused_and_leaves_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, with_identity: bool
+) -> None:
+    file = tmp_path / "principals.toml"
+    file.write_text("principals = []\n")
+
+    async def scenario() -> None:
+        async with broker(tmp_path, [DONE], principals=file if with_identity else None) as (agent, _):
+            await refuses_what_is_no_http(read_url(agent.http_url), caplog)
 
     run(scenario())

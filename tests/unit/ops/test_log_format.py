@@ -12,10 +12,11 @@ import pytest
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
 
+from metadata_log.node.recent_warnings import BY_STRANGER
 from ops.log_format import (
-    FOREIGN_LOGGED_MAX,
-    FOREIGN_SPAN_S,
     PROCESS_FAILED,
+    STRANGERS_BURST_BYTES,
+    STRANGERS_BYTES_PER_S,
     JsonFormatter,
     TextFormatter,
     setup_logging,
@@ -142,28 +143,42 @@ def test_no_log_quotes_what_is_not_http(
     assert "hunter2" not in line and len(line) < 250
 
 
-def test_strangers_do_not_fill_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("METAQUORUM_LOG", "none")
+@pytest.mark.parametrize("caused_by", ["no HTTP", "a traceback", "our own event"])
+def test_strangers_do_not_fill_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caused_by: str
+) -> None:
+    """Goal: bytes in a second are bounded, whatever the lines are. Method: a flood of each, and a clock that goes on."""
+    monkeypatch.setenv("METAQUORUM_LOG", "json")
     setup_logging(tmp_path / "log")
     server = logging.getLogger("aiohttp.server")
     now = 1_000.0
     monkeypatch.setattr(time, "time", lambda: now)
 
-    def lines_of(errors: int) -> list[str]:
-        before = len((tmp_path / "log").read_text().splitlines())
+    def lines_of(errors: int) -> tuple[int, list[str]]:
+        before = (tmp_path / "log").read_text()
         for number in range(errors):
+            if caused_by == "our own event":
+                facts = {"address": "127.0.0.1", "detail": "x" * 50, BY_STRANGER: True}
+                logging.getLogger("quorum.raft.transport").warning("raft_link_dropped", extra=facts)
+                continue
             try:
-                raise BadHttpMessage(f"number {number}")
-            except BadHttpMessage:
+                raise BadHttpMessage("x") if caused_by == "no HTTP" else ValueError(f"number {number}")
+            except (BadHttpMessage, ValueError):
                 server.exception("Error handling request from %s", "127.0.0.1")
-        return (tmp_path / "log").read_text().splitlines()[before:]
+        text = (tmp_path / "log").read_text()[len(before) :]
+        return len(text), [line for line in text.splitlines() if line.startswith("1970")]
 
-    assert len(lines_of(FOREIGN_LOGGED_MAX + 7)) == FOREIGN_LOGGED_MAX
-    server.error("something else")
-    now += FOREIGN_SPAN_S
-    later = lines_of(2)
-    assert "something else" in (tmp_path / "log").read_text()
-    assert [("left_out=7" in line) for line in later] == [True, False]
+    size, first = lines_of(2_000)
+    assert size < STRANGERS_BURST_BYTES + 1_000 and 10 < len(first) < 2_000
+    logging.getLogger("quorum").warning("something_else")
+    now += 20
+    size, later = lines_of(2_000)
+    assert size < 20 * STRANGERS_BYTES_PER_S + 1_000
+    assert f"left_out={2_000 - len(first)}" in later[0] and not any("left_out" in line for line in later[1:])
+    assert "something_else" in (tmp_path / "log").read_text()
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert len(events) == len(first) + len(later) + 1, "both handlers have the same lines"
+    assert not any(BY_STRANGER in event for event in events)
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,18 @@ from metadata_log.ids import BrokerId
 from metadata_log.limits import IDENTITY_CHECK_S
 from metadata_log.node import access as access_module
 from metadata_log.node.access import Access
+from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.certified_names import name_in
+from metadata_log.node.http_server import listen
 from metadata_log.node.rights import ROLES, Right
 from metadata_log.node.routes import BROKERS, CONTROLLERS, FORWARDED, rights_of
 from metadata_log.wire.fetch import OBSERVER
-from quorum.http.app import routes
+from quorum.http.app import DoorRunner, routes
+from quorum.http.poll_connection import poll_connections
 from quorum.registration import registration_of
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, registration, run, settings, uuid
+from tests.support.no_http import refuses_what_is_no_http
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 WHO = {
@@ -451,3 +455,27 @@ def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: s
         assert found is None  # a user's rights stand in the file
         assert not access.may_poll(certificate, OBSERVER, ())
     assert not access.may_poll(None, OBSERVER, [BrokerId(11)])
+
+
+@pytest.mark.parametrize("with_identity", [True, False])
+def test_what_is_no_http_is_refused_and_leaves_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, with_identity: bool
+) -> None:
+    """Goal: every error path of a listener runs without what only a request has. A broker's are tested beside it."""
+
+    async def main(lab: Lab) -> None:
+        lab.lead(1)
+        lab.quorum.commit()
+        file = principals(tmp_path / "principals.toml") if with_identity else None
+        desk = Desk(lab, tmp_path, principals=file)
+        runner = DoorRunner(desk.door)
+        await runner.setup()
+        listener = await listen(
+            runner, desk.door.error, ("127.0.0.1", 0), buffers=AnswerBuffers(),
+            connection_of=poll_connections(desk.door),
+        )  # fmt: skip
+        await refuses_what_is_no_http(listener.sockets[0].getsockname()[:2], caplog)
+        listener.close()
+        await runner.cleanup()
+
+    run(main)
