@@ -39,6 +39,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "foreign snapshot not announced": Demand(5),
     "snapshot fetch failed": Demand(0.5),
     "log caught up during a snapshot fetch": Demand(0.5),
+    "log outruns the download of a snapshot": Demand(0.5),
     "start without its snapshot refused": Demand(0.5),
     "log replaced by a snapshot": Demand(20),
     "log applied before leading": Demand(20),

@@ -17,9 +17,12 @@ from quorum.raft.messages import Message
 from quorum.raft.raft_log import Member, Voters
 from quorum.raft.transport import TcpTransport
 from tests.simulation.hostility import STRANGER, Stranger, rotten
+from tests.simulation.slowness import Slowness
 from tests.simulation.virtual_loop import VirtualLoop
 
 Pair: TypeAlias = tuple[NodeId, NodeId]
+DELAY_SECONDS: Final = 0.002
+"""A message takes longer than this on one in a hundred ways where nothing is slow."""
 DIALLED_BY_LOWER: Final = 5
 """Every fifth link between two nodes that dial each other is made by the one of the lower id."""
 
@@ -133,6 +136,11 @@ class Network:
         """Ways on which nothing passes, and the numbers of the cuts that say so."""
         self._cuts_made = 0
         self._arrives: dict[tuple[NodeId, NodeId], float] = {}
+        self.slowness = Slowness()
+        self.downloads: Counter[frozenset[NodeId]] = Counter()
+        """Slow downloads under way: each shares the link with what else passes there."""
+        self._sent_until: dict[tuple[NodeId, NodeId], float] = {}
+        """When the last bytes so far leave their sender, on each way of a narrow link."""
         self._epochs: dict[Pair, int] = {}
         self.founders: Collection[NodeId] = ()
         """Whom the settings of all nodes name as voters."""
@@ -248,7 +256,7 @@ class Network:
         of = sender.member.directory_id, self._directories[target]
         copies = 2 if faults.duplicated and rng.random() < faults.duplicated else 1
         for _ in range(copies):
-            delay = self._delay()
+            delay = self._delay() + self._slow_seconds((source, target), len(packed))
             if faults.late and rng.random() < faults.late:
                 delay += rng.uniform(0.0, 2.0)
             epoch: int | None = None
@@ -257,6 +265,27 @@ class Network:
                 self._arrives[source, target] = self._loop.time() + delay
                 epoch = self._epoch(source, target)
             self._loop.call_outside(delay, self._deliver, source, target, of, packed, epoch, crc)
+
+    def _slow_seconds(self, way: Pair, size: int) -> float:
+        """Return how much longer a message of so many bytes takes on a slow or narrow link, behind what was sent before."""
+        slowness = self.slowness
+        if not slowness.latencies and not slowness.bandwidths:
+            return 0.0
+        link = frozenset(way)
+        seconds = slowness.latencies.get(link, 0.0)
+        rate = slowness.bandwidths.get(link)
+        if rate is not None:
+            now = self._loop.time()
+            rate /= 1 + self.downloads[link]
+            self._sent_until[way] = max(now, self._sent_until.get(way, 0.0)) + size / rate
+            seconds += self._sent_until[way] - now
+        return seconds
+
+    def way_seconds(self, source: NodeId, target: NodeId) -> float:
+        """Return how long a small message takes from one node to another now, behind all that was sent before."""
+        link = frozenset((source, target))
+        queued = max(0.0, self._sent_until.get((source, target), 0.0) - self._loop.time())
+        return DELAY_SECONDS + self.slowness.latencies.get(link, 0.0) + queued
 
     def _rotten(self, message: Message) -> Message:
         other = rotten(message, self._rng)
@@ -353,6 +382,8 @@ class Network:
         if (one, other) in self._blocked or (other, one) in self._blocked:
             return
         self._epochs[pair] = self._epochs.get(pair, 0) + 1
+        for way in (pair, pair[::-1]):
+            self._sent_until.pop(way, None)  # what an older connection had not sent is lost with it
         dialler = self._dialler(pair)
         for node_id, peer in ((one, other), (other, one)):
             transport, member = self._transports[node_id], self._transports[peer].member

@@ -126,7 +126,7 @@ class SimulatedFetch(SnapshotFetch):
             await self._node.awake()
             if source.log is None or not world.network.is_open(source.node_id, self._node.node_id):
                 continue
-            if not source.is_awake():
+            if not source.is_awake() or not await world.slow_download(self._node, source):
                 continue
             foreign = None
             try:

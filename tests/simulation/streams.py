@@ -28,6 +28,8 @@ KERNEL_BUFFER_BYTES: Final = 64 * 1024
 GIVEN_UP_SECONDS: Final = (0.2, 1.5)
 """After so long an end gives up a connection on which nothing is acknowledged."""
 PIECES_MAX: Final = 3
+PIECE_SECONDS: Final = 0.01
+"""On a narrow link bytes arrive in pieces of so long."""
 
 
 class StreamNode(Protocol):
@@ -305,7 +307,18 @@ class StreamNetwork(Network):
                 self._arrive_later(end, data[begin:stop])
 
     def _arrive_later(self, end: StreamEnd, data: bytes | None) -> None:
-        end.arrives = max(end.arrives, self._loop.time() + self._delay())
+        delay, size = self._delay(), 0 if data is None else len(data)
+        rate = self.slowness.bandwidths.get(frozenset(end.way))
+        if data is None or rate is None or size <= rate * PIECE_SECONDS:
+            self._arrive_after(end, data, delay + self._slow_seconds(end.way, size))
+            return
+        piece = max(int(rate * PIECE_SECONDS), 1)
+        for at in range(0, size, piece):
+            part = data[at : at + piece]
+            self._arrive_after(end, part, delay + self._slow_seconds(end.way, len(part)))
+
+    def _arrive_after(self, end: StreamEnd, data: bytes | None, seconds: float) -> None:
+        end.arrives = max(end.arrives, self._loop.time() + seconds)
         self._loop.call_outside(end.arrives - self._loop.time(), self._arrive, end, data)
 
     def _arrive(self, end: StreamEnd, data: bytes | None) -> None:

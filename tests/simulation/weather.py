@@ -39,6 +39,7 @@ class Weather:
         profile, alone = self._world.profile, len(self._world.ids) == 1
         return [
             (profile.crash_every, self._crash),
+            (profile.kill_leader_every, self._kill_leader),
             (None if alone else profile.partition_every, self._partition),
             (None if alone else profile.cut_leader_every, self._cut_leader),
             (None if alone else profile.cut_new_leaders_every, self._cut_new_leaders),
@@ -65,6 +66,13 @@ class Weather:
     def _crash(self) -> None:
         kind = "crash" if self._rng.random() < 0.7 else "kill"
         self._crash_for(self._rng.uniform(0.01, 2.0), kind)
+
+    def _kill_leader(self) -> None:
+        leader = next((node for node in self._world.nodes.values() if node.is_leader()), None)
+        if leader is not None:
+            self._count("killed leader")
+            leader.crash(cuts_power=self._rng.random() < 0.5)
+            self._start_later(leader, self._rng.uniform(0.05, 20.0))
 
     def _long_absence(self) -> None:
         self._crash_for(self._rng.uniform(8.0, 25.0), "long absence")

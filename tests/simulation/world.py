@@ -38,13 +38,21 @@ from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Member, RaftListener, Role, Voters
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.voters import from_command, is_change
-from tests.simulation import broad
+from tests.simulation import broad, slowness
 from tests.simulation.disk import Rot, SimulatedDisk
+from tests.simulation.leadership import Leadership
 from tests.simulation.markers import Markers
 from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
 from tests.simulation.quorum_rules import QuorumRules, Reading
 from tests.simulation.raft_rules import RaftRules
+from tests.simulation.slowness import (
+    BYTES_PER_SECOND,
+    DOWNLOAD_SECONDS,
+    LATENCY_SECONDS,
+    SYNC_SECONDS,
+    Slow,
+)
 from tests.simulation.small_limits import small_raft_limits
 from tests.simulation.story import Story
 from tests.simulation.streams import StreamNetwork, StreamTransport
@@ -76,6 +84,10 @@ class Profile:
     crash_every: float | None = None
     partition_every: float | None = None
     flap_every: float | None = None
+    slow: Slow = slowness.NOTHING
+    """What may be steadily slow: disks, links, downloads."""
+    kill_leader_every: float | None = None
+    """The leader's process is killed, or its machine loses power."""
     stalls: float = 0.0
     """Probability that a sync takes seconds, so that a leader gives up."""
     pause_every: float | None = None
@@ -275,6 +287,26 @@ PROFILES = {
         cut_seconds=(0.1, 3.0),
         broker_every=8.0,
     ),
+    "slow-disks": Profile(
+        slow=Slow(sync_seconds=SYNC_SECONDS),
+        kill_leader_every=8.0,
+        transfer_every=10.0,
+        change_every=12.0,
+        partition_every=20.0,
+        broker_every=8.0,
+    ),
+    "slow-links": Profile(
+        slow=Slow(
+            latency_seconds=LATENCY_SECONDS,
+            bytes_per_second=BYTES_PER_SECOND,
+            download_seconds=DOWNLOAD_SECONDS,
+        ),
+        kill_leader_every=8.0,
+        long_absence_every=20.0,
+        transfer_every=10.0,
+        change_every=12.0,
+        broker_every=8.0,
+    ),
 }
 
 
@@ -289,7 +321,8 @@ def profile_of(name: str, seed: int) -> Profile:
         duplicated=rng.choice((0.0, 0.0, 0.05, 0.25)),
         late=rng.choice((0.0, 0.0, 0.0, 0.05, 0.2)),
     )
-    profile = replace(Profile(links=links, stalls=stalls), **swarm(seed))  # type: ignore[arg-type]  # times, all of them
+    profile = Profile(links=links, stalls=stalls, slow=slowness.of_swarm(seed))
+    profile = replace(profile, **swarm(seed))  # type: ignore[arg-type]  # times, all of them
     if name != broad.NAME:
         return profile
     return replace(
@@ -367,6 +400,8 @@ class SimulatedNode:
         """What the disk holds for certain."""
         self.writing: Standing | None = None
         """What will be durable once the sync under way returns."""
+        self.writing_since = 0.0
+        """When that began to be written."""
         self.parts = 0
         """In how many parts that sync writes its batch."""
         self.clock_rate = world.rng.uniform(0.99, 1.01)
@@ -823,7 +858,7 @@ class SimulatedNode:
         async with one_job:
             writes_journal = isinstance(work, partial) and work.func == self.journal.write
             if writes_journal:
-                self.writing = self.journal.frozen
+                self.writing, self.writing_since = self.journal.frozen, self.world.loop.time()
                 self.parts = self.journal.parts
             work()
             await asyncio.sleep(self._sync_seconds() + self._first_sync_seconds(is_journals=writes_journal))
@@ -836,6 +871,11 @@ class SimulatedNode:
                 self.durable, self.writing = self.writing, None
 
     def _sync_seconds(self) -> float:
+        """Return how long the next sync takes: on a steadily slow disk at least so long, until the calm."""
+        slow = self.world.slowness.syncs.get(self.node_id, 0.0) if self.world.is_rough else 0.0
+        return slow + self._usual_sync_seconds()
+
+    def _usual_sync_seconds(self) -> float:
         rng, stalls = self.world.rng, self.world.profile.stalls
         if stalls and self.world.is_rough and rng.random() < stalls:
             return rng.uniform(0.5, 5.0)
@@ -894,7 +934,7 @@ class SimulatedNode:
             raise BrokerNotAvailable("the snapshot is gone")
         await asyncio.sleep(self.world.rng.uniform(0.01, 0.3))
         source = self.world.nodes[from_node]
-        reachable = self.world.network.is_open(from_node, self.node_id)
+        reachable = await self.world.slow_download(self, source)
         if source.log is None or not reachable or snapshot_id not in source.store:
             raise BrokerNotAvailable("the snapshot cannot be had now")
         self.store[snapshot_id] = source.store[snapshot_id]
@@ -1226,11 +1266,13 @@ class World:
             self.network = streams
         else:
             self.network = Network(self.loop, self.rng, profile.links)
+        self.slowness = self.network.slowness = slowness.drawn(seed, self.ids, profile.slow)
         self.network.founders = self.founders
         self.network.has_founded = lambda node_id: self.nodes[node_id].has_founded()
         self.checks = Checks(self)
         self.story = Story(self.loop)
         self.weather = Weather(self)
+        self.leadership = Leadership(self)
         self.faults: Counter[str] = Counter()
         """What befell this world, by kind; single messages lost, doubled or late are not counted."""
         self.consequences: Counter[str] = Counter()
@@ -1350,8 +1392,11 @@ class World:
     async def _live(self, seconds: float, settle_seconds: float) -> None:
         for at, number in self.variations:
             self.loop.call_later(at, self.rng.seed, self.seed << 20 ^ number)
+        if slow := self.slowness.text():
+            self.tell("weather", slow)
         for node in self.nodes.values():
             node.start()
+        self.spawn(self.leadership.watch)
         profile, end = self.profile, self.loop.time() + seconds
         kinds: list[tuple[float | None, Callable[[], None]]] = [
             (1 / profile.writes_per_second, self._write),
@@ -1401,6 +1446,24 @@ class World:
     def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
         """Return further kinds of fault, as `Weather.kinds` does."""
         return []
+
+    async def slow_download(self, node: SimulatedNode, source: SimulatedNode) -> bool:
+        """Let the time of a slow download pass, if downloads are slow in this life; answer whether it was not cut off."""
+        link, seconds = frozenset((node.node_id, source.node_id)), self.slowness.download()
+        is_open = partial(self.network.is_open, source.node_id, node.node_id)
+        if not seconds:
+            return is_open()
+        newest = self.checks.commit_max
+        self.network.downloads[link] += 1
+        try:
+            until = self.loop.time() + seconds
+            while is_open() and self.is_rough and (left := until - self.loop.time()) > 0:
+                await asyncio.sleep(min(left, 0.25))
+        finally:
+            self.network.downloads[link] -= 1
+        if self.checks.commit_max > newest + self.settings.tail_entries:
+            self.sometimes("log outruns the download of a snapshot")
+        return is_open()
 
     def suspend_all(self, seconds: float) -> None:
         """Suspend the machine on which everything runs: CLOCK_BOOTTIME goes on, and all timers stand still."""
