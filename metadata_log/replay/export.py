@@ -41,10 +41,10 @@ from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRe
 from metadata_log.replay.columns import Batch, Columns, position_row, topic_names
 from metadata_log.replay.digest import apply_all, exported_digest, image_of_snapshot
 from metadata_log.replay.export_writer import SEGMENT_RECORDS, ExportWriter
+from metadata_log.replay.kinds import MANIFEST
 from metadata_log.replay.opaque import OpaqueRecord, Unknown, decode_known, unknown_in
 from metadata_log.replay.subjects.registry import CHANGES
 from metadata_log.replay.tables import (
-    MANIFEST,
     RECORDS,
     SNAPSHOTS,
     Export,

@@ -18,13 +18,13 @@ from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClien
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.log import export_kafka
-from metadata_log.replay.kinds import is_kafka_log, segments_in
+from metadata_log.replay.kinds import MANIFEST, is_kafka_log, segments_in
 from metadata_log.replay.nearby import check_format, no_log_at
 from metadata_log.replay.opaque import decode_known
 from metadata_log.replay.slices.frames import damaged_segment, missing_file
 from metadata_log.replay.slices.stored import names_another_file_system, path_of
 from metadata_log.replay.state_files import export_state_file
-from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
+from metadata_log.replay.tables import clusters_in, lake_directory
 from snapshots.snapshot_file import position_of, read_snapshot
 
 PAGE_BYTES: Final = 8 * 1024 * 1024

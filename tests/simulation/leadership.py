@@ -81,7 +81,9 @@ class Leadership:
         self.nearest = max(self.nearest, seconds / most)
         if seconds > most:
             names = sorted(node_id for node_id, _ in majority)
-            world.violated(f"led: {names} could have elected a leader for {seconds:.1f} s, {most:.1f} are enough")
+            world.violated(
+                f"led: {names} could have elected a leader for {seconds:.1f} s, {most:.1f} are enough"
+            )
 
     def _bound(self, majority: Majority, way: float) -> float:
         world = self._world
@@ -90,11 +92,7 @@ class Leadership:
         sync = max(steady_sync(world, node) for node in world.nodes.values() if node.log is not None)
         lossy = LOSSY_SECONDS if links.lost or links.late or links.duplicated or links.flipped else 0.0
         return (
-            TIMEOUTS_SECONDS
-            + SYNCS * sync
-            + ROUND_TRIPS * 2 * way
-            + lossy
-            + stranger_seconds(world, nodes)
+            TIMEOUTS_SECONDS + SYNCS * sync + ROUND_TRIPS * 2 * way + lossy + stranger_seconds(world, nodes)
         )
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from metadata_log.codec import FrameHeader, read_header
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.replay.tables import MANIFEST
+from metadata_log.replay.kinds import MANIFEST
 from tests.support.histories import Step
 
 FramesFrom = Callable[[int, int | None], Iterator[tuple[FrameHeader, bytes]]]

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown, controllers
-from metadata_log.replay.kinds import is_kafka_log, segments_in
+from metadata_log.replay.kinds import MANIFEST, is_kafka_log, segments_in
 from metadata_log.replay.nearby import no_log_at
 from metadata_log.replay.slices.controllers import ControllerLog
 from metadata_log.replay.slices.exports import ExportLog
 from metadata_log.replay.slices.segments import SegmentLog
 from metadata_log.replay.slices.slicing import SlicedLog
 from metadata_log.replay.slices.stored import path_of
-from metadata_log.replay.tables import MANIFEST, clusters_in
+from metadata_log.replay.tables import clusters_in
 
 
 def sliced_log(
