@@ -266,6 +266,9 @@ def _completed(
         return row
     for key in ("end_offset", "log_start_offset", "role"):
         row[key] = mine[key] if row[key] is None or key == "end_offset" else row[key]
+    row["locked_out"] = row.get("locked_out") or mine.get(
+        "locked_out"
+    )  # a release before it has no such field
     if row["lag_records"] is None and row["end_offset"] is not None:
         row["lag_records"] = max(0, view["high_watermark"] - row["end_offset"])
     return row

@@ -140,6 +140,7 @@ class QuorumStatus:
             "lag_records": None,
             "last_caught_up_ms_ago": None,
             "reachable": True,
+            "locked_out": None,
         }
         if self._is_this_node(node_id, directory_id):
             return described | self._own_position(raft)
@@ -153,12 +154,16 @@ class QuorumStatus:
             "log_start_offset": self.committed_log.log_start_offset,
             "lag_records": 0 if leads else None,
             "last_caught_up_ms_ago": 0 if leads else None,
+            "locked_out": raft.led_below,
         }
 
     def _peer_position(self, peer: PeerStatus | None) -> dict[str, Any]:
         if peer is None:
             return {"reachable": False, "role": None}
-        position: dict[str, Any] = {"last_caught_up_ms_ago": peer.last_caught_up_ms_ago}
+        position: dict[str, Any] = {
+            "last_caught_up_ms_ago": peer.last_caught_up_ms_ago,
+            "locked_out": peer.locked_out,
+        }
         if not peer.reachable:
             position |= {"reachable": False, "role": None}
         if peer.entries_behind == 0:
@@ -278,6 +283,10 @@ class QuorumStatus:
         for peer in raft.peers:
             if peer.forgot:
                 yield "VOTER_FORGOT", f"controller {peer.node_id} {SET_BACK}"
+            if peer.locked_out is not None:
+                yield "VOTER_LOCKED_OUT", f"controller {peer.node_id}: {peer.locked_out}"
+        if raft.led_below is not None:
+            yield "VOTER_LOCKED_OUT" if raft.is_voter else "OBSERVER_LOCKED_OUT", raft.led_below
         if raft.snapshot_not_fetched is not None:
             yield (
                 "SNAPSHOT_NOT_FETCHED",

@@ -156,7 +156,10 @@ def _table(status: dict[str, Any]) -> str:
         ]
     )
     controllers = [*status["voters"], *status["observers"]]
-    return f"{head}\n\n{render.table(CONTROLLERS, controllers, empty='no voters')}"
+    locked_out = "".join(
+        f"\ncontroller {row['id']}: {row['locked_out']}" for row in controllers if row.get("locked_out")
+    )
+    return f"{head}\n\n{render.table(CONTROLLERS, controllers, empty='no voters')}{locked_out}"
 
 
 def run_transfer(args: argparse.Namespace) -> int:

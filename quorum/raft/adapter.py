@@ -32,7 +32,7 @@ from quorum.raft.journal.journal import Journal
 from quorum.raft.journal_sync import JournalSync
 from quorum.raft.log_start import LogStart, PointerDisk
 from quorum.raft.messages import ForeignMessage, Message, RaftTransport, frames_of
-from quorum.raft.peer_status import ms_ago, peer_statuses
+from quorum.raft.peer_status import ms_ago, peer_statuses, why_led_below
 from quorum.raft.pointer import Pointer
 from quorum.raft.progress import NEVER
 from quorum.raft.proposals import EMPTY_PAYLOAD, Proposal, Proposals
@@ -101,6 +101,7 @@ class PySyncObjLog:
             rng=rng,
             now_ms=now_ms(),
         )
+        self._guard.belief.only_joins = only_joins
         self._guard.belief.newest_voters = lambda: self._in_force.set_up_to(journal[-1][1])
         self._log_start = LogStart(
             journal=journal,
@@ -313,6 +314,7 @@ class PySyncObjLog:
             messages_ignored_total=guard.belief.ignored_total,
             awaits_founded_quorum=guard.elections.awaits_founded_quorum,
             only_joins=self._only_joins,
+            led_below=why_led_below(guard, now) if self._has_engine else None,
         )
 
     # --- what the transport calls

@@ -3,8 +3,8 @@
 A *member* is a voter in force here, or one that the newest change in our log names. Anybody else who passed the handshake
 is a *stranger*: an observer, a removed voter, a voter that was added while this node was away, or whoever dialled.
 
-    from anybody     no term above TERM_MAX, and none that would raise ours by more than TERM_JUMP_MAX; a request
-                     of a lower term is answered with ours
+    from anybody     no term above TERM_MAX, and none that would raise ours by more than TERM_JUMP_MAX, or faster than
+                     `term_pace` allows; a request of a lower term is answered with ours
     from a stranger  how far it follows our log: `next_node_idx` of our term or an older one, to a leader. What it answers
                      to other questions, and its `nack`, are ignored: a stranger's term deposes nobody
                      what candidates ask: ignored
@@ -16,21 +16,21 @@ is a *stranger*: an observer, a removed voter, a voter that was added while this
 An exception is needed: a node that was away for long may know nobody who votes by now, and nothing in its log tells a new
 voter from a stranger. So it believes strangers once it has heard no leader for RAFT_STRANGER_TIMEOUTS election timeouts, in
 which it was awake, and at once if its log is empty and its settings name it as no voter: it has acknowledged nothing and
-voted for nobody.
+voted for nobody. A node with an empty log that founds no quorum takes any term, since the quorum that it joins may be old.
+A founder does not: the term of its first message would be that of the new quorum, for good.
 What is refused here never reaches the engine, so it is never journalled. Source: Raft thesis 4.1, for the exception.
 """
 
 from collections.abc import Callable
 from typing import Final
 
+from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_STRANGER_TIMEOUTS
-from quorum.raft.messages import TERM_MAX, ForeignMessage, Message
+from quorum.raft.messages import ForeignMessage, Message
 from quorum.raft.quorum_state import QuorumState
 from quorum.raft.raft_log import Member, Role, Voters
+from quorum.raft.term_pace import STRANGERS_SHARE, TERM_JUMP_MAX, TermPace
 
-TERM_JUMP_MAX: Final = 1_000_000
-"""No message raises a node's term by more; so many elections, without a pause, take some hours. A node that missed more has
-its disk replaced: an empty log takes any term up to TERM_MAX."""
 ASLEEP_TIMEOUTS: Final = 2
 """Election timeouts without a look at messages or timers, after which a node was asleep: its timers ring sooner."""
 _OF_LEADERS: Final = frozenset({"append_entries", "install_snapshot", "read_probe", "timeout_now"})
@@ -51,6 +51,11 @@ class Belief:
         """When this node last looked at a message or at its timers."""
         self.newest_voters: Callable[[], Voters] = lambda: state.voters
         """Returns the voters that the newest change in our log names, whether in force or not."""
+        self.only_joins = False
+        """Whether this node's directory was formatted to join a quorum: with an empty log it founds none."""
+        self.pace = TermPace()
+        self.led_below: tuple[NodeId, int, float] | None = None
+        """The last leader of a term below ours: who, its term, and when its message came."""
         self.ignored_total = 0
         """Messages of strangers that were ignored."""
 
@@ -64,23 +69,44 @@ class Belief:
             ForeignMessage: no sound node in the sender's place sends it.
         """
         self.note_awake()
-        self.check_term(message["term"])
-        if message["type"] in _ANSWERED_WITH_NACK and message["term"] < self._state.engine.term:
+        own, term, is_member = self._state.engine.term, message["term"], self.is_member(sender)
+        if term > own:
+            self.check_term(sender, term, allowed=max(self._allowance(), TERM_JUMP_MAX))
+        if message["type"] in _ANSWERED_WITH_NACK and term < own:
+            if is_member and message["type"] in _OF_LEADERS:
+                self.led_below = sender.node_id, term, self._state.now
             return True
-        is_member = self.is_member(sender)
         if message["type"] in _OF_LEADERS:
             self._refuse_second_leader(sender, message, is_member=is_member)
         if is_member or self._admits_stranger(sender, message):
+            if term > own:
+                self.check_term(sender, term, allowed=self._allowance(is_member=is_member))
             return True
         self.ignored_total += 1
         return False
 
-    def check_term(self, term: int) -> None:
-        """Bound a message's term; see TERM_JUMP_MAX."""
-        own = self._state.engine.term
-        highest = TERM_MAX if own == 0 and self._is_empty() else own + TERM_JUMP_MAX
-        if term > highest:
-            raise ForeignMessage(f"a message of term {term}, while this node is in term {own}")
+    def check_term(self, sender: Member, term: int, *, allowed: int) -> None:
+        """Refuse a term that is more than `allowed` above ours; see `term_pace`."""
+        state = self._state
+        own = state.engine.term
+        if term <= own + allowed or self._takes_any_term():
+            return
+        is_member = self.is_member(sender)
+        if is_member or self.may_believe_strangers():
+            self.pace.refuse(state.now)
+        if is_member:
+            self.pace.refuse_voter(sender, term, own, state.now)
+        raise ForeignMessage(f"a message of term {term}, while this node is in term {own}")
+
+    def _allowance(self, *, is_member: bool = True) -> int:
+        """Return by how much a believed message may raise our term now."""
+        state = self._state
+        allowed = self.pace.allowance(state.engine.term, state.now)
+        return allowed if is_member else max(0, allowed - STRANGERS_SHARE)
+
+    def _takes_any_term(self) -> bool:
+        """Answer whether this node has an empty log and will found no quorum."""
+        return self._is_empty() and (self.only_joins or not self._state.is_voter)
 
     def _admits_stranger(self, sender: Member, message: Message) -> bool:
         kind, term = message["type"], message["term"]

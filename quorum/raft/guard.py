@@ -5,6 +5,8 @@ of matching followers, the commit rule. Every message in either direction passes
 and closes one way in which the library, as shipped, loses or invents committed entries:
 
     Belief         admits               nobody but a member leads or is voted for, no term jumps, no second leader of a term
+    TermPace       allowance            messages raise no term faster than elections could, so none takes a voter out of the
+                                        others' reach
     QuorumState    counts               only voters in force are counted, each by its id and directory
                    is_current           each answer carries its sender's term: a stale one counts for nothing, a higher one
                                         deposes

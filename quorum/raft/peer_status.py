@@ -1,8 +1,13 @@
-"""Pure: the status of the other controllers, as this node sees them."""
+"""Pure: the status of the other controllers, as this node sees them, and who is locked out by its term."""
+
+from typing import Final
 
 from quorum.raft.guard import Guard
 from quorum.raft.progress import NEVER
 from quorum.raft.raft_log import Member, PeerStatus
+from quorum.raft.term_pace import REFUSED_AGAIN_MS
+
+_CURE: Final = "or replace the voter that is alone with its term: ops/runbooks/locked-out-voter.md"
 
 
 def peer_statuses(guard: Guard, now: float) -> tuple[PeerStatus, ...]:
@@ -27,6 +32,41 @@ def _status(guard: Guard, peer: Member, now: float) -> PeerStatus:
         entries_behind=None if progress is None else last - progress.match,
         forgot=progress is not None and progress.forgot,
         last_caught_up_ms_ago=None if progress is None else ms_ago(progress.caught_up_at, now),
+        locked_out=_why_locked_out(guard, peer, now),
+    )
+
+
+def _why_locked_out(guard: Guard, peer: Member, now: float) -> str | None:
+    """Return why a voter's messages are refused for its term, and the cure; None if they are not."""
+    pace = guard.belief.pace
+    if peer not in pace.refused:
+        return None
+    own = guard.state.engine.term
+    refused = pace.refused_now(peer, own, now)
+    if refused is None:
+        return None
+    left_s = max(0, round((refused.at + refused.wait_ms - now) / 1000))
+    return (
+        f"its messages are refused: its term {refused.term} is {refused.term - own} above this node's. Leave both running: "
+        f"it is accepted in about {left_s} s; {_CURE}"
+    )
+
+
+def why_led_below(guard: Guard, now: float) -> str | None:
+    """Return why this node follows none although somebody leads, and the cure; None if it follows, or nobody leads."""
+    state, found = guard.state, guard.belief.led_below
+    if found is None or state.leader is not None or now - found[2] > REFUSED_AGAIN_MS:
+        return None
+    leader, term, _ = found
+    gap = state.engine.term - term
+    if gap <= 0:
+        return None
+    where = f"controller {leader} leads in term {term}, which is {gap} below this node's, so this node does not follow it"
+    if state.is_voter:
+        return f"{where}. `quorum status` of the others says when they accept this node's term; {_CURE}"
+    return (
+        f"{where}. An observer's term deposes no leader: it follows after {gap} more elections (each `quorum transfer` is "
+        "one), or at once if its data directory is moved away and formatted anew"
     )
 
 

@@ -46,6 +46,8 @@ class PeerStatus:
     last_caught_up_ms_ago: int | None
     forgot: bool = False
     """The peer lacks entries that it acknowledged to this leader: an older state of its disk was restored."""
+    locked_out: str | None = None
+    """Why this node refuses the peer's messages because of its term, and the cure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ class RaftStatus:
     """Messages that were not believed, because the log names their sender as no voter."""
     awaits_founded_quorum: bool = False
     """This node's log is empty and a linked controller's is not: it neither campaigns nor votes for another such node."""
+    led_below: str | None = None
+    """Why this node does not follow the leader whose messages it receives, and the cure."""
     only_joins: bool = False
     """This node's directory was formatted to join: with an empty log it acts as if a linked controller's were not empty."""
 

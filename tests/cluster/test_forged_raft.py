@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile_raft.run import run
+from tests.hostile_raft.terms import run_terms
 
 pytestmark = pytest.mark.slow
 
@@ -15,3 +16,7 @@ def test_a_live_quorum_outlives_forged_messages(tmp_path: Path) -> None:
     assert verdict.violations == []
     assert verdict.acknowledged > 0
     assert verdict.tampered
+
+
+def test_forged_terms_spoil_no_founding_and_lock_no_voter_out(tmp_path: Path) -> None:
+    assert asyncio.run(run_terms(tmp_path, seed=5)) == []

@@ -411,6 +411,7 @@ def test_a_follower_answers_what_needs_no_leader(quorum: Quorum) -> None:
             "lag_records",
             "last_caught_up_ms_ago",
             "reachable",
+            "locked_out",
         }
         for voter in told["voters"]
     )

@@ -16,10 +16,10 @@ import google_crc32c
 import msgpack
 
 from metadata_log.ids import NodeId, Uuid
-from quorum.raft.belief import TERM_JUMP_MAX
 from quorum.raft.messages import NO_OP, PAYLOAD, TERM_MAX, append_entries, next_node_idx
 from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Voters
+from quorum.raft.term_pace import TERM_JUMP_MAX
 from quorum.raft.voters import to_command
 
 Message = dict[str, Any]

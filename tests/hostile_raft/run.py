@@ -161,7 +161,7 @@ def _through(middle: Middle, settings: ControllerSettings) -> ControllerSettings
     )  # fmt: skip
 
 
-def _port(member: Member) -> HostPort:
+def raft_address(member: Member) -> HostPort:
     assert member.raft is not None
     return read_address(member.raft)
 
@@ -229,7 +229,7 @@ class _Hostility:
         """See each controller's term, and how long the leader's log is."""
         seen: dict[NodeId, Sight] = {}
         for node_id, sight in self._sights.items():
-            term, last_index = await _seen(sight, _port(self._cluster.member(node_id)))
+            term, last_index = await look_at(sight, raft_address(self._cluster.member(node_id)))
             seen[node_id] = replace(sight, term=term, last_index=max(last_index, sight.last_index))
         # A follower's log is no longer than the leader's.
         last_index = seen[self._leader].last_index
@@ -280,11 +280,11 @@ class _Hostility:
                     raise ended
 
     async def _forge(self, forger: Forger, node_id: NodeId, messages: int) -> None:
-        verdict, address = self._verdict, _port(self._cluster.member(node_id))
+        verdict, address = self._verdict, raft_address(self._cluster.member(node_id))
         while verdict.forged < messages and not verdict.violations:
             visit = forger.visit(self._sights[node_id])
             try:
-                was_let_in = await _carry_out(visit, address)
+                was_let_in = await carry_out(visit, address)
             except NOT_SEEN:
                 if self._cluster.pid(node_id) != self._pids[node_id]:
                     return  # the process ended: the verdict says so
@@ -422,7 +422,7 @@ class _Hostility:
             verdict.violations.append("the controllers' logs differ")
 
 
-async def _carry_out(visit: Visit, address: HostPort) -> bool:
+async def carry_out(visit: Visit, address: HostPort) -> bool:
     """Make a visit, and wait until the node closes its end; return whether it was let in as far as it meant to be."""
     reader, writer = await asyncio.open_connection(*address)
     try:
@@ -443,7 +443,7 @@ async def _carry_out(visit: Visit, address: HostPort) -> bool:
         writer.transport.abort()
 
 
-async def _seen(sight: Sight, address: HostPort) -> tuple[int, int]:
+async def look_at(sight: Sight, address: HostPort) -> tuple[int, int]:
     """Return a node's term and, of a leader, the index of its last entry: as it tells an observer."""
     reader, writer = await asyncio.open_connection(*address)
     try:

@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metadata_log.ids import NodeId
-from quorum.raft.belief import TERM_JUMP_MAX
 from quorum.raft.messages import Message
 from quorum.raft.raft_log import Member, Role, Voters
+from quorum.raft.term_pace import TERM_JUMP_MAX
 from quorum.raft.voters import from_command
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import quorum.raft.proposals
 import quorum.raft.replication
 from metadata_log.ids import NodeId
-from quorum.raft.belief import TERM_JUMP_MAX
 from quorum.raft.messages import ENTRY_BYTES, Message, frames_of
 from quorum.raft.raft_log import Member, Role
+from quorum.raft.term_pace import TERM_JUMP_MAX
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedNode, World

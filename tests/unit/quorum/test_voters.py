@@ -506,6 +506,25 @@ def test_a_controller_without_a_vote_says_so(tmp_path: Path, left: tuple[int, ..
     at_desk(tmp_path, story)
 
 
+def test_a_voter_that_is_refused_for_its_term_is_named_with_the_cure(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        raft = desk.status.raft()
+        peers = [replace(peer, locked_out="accepted in about 9 s") for peer in raft.peers[:1]]
+        with patch.object(desk.status, "raft", lambda: replace(raft, peers=peers, led_below="2 leads below")):
+            told = [(warning["code"], warning["detail"]) for warning in desk.status.warnings()]
+            _, status = await ask("GET", "/v1/quorum")
+        assert told == [
+            ("VOTER_LOCKED_OUT", "controller 2: accepted in about 9 s"),
+            ("VOTER_LOCKED_OUT", "2 leads below"),
+        ]
+        assert [row["locked_out"] for row in status["voters"]][:2] == [
+            "2 leads below",
+            "accepted in about 9 s",
+        ]
+
+    at_desk(tmp_path, story)
+
+
 def test_a_directory_that_the_founding_settings_do_not_name_says_what_to_correct(tmp_path: Path) -> None:
     async def story(desk: Desk, ask: Ask) -> None:
         desk.lab.quorum.voters = {NodeId(1): uuid(701), NodeId(2): FOUNDERS[NodeId(2)]}

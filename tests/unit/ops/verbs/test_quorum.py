@@ -61,6 +61,20 @@ def test_the_table_shows_observers_and_a_change_in_flight(capsys: pytest.Capture
     assert rows[-1][-1] == "new4"
 
 
+def test_below_the_table_stands_who_is_locked_out_and_the_cure(capsys: pytest.CaptureFixture[str]) -> None:
+    """The leader says so of a voter whose messages it refuses; of itself, a controller that follows nobody says it."""
+    with node() as leader, node() as alone:
+        rows = [voter(1), voter(2, locked_out="its messages are refused"), voter(3, http=alone.url)]
+        speak(leader, quorum(1, voters=rows), leader=leader.url)
+        own = [voter(1), voter(2), voter(3, locked_out="controller 1 leads in a lower term")]
+        speak(alone, quorum(3, leader_id=-1, voters=own), leader=leader.url)
+        assert cli.main(["quorum", "status", "--bootstrap", f"{leader.url},{alone.url}"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "controller 2: its messages are refused",
+        "controller 3: controller 1 leads in a lower term",
+    ]
+
+
 def test_controllers_that_the_list_lacks_are_asked_too(capsys: pytest.CaptureFixture[str]) -> None:
     """They became voters after the list was written, 4 leads, and it alone knows where observer 5 answers."""
     with node() as listed, node() as leader, node() as third, node() as watcher:

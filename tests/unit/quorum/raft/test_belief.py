@@ -5,6 +5,7 @@ the guard, as the adapter does; what costs the link is raised as ForeignMessage.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_STRANGER_TIMEOUTS
 from quorum.raft import messages
-from quorum.raft.belief import TERM_JUMP_MAX, Belief
+from quorum.raft.belief import Belief
 from quorum.raft.messages import TERM_MAX, ForeignMessage, Message
+from quorum.raft.peer_status import peer_statuses, why_led_below
 from quorum.raft.raft_log import Member, Role
 from quorum.raft.raft_settings import RaftSettings
+from quorum.raft.term_pace import TERM_JUMP_MAX
 from tests.simulation.hand_driven import A, B, C, HandQuorum
 from tests.simulation.world import directory_of
 
@@ -130,12 +133,108 @@ def test_a_term_that_a_voter_was_deposed_by_is_adopted_within_bounds(quorum: Han
     assert quorum[A].engine.role is Role.FOLLOWER
 
 
-def test_an_empty_log_takes_any_term_that_leaves_room_for_elections() -> None:
+# --- how fast a term rises
+
+
+def rises(quorum: HandQuorum, at: NodeId, sender: Member, term: int) -> bool:
+    """Send a leader's heartbeat of `term`, and return whether it raised the term of the node."""
+    base, own = quorum[at].guard.state.log[-1][1:], quorum[at].engine.term
+    with suppress(ForeignMessage):
+        receive(quorum, at, sender, append(term=term, previous=base))
+    quorum[at].pump()
+    return quorum[at].engine.term > own
+
+
+def test_pace_two_messages_of_a_stranger_take_no_voter_out_of_the_others_reach(quorum: HandQuorum) -> None:
+    """Goal: after a silence a stranger is believed, and what it says is never more than the other voters accept."""
+    hears_nothing(quorum, B, SILENCE_MS)
+    assert not rises(quorum, B, STRANGER, 2 + TERM_JUMP_MAX)
+    assert not rises(quorum, B, STRANGER, 1 + TERM_JUMP_MAX - 10)
+    assert rises(quorum, B, STRANGER, 1 + TERM_JUMP_MAX // 2)
+    for _ in range(20):
+        hears_nothing(quorum, B, SILENCE_MS)
+        rises(quorum, B, STRANGER, quorum[B].engine.term + TERM_JUMP_MAX)
+        rises(quorum, B, STRANGER, quorum[B].engine.term + TERM_JUMP_MAX // 2)
+    assert quorum[B].engine.term <= 1 + TERM_JUMP_MAX
+    receive(quorum, C, quorum.member(B), {"type": "nack", "term": quorum[B].engine.term})
+    assert quorum[C].engine.term == quorum[B].engine.term
+
+
+def test_pace_a_member_raises_no_term_further_by_many_messages(quorum: HandQuorum) -> None:
+    """Without TLS a stranger can pass for a voter: it gets what one message gets, and then one a millisecond."""
+    at, voter = quorum[A], quorum.member(B)
+    receive(quorum, A, voter, {"type": "nack", "term": at.engine.term + TERM_JUMP_MAX})
+    for _ in range(10):
+        with pytest.raises(ForeignMessage, match="a message of term"):
+            receive(quorum, A, voter, {"type": "nack", "term": at.engine.term + 1_000})
+        quorum.now += 100
+    receive(quorum, A, voter, {"type": "nack", "term": at.engine.term + 1_000})
+    assert at.engine.term == 1 + TERM_JUMP_MAX + 1_000
+
+
+@pytest.mark.parametrize("gap", [TERM_JUMP_MAX + 1, 5 * TERM_JUMP_MAX])
+def test_pace_a_voter_that_is_too_far_ahead_is_accepted_in_time(quorum: HandQuorum, gap: int) -> None:
+    """Goal: no voter is locked out for good. Method: B has been raised by an older release; A refuses until it has paced."""
+    high, voter, guard = 1 + gap, quorum.member(B), quorum[A].guard
+    for _ in range(gap // 30_000 + 2):
+        try:
+            receive(quorum, A, voter, {"type": "nack", "term": high})
+            break
+        except ForeignMessage:
+            told = next(peer.locked_out for peer in peer_statuses(guard, quorum.now) if peer.node_id == B)
+            assert told is not None and f"its term {high} is {gap} above this node's" in told
+        quorum.now += 30_000
+    assert quorum[A].engine.term == high
+    assert [peer.locked_out for peer in peer_statuses(guard, quorum.now)] == [None, None]
+
+
+@pytest.mark.parametrize("is_voter", [True, False])
+def test_a_node_whose_term_is_above_the_leaders_says_so_and_names_the_cure(
+    quorum: HandQuorum, *, is_voter: bool
+) -> None:
+    guard = quorum[B].guard
+    assert why_led_below(guard, quorum.now) is None
+    guard.state.is_voter = is_voter
+    guard.state.step_down(8)
+    receive(quorum, B, quorum.member(A), append(term=1))
+    told = why_led_below(guard, quorum.now)
+    assert told is not None and "controller 1 leads in term 1, which is 7 below this node's" in told
+    assert ("locked-out-voter.md" if is_voter else "it follows after 7 more elections") in told
+    receive(quorum, B, quorum.member(A), append(term=8))
+    assert why_led_below(guard, quorum.now) is None
+
+
+def test_pace_the_allowance_does_not_gather_while_nothing_is_refused(quorum: HandQuorum) -> None:
+    quorum.now += 10 * TERM_JUMP_MAX
+    with pytest.raises(ForeignMessage, match="a message of term"):
+        receive(quorum, A, quorum.member(B), {"type": "nack", "term": 2 + TERM_JUMP_MAX})
+
+
+def test_a_founder_with_an_empty_log_takes_no_term_that_spoils_the_founding() -> None:
+    """Goal: one message of a stranger that passes for a voter does not decide the first term of a quorum, for good."""
     quorum = HandQuorum()
+    with pytest.raises(ForeignMessage, match=f"a message of term {TERM_MAX}, while this node is in term 0"):
+        receive(quorum, B, quorum.member(A), append(term=TERM_MAX, previous=(1, 0)))
+    assert quorum[B].engine.term == 0 and not quorum[B].journal.dirty
+    quorum.elect(B)
+    assert quorum[B].engine.term == 1
+
+
+@pytest.mark.parametrize("why", ["another disk", "formatted to join"])
+def test_an_empty_log_that_founds_nothing_takes_any_term_that_leaves_room_for_elections(why: str) -> None:
+    """The quorum that it joins may be old."""
+    quorum = HandQuorum()
+    if why == "another disk":
+        quorum[B].guard.state.is_voter = False
+    else:
+        quorum[B].guard.belief.only_joins = True
     receive(quorum, B, quorum.member(A), append(term=TERM_MAX, previous=(1, 0)))
     assert quorum[B].engine.term == TERM_MAX
     with pytest.raises(ValueError, match="term"):
         messages.check({"type": "nack", "term": TERM_MAX + 1})
+
+
+# --- strangers, again
 
 
 def test_a_strangers_acknowledgement_beyond_the_log_costs_its_link_alone(quorum: HandQuorum) -> None:
