@@ -290,7 +290,7 @@ class PySyncObjLog:
             self._wake.set()
 
     def pinned_snapshots(self) -> frozenset[str]:
-        return frozenset(self._log_start.pinned)
+        return self._log_start.pinned
 
     def status(self) -> RaftStatus:
         now, guard = self._now_ms(), self._guard

@@ -87,8 +87,15 @@ class LogStart:
         self._is_installing = False
         self._not_fetched: tuple[int, str] | None = None
         """The last entry that the snapshot covers whose last download failed, and why it did."""
-        self.pinned: set[str] = set()
+        self._on_disk: str | None = None
+        """The snapshot that the pointer on disk names."""
+        self._soon: list[str] = []
+        """Those that it may name soon: each until its own compaction or installation has ended."""
+
+    @property
+    def pinned(self) -> frozenset[str]:
         """Snapshots that a restart may need: the one that the pointer on disk names, and those it may name soon."""
+        return frozenset(self._soon if self._on_disk is None else (self._on_disk, *self._soon))
 
     # --- at the start
 
@@ -100,7 +107,7 @@ class LogStart:
         """
         pointer = stored_pointer(self._disk)
         if pointer is not None:
-            self.pinned = {pointer.snapshot_id}
+            self._on_disk = pointer.snapshot_id
         elif len(self._journal) > 0 and self._journal[0][1] > 1:
             raise DamagedFile(
                 f"the journal begins at entry {self._journal[0][1]}, but {POINTER_FILE}, which names the snapshot "
@@ -144,31 +151,36 @@ class LogStart:
     # --- compaction
 
     def pointer_to(self, index: int, snapshot_id: str, seal: bytes) -> Pointer | None:
-        """Return the pointer to a new snapshot that covers the log up to `index`, and pin the snapshot.
+        """Return the pointer to a new snapshot that covers the log up to `index`, and pin the snapshot until `compact` ends.
 
         None: a newer snapshot was installed meanwhile, or the log has no entry before it that could be trimmed.
         """
         journal, base = self._journal, self._journal[0][1]
         if index <= journal.snapshot_index or index <= base:
             return None
-        self.pinned.add(snapshot_id)  # until its pointer is written, or a newer one in its stead
+        self._soon.append(snapshot_id)
         before, last = journal[index - 1 - base], journal[index - base]
         voters = self._in_force.set_up_to(index)
         return Pointer.to(snapshot_id, seal, before=before, last=last, voters=voters)
 
     async def compact(self, pointer: Pointer) -> bool:
         """Replace the pointer, then trim the journal behind it; answer whether entries were trimmed."""
-        async with self._lock:
-            if pointer.index <= self._journal.snapshot_index:
-                return False
-            await self._replace_pointer(pointer)
-            return self._trim(pointer)
+        try:
+            async with self._lock:
+                if pointer.index <= self._journal.snapshot_index:
+                    return False
+                await self._replace_pointer(pointer)
+                return self._trim(pointer)
+        finally:
+            self._soon.remove(pointer.snapshot_id)
 
     async def _replace_pointer(self, pointer: Pointer) -> None:
-        """Write the pointer; until it is durable a restart may need the old snapshot as well as the new."""
-        self.pinned.add(pointer.snapshot_id)
+        """Write the pointer; until it is durable a restart may need the old snapshot as well as the new.
+
+        Another compaction or installation may wait for this one to end: what it pins stays pinned.
+        """
         await self._run_in_thread(partial(self._disk.replace, POINTER_FILE, pointer.to_bytes()))
-        self.pinned = {pointer.snapshot_id}
+        self._on_disk = pointer.snapshot_id
 
     def _trim(self, pointer: Pointer) -> bool:
         """Trim the entries that the pointer on disk covers, except a tail that spares slow followers a snapshot."""
@@ -208,7 +220,7 @@ class LogStart:
 
         The log may have caught up meanwhile. Then it stays, and the pointer says no more than that of any compaction.
         """
-        self.pinned.add(pointer.snapshot_id)
+        self._soon.append(pointer.snapshot_id)
         try:
             try:
                 await self._fetcher.fetch(pointer.snapshot_id, leader, pointer.seal)
@@ -229,6 +241,7 @@ class LogStart:
             )
             return False  # the leader offers it again
         finally:
+            self._soon.remove(pointer.snapshot_id)
             self._is_installing = False
 
     def _lacks(self, pointer: Pointer) -> bool:

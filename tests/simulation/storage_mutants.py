@@ -96,6 +96,14 @@ def _trims_before_the_pointer(_original: Any) -> Any:
     return compact
 
 
+def _unpins_who_waits(original: Any) -> Any:
+    async def replace_pointer(start: Any, pointer: Any) -> None:
+        await original(start, pointer)
+        start._soon[:] = [pointer.snapshot_id]
+
+    return replace_pointer
+
+
 def _trusts_its_end(_original: Any) -> Any:
     return lambda journal: journal[-1][1] if len(journal) else 1
 
@@ -311,6 +319,16 @@ MUTANTS: Final = (
         "snapshots.download:removed_if_it_fails",
         always(nullcontext()),
         Directed(f"{_FAILED_SYNCS}::{_OUTLIVES}[download]"),
+    ),
+    Mutant(
+        "unpins-who-waits",
+        "a snapshot whose pointer waits for another's write may be removed",
+        "quorum.raft.log_start:LogStart._replace_pointer",
+        _unpins_who_waits,
+        Directed(
+            "tests/unit/quorum/raft/test_log_start.py::"
+            "test_an_installation_that_was_overtaken_leaves_the_next_snapshot_pinned"
+        ),
     ),
     Mutant(
         "settles-nothing",
