@@ -477,8 +477,9 @@ class PySyncObjLog:
         self._roles.append(Role.FOLLOWER)
         self._follow_roles()
         log.info("voters_in_force", extra={"voters": sorted(voters), "index": self._in_force.set_at})
-        if is_voter and role is not Role.FOLLOWER:
-            # A leader that removed itself asked this candidate to campaign: commit and request arrive together.
+        if is_voter and (role is Role.LEADER or (role is Role.CANDIDATE and guard.elections.was_asked())):
+            # A leader that removed itself asked this candidate to campaign: commit and request arrive together. Any other
+            # candidate may apply a change late, while others follow another leader: it asks them again, by a pre-vote.
             guard.elections.campaign(force=True)
 
     def _send(self, outbox: list[tuple[NodeId, Message]]) -> None:

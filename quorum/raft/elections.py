@@ -60,6 +60,8 @@ class Elections:
         """Whether a vote for another node waits for its sync."""
         self._force = False
         """Whether the candidacy that the engine begins now was asked for by the leader."""
+        self._asked_in = -1
+        """The term of the last candidacy that a leader asked for."""
 
     # --- the timer
 
@@ -237,7 +239,13 @@ class Elections:
         self._force = force
         state.engine.campaign()
         self._force = False
+        if force:
+            self._asked_in = state.engine.term
         state.check_commit()
+
+    def was_asked(self) -> bool:
+        """Answer whether the candidacy of this term is one that a leader asked for."""
+        return self._asked_in == self._state.engine.term
 
     def send_request(self, target: NodeId, request: Message) -> None:
         """Send the engine's request for a vote."""

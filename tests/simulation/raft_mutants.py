@@ -234,6 +234,13 @@ MUTANTS: Final = (
         Directed(f"{_GUARD_TESTS}::test_pre_vote_a_node_that_can_win_learns_a_term_that_nobody_leads"),
     ),
     Mutant(
+        "late-change-deposes",
+        "a candidate that applies a change of voters late makes voters vote although they hear a leader",
+        "quorum.raft.elections:Elections.was_asked",
+        always(True),
+        Directed(f"{_VOTERS_TESTS}::test_a_candidate_that_applies_a_change_late_deposes_no_live_leader"),
+    ),
+    Mutant(
         "live-leader",
         "a node votes against a leader whose messages still arrive",
         "quorum.raft.elections:Elections.has_live_leader",

@@ -119,7 +119,7 @@ def test_an_installation_that_was_overtaken_leaves_the_next_snapshot_pinned(
         await disk.ends()
         await disk.ends()
         assert await asyncio.gather(*own) == [True, True]
-        assert (disk.named[-1], start.pinned) == ("at-20", {"at-20"})
+        assert (disk.named[-1], start.pinned) == ("at-20", frozenset({"at-20"}))
 
     at_a_follower(story)
 

@@ -216,6 +216,36 @@ def test_whom_a_leader_that_removed_itself_asks_stands_at_once(
     assert quorum.loop.time() - ended < 0.02  # simulated: no timeout passed
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_candidate_that_applies_a_change_late_deposes_no_live_leader(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    """Goal: only a leader's own request makes voters vote while they hear a leader. Method: a follower knows that a change
+    is committed, and campaigns before it has applied it; what it sends then is recorded and lost.
+    """
+    leader = quorum.leader()
+    late = next(node for node in quorum.nodes[:3] if node is not leader)
+    log, sent = late.log, list[messages.Message]()
+    assert log is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(log._applied, "run", lambda _now: False)
+        quorum.until(lambda: _proposed(quorum, leader, voters_of(1, 2, 3, 4)))
+        quorum.until(lambda: leader.log is not None and 4 in leader.log.status().voters)
+        quorum.until(lambda: log._engine.commit_index >= log._in_force._log.voter_changes[-1])
+        assert 4 not in log.status().voters
+        quorum.until(log._guard.elections.may_stand)  # its disk has what it would ask for votes for
+        patch.setattr(late.transport, "send", lambda _target, message: sent.append(message))
+        log._guard.elections.campaign(force=asked)
+        assert log._engine.role is Role.CANDIDATE
+        term = log._engine.term
+        patch.undo()
+        patch.setattr(late.transport, "send", lambda _target, message: sent.append(message))
+        quorum.until(lambda: 4 in log.status().voters)
+        quorum.wait(0.05)
+    forced = {message["term"] for message in sent if message.get("force", False)}
+    assert forced - {term} == ({term + 1} if asked else set())
+
+
 def test_a_quorum_shrinks_to_one_and_grows_again(quorum: Quorum) -> None:
     leader = quorum.leader()
     others = [number for number in (1, 2, 3) if number != leader.node_id]
