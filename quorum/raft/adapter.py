@@ -119,6 +119,7 @@ class PySyncObjLog:
         self._wake = Wake()
         transport.on_connected = self._on_connected
         transport.on_lost = self._on_lost
+        transport.on_arriving = self._on_arriving
         self._running = False
         self._has_engine = False
         """False while a node loads its snapshot at the start; even then its status may be asked for."""
@@ -340,6 +341,10 @@ class PySyncObjLog:
 
     def _on_connected(self, member: Member) -> None:
         self._events.append(partial(self._guard.connected, member))
+        self._wake.set()
+
+    def _on_arriving(self, member: Member) -> None:
+        self._events.append(partial(self._guard.arriving, member))
         self._wake.set()
 
     def _on_lost(self, member: Member, by_peer: bool) -> None:

@@ -160,6 +160,12 @@ class Belief:
             self._heard_at = state.now
         self._awake_at = state.now
 
+    def follows(self, sender: Member) -> bool:
+        """Answer whether this node follows `sender`, by a message of it that was handled in the term of now."""
+        state = self._state
+        is_leader = state.leader == sender.node_id and self._leader == (sender, state.engine.term)
+        return is_leader and state.engine.role is Role.FOLLOWER
+
     def followed(self, sender: Member, term: int) -> None:
         """Note that a leader's message was handled."""
         self._leader, self._heard_at = (sender, term), self._state.now

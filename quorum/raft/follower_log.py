@@ -121,6 +121,18 @@ class FollowerLog:
         entry = self._state.log[position]
         return entry[1], entry[2]
 
+    def on_arriving(self, source: NodeId) -> None:
+        """Count bytes of a message of our leader that is not whole yet as heard, and show the leader that we are alive.
+
+        On a link with little bandwidth heartbeats wait behind entries, and so do our answers to them. Without this a leader
+        would be deposed by its own traffic. The answer is neither match nor refusal.
+        """
+        self._elections.heard_leader(source)
+        last_index = self._state.log[-1][1]
+        self._outbox.send(
+            source, messages.next_node_idx(term=self._state.engine.term, next_index=last_index + 1)
+        )
+
     def on_install_snapshot(self, source: NodeId, message: Message) -> None:
         if self._state.rejects_lower_term(source, message):
             return

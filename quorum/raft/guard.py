@@ -23,6 +23,7 @@ and closes one way in which the library, as shipped, loses or invents committed 
     FollowerLog    drop_held_entries    entries that match are taken out of append_entries, so only a true conflict truncates
                    limit_to_proved      a follower acknowledges and commits no more than the message proved
                    as_heartbeat         an offered snapshot moves no commit index, and replaces nothing that is held
+                   on_arriving          bytes of a large message of the leader count as heard, and are answered
     Replication    check_quorum_seconds a leader without a majority's answers steps down
                    _probe               until a follower's position is known one message is in flight to it; its answer
                                         carries a hint, and whole terms are skipped
@@ -101,6 +102,14 @@ class Guard:
             self.replication.peers.pop(node_id, None)  # an observer
         if by_peer and node_id == state.leader and state.engine.role is Role.FOLLOWER:
             self.elections.lost_leader(node_id)
+
+    def arriving(self, member: Member, now_ms: float) -> None:
+        """Handle bytes of a message that is not whole yet: they are a sign of life of the leader that this node follows."""
+        self.state.now = now_ms
+        self.belief.note_awake()
+        if self.belief.follows(member):
+            self.belief.followed(member, self.state.engine.term)
+            self.follower.on_arriving(member.node_id)
 
     def received(self, sender: Member, message: Message, now_ms: float) -> None:
         """Handle one checked message from a link that belongs to `sender`.

@@ -27,12 +27,14 @@ from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
 from metadata_log.limits import (
     HANDSHAKE_TIMEOUT_MS,
+    HEARTBEAT_MS,
     KIB,
     RAFT_HELLO_BYTES_MAX,
     RAFT_LINK_TIMEOUT_MS,
     RAFT_MESSAGE_BYTES_MAX,
     RAFT_MESSAGE_WHOLE_MS,
     RAFT_OUTBOX_BYTES_MAX,
+    RAFT_UNSENT_BYTES_MAX,
 )
 from metadata_log.node.access import peer_certificate
 from quorum.raft import messages
@@ -61,6 +63,7 @@ class LinkOwner(Protocol):
     hello: Hello
     now_ms: Callable[[], int]
     on_message: Callable[[Member, messages.Message], None]
+    on_arriving: Callable[[Member], None]
 
     def objection(self, hello: Hello, *, dialled: NodeId | None) -> Refusal | None:
         """Return why this node refuses a link to the node that sent `hello`; None if it admits it."""
@@ -108,6 +111,8 @@ class Link(asyncio.Protocol):
         self._received = bytearray()
         """Of a message that is not whole yet."""
         self._incomplete_since_ms: int | None = None
+        self._arrival_reported_ms = 0
+        """When the owner last learned that bytes of it arrive; at first, when they began to."""
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._flushing: asyncio.Handle | None = None
@@ -212,15 +217,22 @@ class Link(asyncio.Protocol):
         self._check_becomes_whole(is_another=position > 0)
 
     def _check_becomes_whole(self, *, is_another: bool) -> None:
-        """Drop a link on which a message, perhaps of a damaged length, is not whole in time."""
+        """Drop a link on which a message, perhaps of a damaged length, is not whole in time.
+
+        Until then its bytes show that the other end runs. All else that it says waits behind them: a heartbeat of a leader
+        waits for 335 ms behind an entry of 4 MiB at 100 Mbit/s.
+        """
         if not self._received:
             self._incomplete_since_ms = None
             return
         now = self._owner.now_ms()
         if is_another or self._incomplete_since_ms is None:
-            self._incomplete_since_ms = now
+            self._incomplete_since_ms = self._arrival_reported_ms = now
         elif now - self._incomplete_since_ms > RAFT_MESSAGE_WHOLE_MS:
             self.drop(f"a message that is not whole after {RAFT_MESSAGE_WHOLE_MS} ms")
+        elif self._established_at_ms is not None and now - self._arrival_reported_ms >= HEARTBEAT_MS:
+            self._arrival_reported_ms = now
+            self._owner.call(self._owner.on_arriving, self.member)
 
     def eof_received(self) -> None:
         self._ended_by_peer = True
@@ -347,6 +359,7 @@ def _configure(connection: socket.socket) -> None:
         ("TCP_KEEPINTVL", 1),
         ("TCP_KEEPCNT", max(1, seconds - 1)),
         ("TCP_USER_TIMEOUT", RAFT_LINK_TIMEOUT_MS),
+        ("TCP_NOTSENT_LOWAT", RAFT_UNSENT_BYTES_MAX),
     ):
         if hasattr(socket, name):  # not every system has each
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

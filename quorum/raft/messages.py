@@ -47,6 +47,8 @@ class RaftTransport(Protocol):
     on_connected: Callable[[Member], None]
     on_lost: Callable[[Member, bool], None]
     """The bool is `by_peer`: EOF or RST on an established link, not our own close."""
+    on_arriving: Callable[[Member], None]
+    """Called once in HEARTBEAT_MS while bytes of a message arrive that is not whole yet."""
 
     def send(self, node_id: NodeId, message: Message) -> None:
         """Queue a message, or drop it if there is no link; never block."""

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import (
     KIB,
-    RAFT_APPEND_BYTES_MAX,
+    RAFT_APPEND_SHARED_BYTES,
     RAFT_IN_FLIGHT_BYTES,
     RAFT_OBSERVER_IN_FLIGHT_BYTES,
 )
@@ -117,11 +117,13 @@ class Replication:
         else:
             window = self.window(Member(peer, progress.directory_id))
             while progress.next <= state.log[-1][1] and progress.in_flight_bytes < window:
-                size = min(RAFT_APPEND_BYTES_MAX, window - progress.in_flight_bytes)
-                entries = self._entries_from(progress.next, bytes_max=size)
-                if not entries and progress.in_flight:
-                    break  # the next entry is large, and waits until nothing else is in flight
-                entries = entries or [state.log[progress.next - state.log[0][1]]]
+                left = window - progress.in_flight_bytes
+                entries = self._entries_from(progress.next, bytes_max=min(RAFT_APPEND_SHARED_BYTES, left))
+                if not entries:  # the next entry is large, and has a message alone
+                    large = state.log[progress.next - state.log[0][1]]
+                    if progress.in_flight and messages.entry_bytes(large) > left:
+                        break  # it waits until nothing else is in flight
+                    entries = [large]
                 self.append(peer, progress, previous=progress.next - 1, entries=entries)
                 progress.sent(entries[-1][1], sum(map(messages.entry_bytes, entries)))
         if state.now >= self._due_at(progress):

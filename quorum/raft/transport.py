@@ -92,6 +92,7 @@ class TcpTransport:
         self.on_message: Callable[[Member, messages.Message], None] = lambda _member, _message: None
         self.on_connected: Callable[[Member], None] = lambda _member: None
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
+        self.on_arriving: Callable[[Member], None] = lambda _member: None
         self.on_refused: Callable[[NodeId, str, str], None] = lambda _node_id, _error, _message: None
         """Called each time a dialled peer refuses this node."""
         self.serve_first: Callable[[int], None] = lambda _descriptor: None

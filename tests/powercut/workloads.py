@@ -605,6 +605,7 @@ class NobodyThere:
     on_message: Callable[..., None]
     on_connected: Callable[..., None]
     on_lost: Callable[..., None]
+    on_arriving: Callable[..., None]
 
     def send(self, node_id: NodeId, message: object) -> None:
         """Drop it."""

@@ -12,6 +12,7 @@ import google_crc32c
 import msgpack
 
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.limits import HEARTBEAT_MS
 from quorum.raft import messages
 from quorum.raft.messages import Message
 from quorum.raft.raft_log import Member, Voters
@@ -71,6 +72,7 @@ class SimulatedTransport:
         self.on_message: Callable[[Member, Message], None] = lambda _member, _message: None
         self.on_connected: Callable[[Member], None] = lambda _member: None
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
+        self.on_arriving: Callable[[Member], None] = lambda _member: None
         self.on_send: Callable[[NodeId, Message], None] = lambda _target, _message: None
         self.on_arrival: Callable[[Member, Message], object] = lambda _member, _message: None
         """Sees each message before the node does."""
@@ -264,6 +266,7 @@ class Network:
                 delay = max(delay, self._arrives.get((source, target), 0.0) - self._loop.time())
                 self._arrives[source, target] = self._loop.time() + delay
                 epoch = self._epoch(source, target)
+            self._arrive_slowly((source, target), of, len(packed), delay)
             self._loop.call_outside(delay, self._deliver, source, target, of, packed, epoch, crc)
 
     def _slow_seconds(self, way: Pair, size: int) -> float:
@@ -280,6 +283,22 @@ class Network:
             self._sent_until[way] = max(now, self._sent_until.get(way, 0.0)) + size / rate
             seconds += self._sent_until[way] - now
         return seconds
+
+    def _arrive_slowly(self, way: Pair, of: tuple[Uuid, Uuid], size: int, delay: float) -> None:
+        """Let the receiver see that bytes of a message arrive, which is whole after `delay`: see `quorum/raft/link.py`."""
+        rate = self.slowness.bandwidths.get(frozenset(way))
+        seconds = min(0.0 if rate is None else size / rate, delay)
+        for part in range(1, int(seconds * 1000 // HEARTBEAT_MS) + 1):
+            at = delay - seconds + part * HEARTBEAT_MS / 1000
+            self._loop.call_outside(at, self._bytes_arrive, way, of, self._epoch(*way))
+
+    def _bytes_arrive(self, way: Pair, of: tuple[Uuid, Uuid], epoch: int) -> None:
+        source, target = way
+        receiver = self._transports.get(target)
+        if receiver is None or way in self._blocked or epoch != self._epoch(*way):
+            return
+        if of == (self._directories[source], self._directories[target]):
+            receiver.on_arriving(Member(source, of[0]))
 
     def way_seconds(self, source: NodeId, target: NodeId) -> float:
         """Return how long a small message takes from one node to another now, behind all that was sent before."""

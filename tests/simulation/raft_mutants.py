@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
-from metadata_log.limits import RAFT_IN_FLIGHT_BYTES
+from metadata_log.limits import RAFT_APPEND_BYTES_MAX, RAFT_IN_FLIGHT_BYTES
 from tests.simulation.mutant import Directed, Mutant, Seeds, always, reads_at_once
 
 _GUARD_TESTS: Final = "tests/unit/quorum/raft/test_guard_rules.py"
 _ADAPTER_TESTS: Final = "tests/unit/quorum/raft/test_adapter.py"
+_SLOW_TESTS: Final = "tests/simulation/test_slow.py"
 _VOTERS_TESTS: Final = "tests/unit/quorum/raft/test_voters.py"
 _L: Final = "quorum.raft.adapter:PySyncObjLog"
 
@@ -445,5 +446,35 @@ MUTANTS: Final = (
         "quorum.raft.replication:Replication._probe",
         _asks_without_patience,
         Directed(f"{_GUARD_TESTS}::test_probe_has_one_question_in_flight"),
+    ),
+    Mutant(
+        "deaf-to-arriving-bytes",
+        "a leader is silent while a large message of it arrives",
+        "quorum.raft.follower_log:FollowerLog.on_arriving",
+        always(None),
+        Directed(f"{_SLOW_TESTS}::test_a_leader_is_not_deposed_by_its_own_entries"),
+    ),
+    Mutant(
+        "arrivals-unreported",
+        "a link reports no bytes of a message that is not whole",
+        "quorum.raft.link:HEARTBEAT_MS",
+        lambda _original: float("inf"),
+        Directed(f"{_SLOW_TESTS}::test_a_leader_is_not_deposed_by_its_own_entries"),
+    ),
+    Mutant(
+        "anybodys-bytes-count",
+        "bytes of a former leader, or of anybody, keep a node from asking for votes",
+        "quorum.raft.belief:Belief.follows",
+        always(True),
+        Directed(f"{_GUARD_TESTS}::test_arriving_bytes_of_a_former_leader_keep_nobody"),
+    ),
+    Mutant(
+        "entries-in-huge-messages",
+        "entries share messages of any size up to what a link takes",
+        "quorum.raft.replication:RAFT_APPEND_SHARED_BYTES",
+        lambda _original: RAFT_APPEND_BYTES_MAX,
+        Directed(
+            f"{_SLOW_TESTS}::test_entries_share_messages_of_a_bounded_size_and_large_ones_fill_the_window"
+        ),
     ),
 )

@@ -142,7 +142,7 @@ class RaftRules:
         assert node.log is not None
         guard, limits = node.log._guard, vars(quorum.raft.replication)
         progress, now = guard.replication.peers[target], self._world.loop.time()
-        most = limits["PROBE_BYTES" if progress.probing else "RAFT_APPEND_BYTES_MAX"] // ENTRY_BYTES
+        most = limits["PROBE_BYTES" if progress.probing else "RAFT_APPEND_SHARED_BYTES"] // ENTRY_BYTES
         if len(message["entries"]) > max(most, 1):
             return f"messages_are_small: node {node.node_id} sends {target} {len(message['entries'])} entries of {most}"
         guest = node.node_id, Member(target, progress.directory_id)

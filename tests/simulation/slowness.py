@@ -20,8 +20,8 @@ SYNC_SECONDS: Final[Bounds] = (0.0001, 2.0)
 LATENCY_SECONDS: Final[Bounds] = (0.0001, 0.1)
 """Of one way on a slow link: the longest round trip is 200 ms, as between two continents."""
 BYTES_PER_SECOND: Final[Bounds] = (20_000.0, 5_000_000.0)
-"""Of one way on a narrow link. A run appends entries of some hundred bytes, and up to 60 kB after an absence. On the
-narrowest link those take 3 s, as 4 MiB do at 10 Mbit/s."""
+"""Of one way on a narrow link. A life's entries are some hundred bytes, and up to 60 kB after an absence. That takes 3 s on
+the narrowest link, as 4 MiB do at 10 Mbit/s."""
 DOWNLOAD_SECONDS: Final[Bounds] = (0.3, 20.0)
 """Of a slow download of a snapshot. A life of two minutes writes a snapshot every second, or every ten."""
 SWARM_SHARE: Final = 0.25

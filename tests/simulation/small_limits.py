@@ -21,7 +21,7 @@ from metadata_log.limits import (
     ELECTIONS_PER_SWEEP_MAX,
     FETCH_SLICE_POLLS,
     PART_AGAIN_MS,
-    RAFT_APPEND_BYTES_MAX,
+    RAFT_APPEND_SHARED_BYTES,
     RAFT_ENTRY_SHARED_BYTES,
     RAFT_OBSERVER_IN_FLIGHT_BYTES,
     RECORDS_PER_PART_MAX,
@@ -48,7 +48,7 @@ REPLICAS_PER_SLICE: Final = (1, 5, broker_agent.replicas.VISITS_PER_SLICE)
 LOG_TIME_STEPS: Final = (5, 5, 1)
 """The most that the time between two batches adds to the log's time is smaller by as much: a quiet log, and clocks that
 leap, then matter within seconds."""
-RAFT_APPEND_BYTES: Final = (4 * ENTRY_BYTES, 10 * ENTRY_BYTES, RAFT_APPEND_BYTES_MAX)
+RAFT_APPEND_BYTES: Final = (4 * ENTRY_BYTES, 10 * ENTRY_BYTES, RAFT_APPEND_SHARED_BYTES)
 """One append_entries. Nearly all entries of a quorum alone count for little more than ENTRY_BYTES."""
 RAFT_PROBE_BYTES: Final = (4 * ENTRY_BYTES, quorum.raft.replication.PROBE_BYTES)
 """The same, while a follower's position is unknown."""
@@ -68,7 +68,7 @@ def small_raft_limits(seed: int) -> Iterator[None]:
     replication, proposals = quorum.raft.replication, quorum.raft.proposals
     with ExitStack() as patched:
         for holder, name, bounds in (
-            (replication, "RAFT_APPEND_BYTES_MAX", RAFT_APPEND_BYTES),
+            (replication, "RAFT_APPEND_SHARED_BYTES", RAFT_APPEND_BYTES),
             (replication, "PROBE_BYTES", RAFT_PROBE_BYTES),
             (replication, "RAFT_OBSERVER_IN_FLIGHT_BYTES", RAFT_OBSERVER_BYTES),
             (proposals, "RAFT_ENTRY_SHARED_BYTES", RAFT_SHARED_BYTES),

@@ -28,6 +28,8 @@ KERNEL_BUFFER_BYTES: Final = 64 * 1024
 GIVEN_UP_SECONDS: Final = (0.2, 1.5)
 """After so long an end gives up a connection on which nothing is acknowledged."""
 PIECES_MAX: Final = 3
+APART_SECONDS: Final = 1e-9
+"""Between two pieces: a timer is set as a time from now, and rounding must not let one overtake another."""
 PIECE_SECONDS: Final = 0.01
 """On a narrow link bytes arrive in pieces of so long."""
 
@@ -159,6 +161,7 @@ class StreamTransport(TcpTransport):
         self.on_message = lambda _member, _message: None
         self.on_connected = lambda _member: None
         self.on_lost = lambda _member, _by_peer: None
+        self.on_arriving = lambda _member: None
 
 
 class StreamEnd(asyncio.Transport):
@@ -318,7 +321,7 @@ class StreamNetwork(Network):
             self._arrive_after(end, part, delay + self._slow_seconds(end.way, len(part)))
 
     def _arrive_after(self, end: StreamEnd, data: bytes | None, seconds: float) -> None:
-        end.arrives = max(end.arrives, self._loop.time() + seconds)
+        end.arrives = max(end.arrives + APART_SECONDS, self._loop.time() + seconds)
         self._loop.call_outside(end.arrives - self._loop.time(), self._arrive, end, data)
 
     def _arrive(self, end: StreamEnd, data: bytes | None) -> None:

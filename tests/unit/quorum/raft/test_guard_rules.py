@@ -14,10 +14,12 @@ from metadata_log.limits import (
     CONTROLLERS_MAX,
     KIB,
     RAFT_APPEND_BYTES_MAX,
+    RAFT_APPEND_SHARED_BYTES,
     RAFT_IN_FLIGHT_BYTES,
     VOTER_CAUGHT_UP_MS,
 )
 from quorum.raft import messages, replication
+from quorum.raft.belief import Belief
 from quorum.raft.elections import Elections
 from quorum.raft.follower_log import FollowerLog
 from quorum.raft.guard import Guard
@@ -974,7 +976,82 @@ def test_entries_without_content_are_bounded_in_a_message_as_others_are() -> Non
     quorum.wait(51.0, A)
     sizes = [len(letter[2]["entries"]) for letter in quorum.take(A, B)]
     assert sum(sizes) == 2 * RAFT_APPEND_BYTES_MAX // messages.ENTRY_BYTES
-    assert max(sizes) * messages.ENTRY_BYTES < RAFT_APPEND_BYTES_MAX
+    assert max(sizes) * messages.ENTRY_BYTES <= RAFT_APPEND_SHARED_BYTES
+
+
+# --- a large message arrives
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_arriving_bytes_of_a_large_message_keep_a_leader(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
+    """Goal: a leader's own entries do not depose it. Method: an entry takes 450 ms to reach B and C, and heartbeats wait
+    behind it; each sees bytes arrive every 50 ms.
+    """
+    if not rule:
+        patch(monkeypatch, FollowerLog, "on_arriving", lambda *_: None)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    quorum[A].submit(b"large")
+    late = quorum.take()
+    for _ in range(9):
+        quorum.now += 50.0
+        for follower in (B, C):
+            quorum[follower].guard.arriving(quorum.member(A), quorum.now)
+            quorum[follower].pump()
+        late += quorum.take(A)
+        quorum.settle()
+        quorum[A].pump()
+    assert (quorum[A].engine.role is Role.LEADER) is rule
+    assert (quorum[A].engine.term == 1) is rule
+    if rule:
+        for letter in late:
+            quorum.hand_over(letter)
+        quorum.settle()
+        assert quorum[A].engine.commit_index == 3
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_arriving_bytes_of_a_former_leader_keep_nobody(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
+    """Goal: only the leader that B follows in the term of now counts. Method: bytes of A arrive at B, whose leader is C
+    by now and falls silent.
+    """
+    if not rule:
+        patch(monkeypatch, Belief, "follows", lambda *_: True)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    quorum.elect(C, B, C)
+    quorum.settle(B, C)
+    quorum.mail.clear()
+    for _ in range(14):
+        quorum.now += 50.0
+        quorum[B].guard.arriving(quorum.member(A), quorum.now)
+        quorum[B].pump()
+    assert bool(quorum.take(B, A, "pre_vote")) is rule
+    assert (quorum.take(B, A, "next_node_idx") == []) is rule
+
+
+def test_arriving_bytes_answer_neither_match_nor_refusal() -> None:
+    """Goal: what is in flight is not sent again, and nothing counts as acknowledged."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    quorum[A].submit(b"large")
+    quorum.mail.clear()
+    progress = quorum[A].guard.replication.peers[B]
+    before = progress.match, progress.next, progress.in_flight_bytes
+    quorum.now += 10.0
+    quorum[B].guard.arriving(quorum.member(A), quorum.now)
+    quorum[B].pump()
+    assert quorum.deliver(B, A) == 1
+    assert (progress.match, progress.next, progress.in_flight_bytes) == before
+    assert progress.heard_at == quorum.now and not progress.probing
+    assert not [letter for letter in quorum.take(A, B) if letter[2]["entries"]]
 
 
 # --- provable violations stop the process

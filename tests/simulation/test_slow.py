@@ -1,0 +1,177 @@
+"""Slow disks, slow links and narrow ones: what a life draws, what the rule of leadership finds, and large entries."""
+
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from typing import Final
+
+import pytest
+
+from metadata_log.ids import NodeId
+from metadata_log.limits import (
+    JOURNAL_FILE_BYTES,
+    MIB,
+    RAFT_ENTRY_BYTES_MAX,
+    RAFT_IN_FLIGHT_BYTES,
+)
+from metadata_log.sliced import Sliced
+from quorum.raft.messages import Message
+from tests.simulation import slowness
+from tests.simulation.stepped import Quorum
+from tests.simulation.world import PROFILES, Model, SimulatedNode, World
+
+MBIT: Final = 125_000
+"""Bytes per second."""
+
+
+class Bulk(Model):
+    """Counts entries, however large these are."""
+
+    def committing(self, frames: bytes) -> Sliced[None]:
+        yield from ()
+        self.frames += bool(frames)
+
+
+class BulkWorld(World):
+    def is_one_frame(self, frames: bytes) -> bool:
+        return True
+
+
+class Narrow(Quorum):
+    """A quorum over the shipped links, whose bandwidth is bounded."""
+
+    def __init__(self, rate: float, *, observers: int = 0, has_streams: bool = True) -> None:
+        profile = replace(PROFILES["calm"], has_streams=has_streams)
+        self.world = BulkWorld(seed=1, profile=profile, observers=observers, make_listener=Bulk)
+        self.loop = self.world.loop
+        self.rate = rate
+
+    def bound(self) -> None:
+        """Let the links be narrow from now on."""
+        links = map(frozenset, combinations(self.world.ids, 2))
+        self.world.slowness.bandwidths.update(dict.fromkeys(links, self.rate))
+
+    def entries(self, node: SimulatedNode) -> int:
+        assert isinstance(node.listener, Bulk)
+        return node.listener.frames
+
+    def has_applied(self, node: SimulatedNode, goal: int) -> bool:
+        return self.entries(node) >= goal
+
+    def append(self, count: int, size: int) -> int:
+        """Append large frames at the leader, each of which has an entry alone; return how many frames there are then."""
+        leader = self.leader()
+        assert leader.log is not None
+        for _ in range(count):
+            leader.log.append(self.world.next_frame().ljust(size, b"\1"))
+        return self.entries(leader) + count
+
+    def terms(self) -> list[int]:
+        return [node.log._engine.term for node in self.nodes if node.log is not None]
+
+
+@pytest.fixture
+def large_journals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedNode, "journal_file_bytes", JOURNAL_FILE_BYTES)
+
+
+@pytest.mark.usefixtures("large_journals")
+@pytest.mark.parametrize("has_streams", [True, False])
+@pytest.mark.parametrize(("rate", "count"), [(100 * MBIT, 4), (10 * MBIT, 2)])
+def test_a_leader_is_not_deposed_by_its_own_entries(rate: float, count: int, has_streams: bool) -> None:
+    """An entry of 4 MiB takes 335 ms at 100 Mbit/s, and heartbeats wait behind it; at 10 Mbit/s it takes 3.4 s."""
+    quorum = Narrow(rate, has_streams=has_streams)
+    quorum.start()
+    leader, before = quorum.leader(), quorum.terms()
+    quorum.bound()
+    goal = quorum.append(count, RAFT_ENTRY_BYTES_MAX - 1024)
+    quorum.until(lambda: all(quorum.entries(node) >= goal for node in quorum.nodes), 30.0)
+    assert quorum.terms() == before and leader.is_leader()
+    quorum.end()
+    assert quorum.world.violations == []
+
+
+@pytest.mark.usefixtures("large_journals")
+def test_what_an_observer_is_sent_deposes_nobody() -> None:
+    quorum = Narrow(10 * MBIT, observers=1)
+    quorum.start()
+    leader, before = quorum.leader(), quorum.terms()
+    observer = quorum.nodes[-1]
+    observer.crash()
+    for _ in range(4):
+        quorum.until(partial(quorum.has_applied, leader, quorum.append(2, MIB)))
+    quorum.bound()
+    observer.start()
+    quorum.until(lambda: quorum.entries(observer) == quorum.entries(leader), 60.0)
+    assert max(quorum.terms()) == max(before) and leader.is_leader()
+    quorum.end()
+    assert quorum.world.violations == []
+
+
+@pytest.mark.usefixtures("large_journals")
+def test_a_leader_that_dies_amid_a_large_entry_is_replaced() -> None:
+    """What its kernel still sends is taken for a sign of life; that is little, and ends."""
+    quorum = Narrow(10 * MBIT)
+    quorum.start()
+    leader = quorum.leader()
+    quorum.bound()
+    quorum.append(1, RAFT_ENTRY_BYTES_MAX - 1024)
+    quorum.wait(1.0)
+    leader.crash()
+    quorum.until(lambda: sum(node.is_leader() for node in quorum.nodes) == 1, 6.0)
+    quorum.end()
+
+
+@pytest.mark.usefixtures("large_journals")
+def test_entries_share_messages_of_a_bounded_size_and_large_ones_fill_the_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: with 24 MiB to send, the window of 16 MiB is used, by an entry in each message."""
+    monkeypatch.setattr("tests.simulation.raft_rules.RaftRules._sent_too_much", lambda *_: None)
+    quorum = Narrow(1000 * MBIT)
+    quorum.start()
+    leader = quorum.leader()
+    assert leader.log is not None
+    sent: list[int] = []
+    shipped = leader.transport.on_send
+
+    def on_send(target: NodeId, message: Message) -> None:
+        sent.append(len(message.get("entries", ())))
+        shipped(target, message)
+
+    leader.transport.on_send = on_send
+    goal = quorum.append(24, MIB)
+    progress = leader.log._guard.replication.peers[NodeId(1 if leader.node_id != 1 else 2)]
+    most = 0
+
+    def is_done() -> bool:
+        nonlocal most
+        most = max(most, progress.in_flight_bytes)
+        return all(quorum.entries(node) >= goal for node in quorum.nodes)
+
+    quorum.until(is_done, 20.0)
+    assert max(sent) == 1
+    assert 3 * MIB < most <= RAFT_IN_FLIGHT_BYTES
+    quorum.end()
+
+
+# --- what a life draws
+
+
+def test_lives_differ_in_what_is_slow() -> None:
+    ids = tuple(map(NodeId, range(1, 4)))
+    slow = slowness.Slow(sync_seconds=slowness.SYNC_SECONDS, bytes_per_second=slowness.BYTES_PER_SECOND)
+    drawn = [slowness.drawn(seed, ids, slow) for seed in range(60)]
+    assert {len(each.syncs) for each in drawn} == {1, 2, 3}
+    syncs = [seconds for each in drawn for seconds in each.syncs.values()]
+    assert min(syncs) < 0.001 and 1.0 < max(syncs) <= slowness.SYNC_SECONDS[1]
+    assert {len(each.bandwidths) for each in drawn} >= {0, 3}
+    assert drawn[7].text() == slowness.drawn(7, ids, slow).text()
+
+
+def test_the_lives_of_other_tests_have_nothing_slow_and_a_share_of_the_others_has() -> None:
+    kept = (*range(1, 16), 102, 201, 202, 203, 207, 400, 408, 412, 503, 515, 600, 603, 605)
+    assert {slowness.of_swarm(seed) for seed in kept} == {slowness.NOTHING}
+    slow = sum(slowness.of_swarm(seed) != slowness.NOTHING for seed in range(1000, 2000))
+    assert 150 < slow < 300
+    assert slowness.drawn(1, (NodeId(1), NodeId(2)), slowness.NOTHING).text() == ""
