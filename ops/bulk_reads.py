@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from metadata_log.errors import Unavailable
+from metadata_log.wire.answers import OfferedSnapshot, log_status, offered_snapshots
 from ops.client import Answer, ClusterClient, Unreachable, controllers_named
 from ops.log_frames import high_watermark
 
@@ -47,7 +48,7 @@ def bulk_source(client: ClusterClient, *, from_leader: bool = False) -> Source:
                         named for named in controllers_named(answer.json()).values() if named not in urls
                     ]
                 elif answer.ok:
-                    found.append(Source(url, answer.json(), end_offset))
+                    found.append(Source(url, _status(answer), end_offset))
         ready = [one for one in found if one.status["high_watermark"] >= end_offset]
         if from_leader:
             ready = [one for one in ready if _leads(one)]
@@ -59,8 +60,34 @@ def bulk_source(client: ClusterClient, *, from_leader: bool = False) -> Source:
         time.sleep(POLL_S)
 
 
+def _status(answer: Answer) -> dict[str, Any]:
+    """Return an answer to /v1/quorum.
+
+    Raises:
+        Unreachable: it is something else.
+    """
+    status = answer.json()
+    try:
+        log_status(status)
+    except ValueError as error:
+        raise Unreachable(f"{answer.url} does not answer as a controller does: {error}") from error
+    return dict(status)
+
+
 def _leads(source: Source) -> bool:
     return bool(source.status.get("node_id") == source.status.get("leader_id", -1))
+
+
+def snapshots_in(answer: Answer) -> list[OfferedSnapshot]:
+    """Return an answer to /v1/snapshots.
+
+    Raises:
+        Unreachable: it is something else.
+    """
+    try:
+        return offered_snapshots(answer.json())
+    except ValueError as error:
+        raise Unreachable(f"{answer.url} does not answer as a controller does: {error}") from error
 
 
 def read_in_bulk(client: ClusterClient, source: Source, path: str, *, accept: str) -> Answer:

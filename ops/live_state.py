@@ -8,7 +8,7 @@ from typing import Final
 from metadata_log.apply import apply
 from metadata_log.errors import OffsetCompacted
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from ops.bulk_reads import Source, bulk_source
+from ops.bulk_reads import Source, bulk_source, snapshots_in
 from ops.client import Answer, ClusterClient
 from ops.explain import History, Step
 from ops.log_frames import cluster_frames, frames_in
@@ -90,13 +90,13 @@ def _asking(client: ClusterClient, source: Source) -> Ask:
 
 def _snapshot(ask: Ask, *, newest: bool, until: int = OFFSET_MAX) -> MetadataImage:
     """Return the state of the newest or the oldest snapshot up to an offset; the empty one if there is none."""
-    items = [one for one in ask("/v1/snapshots?").json()["items"] if int(one["end_offset"]) <= until]
+    items = [one for one in snapshots_in(ask("/v1/snapshots?")) if one.end_offset <= until]
     if not items:
         return EMPTY
-    found = (max if newest else min)(items, key=lambda snapshot: int(snapshot["end_offset"]))
+    found = (max if newest else min)(items, key=lambda snapshot: snapshot.end_offset)
     with tempfile.TemporaryDirectory(prefix="metaquorum-") as directory:
-        path = Path(directory) / f"{found['id']}.snapshot"
-        path.write_bytes(ask(f"/v1/metadata/snapshots/{found['id']}?").body)
+        path = Path(directory) / f"{found.id}.snapshot"
+        path.write_bytes(ask(f"/v1/metadata/snapshots/{found.id}?").body)
         return read_snapshot(path)
 
 

@@ -35,7 +35,7 @@ from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderR
 SUFFIX: Final = ".snapshot"
 RESTS: Final = 3
 """Ratio of rest to work while a snapshot is written."""
-_ID: Final = re.compile(r"^(\d{20})-(\d{10})$")
+_ID: Final = re.compile(r"([0-9]{20})-([0-9]{10})")
 _BODY_BEGINS: Final = b"\x92\x96" + b"\xc0" * 6
 """An array of two: the envelope, six nils, and the records."""
 _ROWS_BYTES_MAX: Final = BATCH_BYTES_MAX - len(_BODY_BEGINS) - 5
@@ -53,7 +53,7 @@ def position_of(snapshot_id: str) -> tuple[int, int]:
     Raises:
         ValueError: it is no such id.
     """
-    match = _ID.match(snapshot_id)
+    match = _ID.fullmatch(snapshot_id)
     if match is None:
         raise ValueError(f"not the id of a snapshot: {snapshot_id!r}")
     return int(match[1]), int(match[2])

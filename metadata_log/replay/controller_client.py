@@ -6,9 +6,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from metadata_log.errors import (
     BrokerNotAvailable,
@@ -22,7 +23,9 @@ from metadata_log.errors import (
 )
 from metadata_log.node.addresses import is_node_url
 from metadata_log.node.credentials import CONTROLLERS, TlsFiles, bearer_from, trusting
+from metadata_log.wire.answers import LogStatus, OfferedSnapshot, log_status, offered_snapshots
 
+T = TypeVar("T")
 ANSWER_S: Final = 30.0
 """A controller that sends nothing for so long does not answer."""
 PATIENCE_S: Final = 10.0
@@ -90,6 +93,20 @@ class ControllerClient:
         try:
             return dict(json.loads(data))
         except (ValueError, TypeError) as error:
+            raise BrokerNotAvailable(f"{self.urls[0]}: no controller answers there: {error}") from error
+
+    def status(self) -> LogStatus:
+        """Return whose log it is and how far it reaches, as a controller says; raises as `body`."""
+        return self._parsed("/v1/quorum", log_status)
+
+    def snapshots(self) -> list[OfferedSnapshot]:
+        """Return the snapshots that a controller has; raises as `body`."""
+        return self._parsed("/v1/snapshots", offered_snapshots)
+
+    def _parsed(self, path: str, parse: Callable[[object], T]) -> T:
+        try:
+            return parse(self.json(path))
+        except ValueError as error:
             raise BrokerNotAvailable(f"{self.urls[0]}: no controller answers there: {error}") from error
 
     def followers_first(self) -> "ControllerClient":

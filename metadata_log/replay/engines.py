@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.analyses import duckdb_text, spark_text
@@ -57,6 +58,14 @@ class Engine(Protocol[Table]):
 
     def query(self, text: str, tables: Mapping[str, Table]) -> Table:
         """Return the answer of a query in the engine's own dialect that may name the tables."""
+        ...
+
+    def confine(self, directory: Path) -> None:
+        """Read no files but those of this export, and of others that were named so, once an analyst's query is to run."""
+        ...
+
+    def before_foreign_query(self) -> None:
+        """Put into force what `confine` said: the next query is not ours."""
         ...
 
     def relation(self, table: Table) -> Any:
@@ -114,11 +123,34 @@ class DuckDb:
         self._views = 0
         self._files: set[str] = set()
         """What was named by us; an analyst's query may name other files."""
+        self._directories: set[Path] = set()
+        self._is_confined = False
+
+    def confine(self, directory: Path) -> None:
+        if not self._is_confined:
+            self._directories.add(directory.absolute())
+
+    def before_foreign_query(self) -> None:
+        if self._is_confined or not self._directories:
+            return
+        allowed = ", ".join(_quoted(directory) for directory in sorted(self._directories))
+        for setting in (f"allowed_directories = [{allowed}]", "enable_external_access = false"):
+            self._connection.execute(f"SET {setting}")
+        self._connection.execute("SET lock_configuration = true")
+        self._is_confined = True
+
+    def _may_read(self, file: Path) -> bool:
+        return not self._is_confined or not self._directories.isdisjoint(file.absolute().parents)
 
     def parquet(self, files: Sequence[Path], *, schema: pa.Schema | None = None, where: str = "true") -> str:
-        paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
         self._files |= set(map(str, files))
-        found = f"read_parquet([{paths}], hive_partitioning = false, union_by_name = true)"
+        if all(map(self._may_read, files)):
+            paths = ", ".join(map(_quoted, files))
+            found = f"read_parquet([{paths}], hive_partitioning = false, union_by_name = true)"
+        else:
+            # The log was opened with an engine that has run foreign queries: what these may read is fixed.
+            tables = [pq.ParquetFile(file).read() for file in files]
+            found = self.of_arrow(pa.concat_tables(tables, promote_options="default"))
         if schema is None:
             return self._view(f"SELECT * FROM {found} WHERE {where}")  # noqa: S608 paths are quoted
         empty = self.of_arrow(schema.empty_table())
@@ -173,7 +205,10 @@ class DuckDb:
             return self._connection.sql(f"FROM {table}")
 
     def apart(self) -> "DuckDb":
-        return DuckDb(threads=self._threads)
+        another = DuckDb(threads=self._threads)
+        for directory in self._directories:
+            another.confine(directory)
+        return another
 
     def arrow(self, table: str) -> pa.Table:
         with self._naming_gone_files():
@@ -209,6 +244,10 @@ class DuckDb:
         with self._naming_gone_files():
             self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
         return name
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
 
 
 @contextmanager
@@ -275,6 +314,12 @@ class Spark:
             return self._session.sql(text)
         except (AnalysisException, ParseException) as error:
             raise refused_query(error) from error
+
+    def confine(self, directory: Path) -> None:
+        """Do nothing: a session is its owner's. One of ours reads no file that a query names (`session`)."""
+
+    def before_foreign_query(self) -> None:
+        """Do nothing, as `confine`."""
 
     def relation(self, table: "DataFrame") -> "DataFrame":
         return table

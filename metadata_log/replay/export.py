@@ -10,7 +10,6 @@ what follows may rest on what that record changed. The state is then what SQL ma
 """
 
 import json
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -45,10 +44,12 @@ from metadata_log.replay.kinds import MANIFEST
 from metadata_log.replay.opaque import OpaqueRecord, Unknown, decode_known, unknown_in
 from metadata_log.replay.subjects.registry import CHANGES
 from metadata_log.replay.tables import (
+    EXPORTED_PATH,
     RECORDS,
     SNAPSHOTS,
     Export,
     SupersededFile,
+    named_cluster,
     read_manifest,
 )
 
@@ -125,6 +126,7 @@ def export_batches(
     `goes_on` answers whether the log may hold a batch from an offset on. An export that has the whole log is left as it is,
     its last state unread: an export that follows a silent log asks this every few seconds.
     """
+    named_cluster(cluster_id)
     before = read_manifest(to)
     if before is not None and before.cluster_id != cluster_id:
         raise InconsistentClusterId(
@@ -434,11 +436,8 @@ def _remove_leftovers(directory: Path, export: Export | None) -> None:
         named |= {directory / file.path for file in export.superseded}
     for family in (RECORDS, *CHANGES, SNAPSHOTS):
         for path in directory.glob(f"{family}/**/*.parquet"):
-            if path not in named and _OURS.match(path.relative_to(directory).as_posix()):
+            if path not in named and EXPORTED_PATH.fullmatch(path.relative_to(directory).as_posix()):
                 path.unlink()
     for path in directory.glob(f"{SNAPSHOTS}/as_of=*"):
         if not any(path.iterdir()):
             path.rmdir()
-
-
-_OURS: Final = re.compile(r"^[a-z_]+/(\d+/)?(seg=\d{20}(-\d{20})?\.parquet|as_of=\d{20}/state\.parquet)$")

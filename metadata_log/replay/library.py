@@ -156,6 +156,7 @@ class Tables(NamedTables):
         Raises:
             InvalidRequest: the engine does not understand it.
         """
+        self.engine.before_foreign_query()
         words = set(re.findall(r"\w+", text))
         named_tables = {name: self.named_table_of(name) for name in TABLES if name in words}
         return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named_tables))
@@ -186,6 +187,7 @@ class Log(Tables):
     ) -> None:
         self.export = export
         self.engine = engine
+        engine.confine(export.directory)
         self.warns_of_cuts = True
         """Whether Python's log gets a line where an offset is cut back to the beginning of its batch."""
         self.first = first or Position(

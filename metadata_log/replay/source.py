@@ -232,8 +232,8 @@ def export_controller(url: str, to: Path, *, shown: Shown = NOTHING_SHOWN) -> di
         OffsetCompacted: its log does not begin at 0, and it has no snapshot to begin at.
     """
     client = controllers(url, shown).followers_first().alone()
-    status = client.json("/v1/quorum")
-    begins_at, ends_at = status["log_start_offset"], status["high_watermark"]
+    status = client.status()
+    begins_at, ends_at = status.log_start_offset, status.high_watermark
     image = _downloaded(client, not_below=begins_at) if begins_at else None
 
     def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
@@ -257,20 +257,19 @@ def export_controller(url: str, to: Path, *, shown: Shown = NOTHING_SHOWN) -> di
                     f"{client.urls[0]} has nothing at offset {first} of the {ends_at} records that it has told of: try again"
                 )
 
-    return export_log(frames, to, cluster_id=status["cluster_id"], snapshot=image)
+    return export_log(frames, to, cluster_id=status.cluster_id, snapshot=image)
 
 
 def _downloaded(client: ControllerClient, *, not_below: int) -> MetadataImage:
-    items = client.json("/v1/snapshots")["items"]
-    fitting = [item for item in items if item["end_offset"] >= not_below]
+    fitting = [item for item in client.snapshots() if item.end_offset >= not_below]
     if not fitting:
         raise OffsetCompacted(
             f"{client.urls[0]}: its log begins at {not_below}, and it has no snapshot to begin at"
         )
-    oldest = min(fitting, key=lambda item: item["end_offset"])
+    oldest = min(fitting, key=lambda item: item.end_offset)
     with tempfile.TemporaryDirectory(prefix="metaquorum-") as folder:
-        path = Path(folder, f"{oldest['id']}.snapshot")
+        path = Path(folder, f"{oldest.id}.snapshot")
         path.write_bytes(
-            client.body(f"/v1/metadata/snapshots/{oldest['id']}", accept="application/octet-stream")
+            client.body(f"/v1/metadata/snapshots/{oldest.id}", accept="application/octet-stream")
         )
         return read_snapshot(path)

@@ -11,15 +11,17 @@ The 20 digits are the first offset of a range; files are immutable. All but the 
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute  # as pa.compute
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from metadata_log.errors import (
     DamagedFile,
@@ -36,6 +38,8 @@ from metadata_log.replay.catalog import sql_name, stored
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.kinds import MANIFEST
 from metadata_log.replay.opaque import Unknown
+from metadata_log.wire.answers import cluster_name
+from metadata_log.wire.shapes import Shape, convert
 
 if TYPE_CHECKING:
     from metadata_log.replay.engines import Engine  # which loads DuckDB; who only looks for files needs none
@@ -45,6 +49,12 @@ Table = TypeVar("Table")
 FORMAT_VERSION: Final = 1
 RECORDS: Final = "records"
 SNAPSHOTS: Final = "snapshots"
+
+
+EXPORTED_PATH: Final = re.compile(
+    r"[a-z_]+/([0-9]+/)?(seg=[0-9]{20}(-[0-9]{20})?\.parquet|as_of=[0-9]{20}/state\.parquet)"
+)
+"""What the files of an export are called; whatever else a manifest names lies elsewhere."""
 
 
 class ExportMovedOn(Fault):
@@ -323,16 +333,21 @@ def read_manifest(directory: Path) -> Export | None:
             raise ValueError(f"there is no format version {version}")
         if crc not in (None, crc_of_json(fields)):
             raise ValueError("its checksum is wrong")
+        # Another person may have written it: all of it is of the kinds that it must be before it names a file to an engine.
+        found: _Manifest = convert(fields, _Manifest, "manifest")
+        for path_in in (*(file.path for file in found.files), *(file.path for file in found.superseded)):
+            if not EXPORTED_PATH.fullmatch(path_in):
+                raise ValueError(f"it names {path_in[:200]!r}, and no export has such a file")
         return Export(
             directory=directory,
-            cluster_id=fields["cluster_id"],
-            first_offset=fields["first_offset"],
-            end_offset=fields["end_offset"],
-            digest=fields["digest"],
-            files=tuple(ExportedFile(**file) for file in fields["files"]),
-            log_format=fields.get("log_format", "metaquorum"),
-            superseded=tuple(SupersededFile(**file) for file in fields.get("superseded", ())),
-            unknown=Unknown.of(fields.get("unknown")),
+            cluster_id=cluster_name(found.cluster_id),
+            first_offset=found.first_offset,
+            end_offset=found.end_offset,
+            digest=found.digest,
+            files=found.files,
+            log_format=found.log_format,
+            superseded=found.superseded,
+            unknown=Unknown.of(None if found.unknown is None else structs.asdict(found.unknown)),
         )
     except FileNotFoundError:
         return None
@@ -344,15 +359,49 @@ def read_manifest(directory: Path) -> Export | None:
         ) from error
 
 
+class _UnknownRecords(Shape, frozen=True):
+    first_offset: int
+    records: int
+    types: list[str]
+
+
+class _Manifest(Shape, frozen=True, forbid_unknown_fields=False):
+    format_version: int
+    cluster_id: str
+    first_offset: int
+    end_offset: int
+    digest: str | None
+    files: tuple[ExportedFile, ...]
+    log_format: Literal["metaquorum", "kafka"] = "metaquorum"
+    superseded: tuple[SupersededFile, ...] = ()
+    unknown: _UnknownRecords | None = None
+
+
 def lake_directory(lake: Path, cluster_id: str) -> Path:
     """Return where the export of a cluster lies in a lake: a folder of exports, partitioned by cluster."""
-    return lake / f"cluster={cluster_id}"
+    return lake / f"cluster={named_cluster(cluster_id)}"
+
+
+def named_cluster(cluster_id: str) -> str:
+    """Return a cluster's id if it can be the name of a folder, and stand in a query: a log of others may have any.
+
+    Raises:
+        InvalidRequest: it cannot.
+    """
+    try:
+        return cluster_name(cluster_id)
+    except ValueError as error:
+        raise InvalidRequest(f"the log cannot be exported: {error}") from error
 
 
 def clusters_in(lake: Path) -> dict[str, Path]:
-    """Return the exports in a lake by cluster; empty where a directory is none."""
+    """Return the exports in a lake by cluster; empty where a directory is none.
+
+    Raises:
+        InvalidRequest: a folder there has the name of no cluster.
+    """
     return {
-        manifest.parent.name.removeprefix("cluster="): manifest.parent
+        named_cluster(manifest.parent.name.removeprefix("cluster=")): manifest.parent
         for manifest in sorted(lake.glob(f"cluster=*/{MANIFEST}"))
     }
 

@@ -25,7 +25,7 @@ from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.replay.kinds import Kind, kind_of, not_for
 from ops import render
 from ops.arguments import Noun, Parser, directory, existing_path, moment, seconds
-from ops.bulk_reads import bulk_source, read_in_bulk
+from ops.bulk_reads import bulk_source, read_in_bulk, snapshots_in
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
 from ops.foreign_logs import FOREIGN, verified
 from ops.log_feed import feed_lines
@@ -504,13 +504,12 @@ def _first_snapshot(ask: Callable[[str], Answer], folder: Path, *, not_below: in
     Raises:
         OffsetCompacted: there is none, and the log does not reach back to 0.
     """
-    items = ask("/v1/snapshots?").json()["items"]
-    fitting = [item for item in items if item["end_offset"] >= not_below]
+    fitting = [item for item in snapshots_in(ask("/v1/snapshots?")) if item.end_offset >= not_below]
     if not fitting:
         raise OffsetCompacted(
             f"the log begins at offset {not_below}, and no snapshot is left to begin an export at"
         )
-    oldest = min(fitting, key=lambda item: item["end_offset"])
-    path = folder / f"{oldest['id']}.snapshot"
-    path.write_bytes(ask(f"/v1/metadata/snapshots/{oldest['id']}?").body)
+    oldest = min(fitting, key=lambda item: item.end_offset)
+    path = folder / f"{oldest.id}.snapshot"
+    path.write_bytes(ask(f"/v1/metadata/snapshots/{oldest.id}?").body)
     return path

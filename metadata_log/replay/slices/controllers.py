@@ -95,11 +95,11 @@ class ControllerLog:
         if self._asks_followers and not self._is_chosen:
             self._client = self._given.followers_first()
             self._is_chosen = True
-        status = self._client.json("/v1/quorum")
-        self.cluster_id = status["cluster_id"]
-        self.begins_at = status["log_start_offset"]
+        status = self._client.status()
+        self.cluster_id = status.cluster_id
+        self.begins_at = status.log_start_offset
         # Another controller that answers instead may be behind the one that answered last.
-        self.ends_at = max(self.ends_at, status["high_watermark"])
+        self.ends_at = max(self.ends_at, status.high_watermark)
 
     def slices(self, first: int, until: int, wanted: Wanted) -> Sequence[ControllerSlice]:
         bounds = wanted.offsets

@@ -16,7 +16,13 @@ BUSY = {"error": "THROTTLING_QUOTA_EXCEEDED", "message": "later", "family": "Una
 def serve(told: Node, node_id: int, *, applied: int = 10, is_busy: bool = False) -> None:
     def answer(seen: Seen) -> Reply:
         if seen.path.startswith("/v1/quorum"):
-            status = {"node_id": node_id, "leader_id": 1, "log_start_offset": 0, "high_watermark": applied}
+            status = {
+                "cluster_id": "c",
+                "node_id": node_id,
+                "leader_id": 1,
+                "log_start_offset": 0,
+                "high_watermark": applied,
+            }
             return Reply(body=json.dumps(status).encode())
         if seen.path.startswith("/v1/log") and is_busy:
             return Reply(status=429, body=json.dumps(BUSY).encode())

@@ -22,7 +22,13 @@ def serve(told: Node, node_id: int, answers: list[Reply]) -> None:
     def answer(seen: Seen) -> Reply:
         if seen.path.startswith("/v1/log"):
             return answers.pop(0) if len(answers) > 1 else answers[0]
-        status = {"node_id": node_id, "leader_id": 9, "log_start_offset": 3, "high_watermark": 10}
+        status = {
+            "cluster_id": "c",
+            "node_id": node_id,
+            "leader_id": 9,
+            "log_start_offset": 3,
+            "high_watermark": 10,
+        }
         return Reply(body=json.dumps(status).encode(), headers={"X-High-Watermark": "10"})
 
     told.answer = answer

@@ -418,7 +418,13 @@ def serve(told: Node, *, per_page: int) -> None:
 
     def answer(seen: Seen) -> Reply:
         if seen.path.startswith("/v1/quorum"):
-            status = {"node_id": 2, "leader_id": 1, "log_start_offset": 0, "high_watermark": END}
+            status = {
+                "cluster_id": "c",
+                "node_id": 2,
+                "leader_id": 1,
+                "log_start_offset": 0,
+                "high_watermark": END,
+            }
             return Reply(body=json.dumps(status).encode())
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(seen.path).query)
         first, until = int(query.get("from", ["0"])[0]), int(query.get("until", [str(END)])[0])

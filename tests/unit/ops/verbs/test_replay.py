@@ -151,7 +151,7 @@ def test_verbs_answer_and_name_the_boundary(export: str, capsys: pytest.CaptureF
         (("sql", "DROP TABLE records"), 3, "it is a statement of DROP: write a SELECT"),
         (("sql", "SELECT * FROM incidents WHERE from_ts > 'yesterdayish'"), 3, "yesterdayish"),
         (("sql", "SELECT CAST(type_name AS INT) FROM records"), 3, "Could not convert string"),
-        (("sql", "SELECT * FROM read_csv('/none.csv')"), 3, "the query cannot be run: IO Error"),
+        (("sql", "SELECT * FROM read_csv('/etc/passwd')"), 3, "the query cannot be run: Permission Error"),
         (("sql", "SELECT TIMESTAMP '0001-01-01' - INTERVAL 9 YEAR"), 3, "cast such columns to text"),
         (("history", "orders"), 3, "is no key: topic:NAME"),
         (("diff", "--from", "0", "--to", "99999999"), 3, "lies beyond this export"),
