@@ -128,6 +128,9 @@ def add_shown(to: Any) -> None:
         to.add_argument(
             flag, metavar="FILE", help=f"{what}; else METAQUORUM_{flag[2:].replace('-', '_').upper()}"
         )
+    to.add_argument(
+        "--insecure", action="store_true", help="send the token to http:// addresses, too, in the clear"
+    )
 
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]

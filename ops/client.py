@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from metadata_log.errors import (
     Fault,
+    InvalidSettings,
     MetadataError,
     NotController,
     OutcomeUnknown,
@@ -127,10 +128,31 @@ class Credentials:
     token: str | None = field(default=None, repr=False)
     dates: tuple[Dated, ...] = ()
     """Of the client's own certificate, and of the authority that it trusts."""
+    given: frozenset[str] = frozenset()
+    """The addresses that came from where the token came from. Others get it if `tls` proves them."""
+    insecure: bool = False
+    """Whether the token may be sent in the clear."""
 
-    @property
-    def headers(self) -> dict[str, str]:
-        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+    def headers_to(self, url: str) -> dict[str, str]:
+        """Return what is shown to the node at an address.
+
+        Raises:
+            _NoAnswer: there is a token, which does not go there.
+        """
+        if self.token is None:
+            return {}
+        if self.tls is None and url not in self.given:
+            raise _NoAnswer(
+                "is not asked: another node named it, and a token goes to the addresses that it was given with: name "
+                "them all, or the authority that proves them (--ca)",
+                sent=False,
+            )
+        if not url.startswith("https://") and not self.insecure:
+            raise _NoAnswer(
+                "is not asked: a token goes to https:// addresses alone (--insecure sends it in the clear)",
+                sent=False,
+            )
+        return {"Authorization": f"Bearer {self.token}"}
 
 
 NO_CREDENTIALS: Final = Credentials()
@@ -202,7 +224,7 @@ class ClusterClient:
                 "GET",
                 path,
                 body=b"",
-                headers={"Accept": accept, **self.credentials.headers},
+                headers={"Accept": accept, **self.credentials.headers_to(url)},
                 timeout_s=timeout_s or self.timeout_s,
                 tls=self.credentials.tls,
             )
@@ -219,7 +241,7 @@ class ClusterClient:
         request_id: Uuid | None,
         repeatable: bool = True,
     ) -> Answer:
-        headers = {"Accept": accept, **self.credentials.headers}
+        headers = {"Accept": accept}
         if body:
             headers["Content-Type"] = _JSON
         if request_id is not None:
@@ -240,7 +262,7 @@ class ClusterClient:
                     method,
                     path,
                     body=body,
-                    headers=headers,
+                    headers={**headers, **self.credentials.headers_to(url)},
                     timeout_s=left_s,
                     tls=self.credentials.tls,
                 )
@@ -409,7 +431,7 @@ def client_from(args: argparse.Namespace) -> ClusterClient:
         bootstrap,
         timeout_s=args.timeout,
         rng=random.SystemRandom(),
-        credentials=credentials_from(args),
+        credentials=credentials_from(args, bootstrap),
         cure="" if _names_controllers(args) else _CURE,
     )
 
@@ -424,8 +446,11 @@ def _names_controllers(args: argparse.Namespace) -> bool:
     return bool(args.bootstrap or os.environ.get(BOOTSTRAP_VARIABLE))
 
 
-def credentials_from(args: argparse.Namespace) -> Credentials:
+def credentials_from(args: argparse.Namespace, bootstrap: Sequence[str]) -> Credentials:
     """Return what the flags, else the environment, else the local cluster's file say that a client shows.
+
+    A token does not go to addresses of that file, which may be another person's, unless flags or the environment name the
+    authority that proves them.
 
     Raises:
         InvalidSettings: a file is missing, or is something else.
@@ -433,6 +458,7 @@ def credentials_from(args: argparse.Namespace) -> Credentials:
     given = {
         name: getattr(args, name, None) or os.environ.get(f"METAQUORUM_{name.upper()}") for name in SHOWN
     }
+    is_proven = given["ca"] is not None
     if not any(given.values()) and not _names_controllers(args):
         given |= _credentials_of_cluster_file(DEFAULT_CLUSTER_FILE)
     if (given["cert"] is None) != (given["key"] is None):
@@ -452,7 +478,15 @@ def credentials_from(args: argparse.Namespace) -> Credentials:
     file = given["token_file"]
     bearer = bearer_from(None if file is None else Path(file))
     token = bearer["Authorization"].removeprefix("Bearer ") if bearer else os.environ.get("METAQUORUM_TOKEN")
-    return Credentials(tls, token, dates)
+    if token is not None and not is_proven and not _names_controllers(args):
+        what = "METAQUORUM_TOKEN" if file is None else "the token"
+        cure = f"name them (--bootstrap, {BOOTSTRAP_VARIABLE})"
+        told = f"{what} is not sent to the addresses of {DEFAULT_CLUSTER_FILE}: {cure}"
+        if getattr(args, "token_file", None):
+            fail_usage(args, f"{told}, or the authority that proves them (--ca)")
+        say(told)
+        token = None
+    return Credentials(tls, token, dates, frozenset(bootstrap), getattr(args, "insecure", False))
 
 
 def _tell_of_ends(dates: Sequence[Dated]) -> None:
@@ -464,12 +498,21 @@ def _tell_of_ends(dates: Sequence[Dated]) -> None:
 
 
 def _credentials_of_cluster_file(path: Path) -> dict[str, str]:
-    """Return the files of the admin of a local cluster that has TLS, by the names of the flags."""
+    """Return the files of the admin of a local cluster that has TLS, by the names of the flags.
+
+    Raises:
+        InvalidSettings: one lies outside of the cluster's directory.
+    """
     try:
         found = json.loads(path.read_bytes()).get("admin") or {}
     except (OSError, ValueError, AttributeError):
         return {}
-    return {name: str(path.parent / value) for name, value in found.items() if name in SHOWN}
+    files = {name: path.parent / value for name, value in found.items() if name in SHOWN}
+    for file in files.values():
+        # Another person's file must not choose which key of this user's is shown.
+        if not file.resolve().is_relative_to(path.parent.resolve()):
+            raise InvalidSettings(f"{path}: names {file}, which lies outside of its directory")
+    return {name: str(file) for name, file in files.items()}
 
 
 def leader_url(client: ClusterClient) -> str:

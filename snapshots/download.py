@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 import aiohttp
 
 from metadata_log.errors import DamagedFile, MetadataError, SnapshotNotFound
-from metadata_log.limits import SNAPSHOT_CHUNK_BYTES
+from metadata_log.limits import MIB, SNAPSHOT_CHUNK_BYTES
 from metadata_log.node.durable_files import (
     open_private,
     removed_if_it_fails,
@@ -26,6 +26,8 @@ from snapshots.store import sha256_of
 
 CHUNK_TIMEOUT_S: Final = 15.0
 """If one range of SNAPSHOT_CHUNK_BYTES has not arrived within this time, the next address is asked."""
+SNAPSHOT_BYTES_MAX: Final = 4 * 1024 * MIB
+"""A larger file is announced by nobody honest: the snapshot of a million partitions has about 100 MB."""
 _CONTENT_RANGE: Final = re.compile(r"^bytes (\d+)-(\d+)/(\d+)$")
 _PIECE_BYTES: Final = 64 * 1024
 RunInThread = Callable[..., Awaitable[Any]]
@@ -111,10 +113,14 @@ async def _download(
                 headers["If-Range"] = etag
             try:
                 timeout = aiohttp.ClientTimeout(total=timeout_s)
-                async with session.get(url, headers=headers, timeout=timeout) as response:
+                async with session.get(
+                    url, headers=headers, timeout=timeout, allow_redirects=False
+                ) as response:
                     _check(response, partial, etag)
                     etag = response.headers["ETag"]
                     begin, total = _range_of(response, asked=position)
+                    if total > SNAPSHOT_BYTES_MAX:
+                        raise _TryNext(f"{total} bytes are announced, more than {SNAPSHOT_BYTES_MAX}")
                     file.truncate(begin)
                     position = begin + await _copy(response, file, bytes_max=total - begin)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:

@@ -21,13 +21,23 @@ from metadata_log.errors import (
     UnknownRoute,
     error_named,
 )
+from metadata_log.limits import MIB
 from metadata_log.node.addresses import is_node_url
-from metadata_log.node.credentials import CONTROLLERS, TlsFiles, bearer_from, trusting
+from metadata_log.node.credentials import (
+    CONTROLLERS,
+    TlsFiles,
+    bearer_from,
+    trusting,
+    why_it_failed,
+)
 from metadata_log.wire.answers import LogStatus, OfferedSnapshot, log_status, offered_snapshots
 
 T = TypeVar("T")
 ANSWER_S: Final = 30.0
 """A controller that sends nothing for so long does not answer."""
+ANSWER_BYTES_MAX: Final = 1024 * MIB
+"""A larger answer is none of ours: the snapshot of a million partitions has about 100 MB."""
+REFUSAL_BYTES_MAX: Final = 1 * MIB
 PATIENCE_S: Final = 10.0
 """For so long all controllers are asked again: an election or a restart takes less."""
 _PAUSE_S: Final = 0.2
@@ -41,6 +51,8 @@ class Shown:
     cert: Path | None = None
     key: Path | None = None
     token_file: Path | None = None
+    insecure: bool = False
+    """Whether the token may be sent in the clear."""
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context for calls; None: that of the system's authorities.
@@ -119,10 +131,14 @@ class ControllerClient:
         found = [
             (member.get("role") == "leader", member["http"])
             for member in members
-            if member.get("reachable") and _is_url(member.get("http"))
+            if member.get("reachable") and _is_url(member.get("http")) and self._may_show(member["http"])
         ]
         ordered = [url for _, url in sorted(found, key=lambda pair: pair[0])]
         return ControllerClient(tuple(dict.fromkeys([*ordered, *self.urls])), self.shown)
+
+    def _may_show(self, url: str) -> bool:
+        """Return whether the token, if there is one, may go to an address that another node named."""
+        return self.shown.token_file is None or self.shown.ca is not None or url in self.urls
 
     def alone(self) -> "ControllerClient":
         """Return the first that answers, without the others: for what not all have, as snapshots; raises as `body`."""
@@ -155,17 +171,26 @@ def _body(url: str, path: str, *, accept: str, shown: Shown) -> bytes:
     if shown.ca is not None and not url.lower().startswith("https://"):
         # Whoever names an authority expects that no token leaves unencrypted, whichever node named this URL.
         raise BrokerNotAvailable(f"{url} is not asked: with ca name https:// addresses alone")
+    if shown.token_file is not None and not shown.insecure and not url.lower().startswith("https://"):
+        raise BrokerNotAvailable(
+            f"{url} is not asked: a token goes to https:// addresses alone (--insecure, or insecure of Shown, sends it in "
+            "the clear)"
+        )
     headers = {"Accept": accept, **bearer_from(shown.token_file)}
     request = urllib.request.Request(url + path, headers=headers)  # noqa: S310 http(s) alone
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=shown.context()), _NoRedirects)
     try:
         with opener.open(request, timeout=ANSWER_S) as answer:
-            body: bytes = answer.read()
+            body: bytes = answer.read(ANSWER_BYTES_MAX + 1)
+            if len(body) > ANSWER_BYTES_MAX:
+                raise BrokerNotAvailable(f"{url} answered with more than {ANSWER_BYTES_MAX} bytes")
             return body
     except urllib.error.HTTPError as error:
-        raise _refusal(url, error.code, error.read()) from error
+        raise _refusal(url, error.code, error.read(REFUSAL_BYTES_MAX)) from error
     except (OSError, ValueError) as error:
-        raise BrokerNotAvailable(f"{url}: no controller answers there: {error}") from error
+        hidden = getattr(error, "reason", error)  # urllib hides why in its own error
+        why = why_it_failed(hidden) if isinstance(hidden, ssl.SSLError) else error
+        raise BrokerNotAvailable(f"{url}: no controller answers there: {why}") from error
 
 
 def _refusal(url: str, status: int, body: bytes) -> MetadataError:

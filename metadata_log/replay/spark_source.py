@@ -59,6 +59,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "cert": "the file of the certificate that is shown",
     "key": "the file of its key",
     "token_file": "the file of the token that is shown",
+    "insecure": "true: the token is sent to http:// addresses, too, in the clear",
 }
 """What can be set, and what it means."""
 
@@ -80,7 +81,8 @@ class Settings:
         self.asks_followers = _truth(given, "asks_followers", default=True)
         self.records_max = _number(given, "max_records_per_trigger") or TRIGGER_RECORDS
         self.shown = Shown(
-            **{name: Path(given[name]) for name in ("ca", "cert", "key", "token_file") if name in given}
+            **{name: Path(given[name]) for name in ("ca", "cert", "key", "token_file") if name in given},
+            insecure=_truth(given, "insecure", default=False),
         )
         self.wanted = Wanted(
             offsets=Span(_number(given, "from_offset"), _number(given, "until_offset")),

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from metadata_log import limits
@@ -14,7 +15,7 @@ from metadata_log.records.brokers import SSL_PROTOCOL
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.arguments import Noun, from_to, seconds, uuid_of
-from ops.client import Answer, ClusterClient, Credentials, Unreachable, client_from, controllers_named
+from ops.client import Answer, ClusterClient, Unreachable, client_from, controllers_named
 from ops.health import (
     EXIT_CODES,
     NodeAnswers,
@@ -317,7 +318,7 @@ def _broker_ready(
         client.bootstrap,
         timeout_s=min(client.timeout_s, ONE_BROKER_S),
         rng=client.rng,
-        credentials=Credentials(client.credentials.tls),
+        credentials=replace(client.credentials, token=None),
     )
 
     failures: dict[int, tuple[str, str]] = {}

@@ -231,7 +231,7 @@ def _log(args: argparse.Namespace, *, engine: str | None = None, or_lake: bool =
         engine,
         format=args.format,
         skip_damaged=args.skip_damaged,
-        shown=Shown(**{name: Path(value) for name, value in given.items() if value}),
+        shown=Shown(**{name: Path(value) for name, value in given.items() if value}, insecure=args.insecure),
     )
     log.warns_of_cuts = False  # the verbs say themselves which batch boundary they show
     for line in log.missing:

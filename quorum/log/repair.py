@@ -15,7 +15,7 @@ import aiohttp
 
 from metadata_log.codec import DamagedFrame, check_frame, damaged_answer
 from metadata_log.errors import DamagedFile, DiskFailed, MetadataError
-from metadata_log.limits import KIB, MIB, SCRUB_EVERY_S
+from metadata_log.limits import FRAME_BYTES_MAX, KIB, MIB, SCRUB_EVERY_S
 from metadata_log.log.segment_file import LogFile, check_frames
 from metadata_log.log.segmented_log import SegmentedLog
 
@@ -26,6 +26,8 @@ SCRUB_PAUSE_S: Final = 0.01
 """The pause after each SCRUB_BYTES, about a millisecond's work, leaves the interpreter and the disk to others."""
 RETRY_S: Final = 10.0
 REQUEST_BYTES: Final = 4 * MIB
+PAGE_BYTES_MAX: Final = REQUEST_BYTES + FRAME_BYTES_MAX
+"""A page has one frame at least, and whole ones."""
 REQUEST_TIMEOUT_S: Final = 10.0
 
 
@@ -140,8 +142,8 @@ async def fetch_pages(
     while at < until:
         address = f"{url}/v1/log?consistency=stale&from={at}&until={until}&max_bytes={REQUEST_BYTES}"
         try:
-            async with session.get(address, timeout=timeout) as response:
-                page = await response.read()
+            async with session.get(address, timeout=timeout, allow_redirects=False) as response:
+                page = await read_bounded(response, PAGE_BYTES_MAX)
                 if response.status != 200 or not page:
                     return
             position = 0
@@ -156,6 +158,20 @@ async def fetch_pages(
         except (aiohttp.ClientError, TimeoutError, ValueError):  # ValueError: the host cannot be looked up
             return
         yield page, at
+
+
+async def read_bounded(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
+    """Return a body.
+
+    Raises:
+        ValueError: it is larger than any that was asked for.
+    """
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > bytes_max:
+            raise ValueError(f"an answer of more than {bytes_max} bytes")
+    return bytes(body)
 
 
 def log_unreadable(url: str, error: DamagedFrame) -> None:

@@ -1,15 +1,18 @@
 """Edge: the CLI's client against small real HTTP servers with scripted answers."""
 
+import argparse
 import json
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from metadata_log.errors import (
     Fault,
+    InvalidSettings,
     MetadataError,
     NotController,
     OutcomeUnknown,
@@ -17,8 +20,16 @@ from metadata_log.errors import (
     TopicAlreadyExists,
     Unavailable,
 )
+from ops.certificates import Authority
 from ops.cli import UNAVAILABLE, main
-from ops.client import ClusterClient, Credentials, NoBootstrap, Unreachable, bootstrap_from
+from ops.client import (
+    ClusterClient,
+    Credentials,
+    NoBootstrap,
+    Unreachable,
+    bootstrap_from,
+    credentials_from,
+)
 from tests.support.processes import free_port
 from tests.support.told_node import CutOff, Reply, Seen, error, node, not_controller
 
@@ -268,3 +279,79 @@ def test_who_asks_a_stopped_cluster_is_told_which_file_names_it_and_what_to_do(
         assert cure in capsys.readouterr().err
         assert main([*verb, "--timeout", f"{BRIEF_S:g}", "--bootstrap", dead]) == UNAVAILABLE
         assert "cluster.json" not in capsys.readouterr().err
+
+
+TOKEN = "t" * 43
+
+
+@contextmanager
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, **more: object) -> Iterator[None]:
+    """Be where another person's cluster.json lies, with a token in the environment."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "metaquorum-data").mkdir()
+    (tmp_path / "metaquorum-data/cluster.json").write_text(json.dumps({"bootstrap": [url], **more}))
+    for name in ("BOOTSTRAP", "CA", "CERT", "KEY", "TOKEN_FILE"):
+        monkeypatch.delenv(f"METAQUORUM_{name}", raising=False)
+    monkeypatch.setenv("METAQUORUM_TOKEN", TOKEN)
+    yield
+
+
+def test_a_token_of_the_environment_does_not_go_to_addresses_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with node() as evil, here(tmp_path, monkeypatch, evil.url):
+        evil.answer = lambda _: Reply(body=b'{"items":[]}')
+        for flags in ([], ["--insecure"]):
+            assert main(["topics", "list", *flags]) == 0
+            assert (
+                "METAQUORUM_TOKEN is not sent to the addresses of metaquorum-data" in capsys.readouterr().err
+            )
+        assert {seen.authorization for seen in evil.seen} == {None}
+        count = len(evil.seen)
+        (tmp_path / "token").write_text(TOKEN)
+        assert main(["topics", "list", "--token-file", "token", "--insecure"]) == 2
+        assert len(evil.seen) == count
+        # Named by the one who has the token, it gets the token; in the clear only as he says.
+        monkeypatch.setenv("METAQUORUM_BOOTSTRAP", evil.url)
+        assert main(["topics", "list", "--timeout", "100ms"]) == UNAVAILABLE
+        assert "a token goes to https:// addresses alone" in capsys.readouterr().err
+        assert len(evil.seen) == count
+        assert main(["topics", "list", "--insecure"]) == 0
+        assert evil.seen[-1].authorization == f"Bearer {TOKEN}"
+
+
+def test_the_authority_of_a_file_proves_no_server_for_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: another person's file names an authority as well. Method: with it no token, with the user's own a token."""
+    ca = Authority(tmp_path / "metaquorum-data-of/tls", cluster_id="c").ca
+    args = argparse.Namespace(bootstrap=None, insecure=False)
+    with here(tmp_path, monkeypatch, "https://h:1", admin={"ca": "tls/ca.crt"}):
+        ca.parent.rename(tmp_path / "metaquorum-data/tls")
+        of_file = credentials_from(args, ["https://h:1"])
+        assert of_file.tls is not None and of_file.token is None
+        monkeypatch.setenv("METAQUORUM_CA", str(tmp_path / "metaquorum-data/tls/ca.crt"))
+        assert credentials_from(args, ["https://h:1"]).token == TOKEN
+
+
+@pytest.mark.parametrize("key", ["../../secret.key", "/secret.key", "link/secret.key"])
+def test_a_file_of_others_does_not_choose_which_key_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    args = argparse.Namespace(bootstrap=None, insecure=False)
+    admin = {"ca": "tls/ca.crt", "cert": "tls/admin.crt", "key": key}
+    with here(tmp_path, monkeypatch, "https://h:1", admin=admin):
+        (tmp_path / "metaquorum-data/link").symlink_to(tmp_path)
+        with pytest.raises(InvalidSettings, match="outside of its directory"):
+            credentials_from(args, ["https://h:1"])
+
+
+def test_a_token_goes_along_no_redirect_to_an_address_that_was_not_given() -> None:
+    with node() as given, node() as other:
+        given.answer = lambda _: not_controller(other.url)
+        for also, seen in ((), []), ((other.url,), [f"Bearer {TOKEN}"]):
+            credentials = Credentials(None, TOKEN, given=frozenset({given.url, *also}), insecure=True)
+            asking = ClusterClient([given.url], timeout_s=0.2, rng=random.Random(1), credentials=credentials)
+            with nullcontext() if also else pytest.raises(NotController, match="another node named it"):
+                asking.read("/v1/topics")
+            assert [each.authorization for each in other.seen] == seen

@@ -7,6 +7,7 @@ import random
 import threading
 import urllib.parse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ from metadata_log.errors import (
 )
 from metadata_log.log import segment_file
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.replay import controller_client
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import ControllerClient, Shown, controllers
 from metadata_log.replay.damaged import export_whole_part
@@ -391,10 +393,33 @@ def test_who_may_not_read_is_told_what_to_show(controller: str) -> None:
 def test_a_redirect_is_not_followed_since_the_token_would_go_along(controller: str, tmp_path: Path) -> None:
     _Controller.status = 302
     (tmp_path / "token").write_text("t" * 43)
-    client = controllers(controller, Shown(token_file=tmp_path / "token"))
+    client = controllers(controller, Shown(token_file=tmp_path / "token", insecure=True))
     with pytest.raises(BrokerNotAvailable, match="answered 302: name a controller's HTTP endpoint"):
         client.body("/v1/quorum", patience_s=0)
     assert _Controller.asked == [controller.removeprefix("http://")]
+
+
+def test_a_token_goes_where_it_was_given_and_never_in_the_clear(
+    controller: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("t" * 43)
+    shown = Shown(token_file=tmp_path / "token")
+    with pytest.raises(BrokerNotAvailable, match="a token goes to https:// addresses alone"):
+        controllers(controller, shown).body("/v1/quorum", patience_s=0)
+    assert _Controller.asked == []
+    status = {"voters": [{"http": "https://two:1", "role": "follower", "reachable": True}]}
+    monkeypatch.setattr(ControllerClient, "json", lambda *_, **__: status)
+    assert controllers("https://one:1", shown).followers_first().urls == ("https://one:1",)
+    proven = replace(shown, ca=tmp_path / "ca.crt")
+    assert controllers("https://one:1", proven).followers_first().urls == ("https://two:1", "https://one:1")
+
+
+def test_an_answer_without_end_is_read_up_to_a_bound(
+    controller: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_client, "ANSWER_BYTES_MAX", 1)
+    with pytest.raises(BrokerNotAvailable, match="answered with more than 1 bytes"):
+        controllers(controller).body("/v1/quorum", patience_s=0)
 
 
 def test_followers_are_asked_at_addresses_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,7 +215,7 @@ def test_a_broker_is_not_shown_the_token(
     with node() as controller, node() as broker:
         broker.answer = lambda _: Reply(body=aside)
         speak(controller, ALONE, leader=controller.url, brokers=[broker_at(101, broker.url)])
-        assert cli.main(["quorum", "health", "--bootstrap", controller.url]) == 10
+        assert cli.main(["quorum", "health", "--insecure", "--bootstrap", controller.url]) == 10
         assert [seen.authorization for seen in broker.seen] == [None]
         assert {seen.authorization for seen in controller.seen} == {f"Bearer {'t' * 43}"}
     assert "  CACHE_SET_ASIDE: broker 101: its log has the details" in capsys.readouterr().out
