@@ -26,12 +26,15 @@ from metadata_log.errors import (
     BrokerNotAvailable,
     InvalidRequest,
     OutcomeUnknown,
+    RequestTooLarge,
     ThrottlingQuotaExceeded,
 )
+from metadata_log.node.access import of
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.credentials import why_it_failed
 from metadata_log.node.http_bodies import read_raw
+from metadata_log.node.rights import NOBODY
 
 NEVER_REPEATED: Final = frozenset({"/v1/quorum/transfer"})
 """Each such request moves leadership on, whatever its X-Request-Id."""
@@ -97,20 +100,37 @@ class Forwarder:
             BrokerNotAvailable: no controller answered; nothing was written.
             OutcomeUnknown: a write was sent and not answered.
         """
-        via = request.headers.get(hdrs.VIA, "")
+        via = ", ".join(request.headers.getall(hdrs.VIA, []))
         if VIA_BROKER in via:
             raise InvalidRequest(
                 f"this request came by another broker (Via: {via[: limits.TEXT_BYTES_MAX]}): the controllers in that "
                 f"broker's settings are to be controllers, and broker {self._settings.broker_id} is none"
             )
         # A client that sends its body slowly takes no place among the requests in flight.
-        body = await read_raw(request)
+        body = await self._body_of(request)
         with self._place():
             answer = await self._ask_controllers(request, body)
         try:
             return await self._passed_back(request, answer)
         finally:
             answer.close()
+
+    async def _body_of(self, request: web.Request) -> bytes:
+        """Return the body; of a client whose token this broker does not know, a small one: anybody may send a token.
+
+        Raises:
+            RequestTooLarge: that client's body is larger.
+        """
+        if of(request) is not NOBODY:
+            return await read_raw(request)
+        try:
+            return await read_raw(request, bytes_max=limits.HTTP_BODY_AT_ONCE_BYTES)
+        except web.HTTPRequestEntityTooLarge as error:
+            raise RequestTooLarge(
+                f"broker {self._settings.broker_id} does not know this token, and takes bodies of at most "
+                f"{limits.HTTP_BODY_AT_ONCE_BYTES} bytes with it: ask a controller, or put the token's hash into the "
+                "principals file of this broker"
+            ) from error
 
     @contextmanager
     def _place(self) -> Iterator[None]:

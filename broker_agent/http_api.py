@@ -104,8 +104,8 @@ class HttpApi:
         """Held, until the next turn of the loop at least, by a request for the status."""
         settings = agent.settings
         self._own_names = OwnNames(settings.own_hosts)
-        self._sender = Sender(threads, buffers, self._headers)
         self._access = Access(settings.principals, cluster_id=settings.cluster_id, rights=rights_of(BROKERS))
+        self._sender = Sender(threads, buffers, self._headers, recheck=self._access.recheck)
 
     def _check(self, request: web.Request) -> None:
         self._own_names.check(request)

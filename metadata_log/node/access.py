@@ -16,6 +16,7 @@ import ssl
 import time
 import tomllib
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ from metadata_log.wire.shapes import Shape, convert
 log = logging.getLogger(__name__)
 
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
+CHECKED_AT: Final = web.RequestKey("checked_at", float)
+"""Monotonic seconds; while identity is on."""
 ROUTE_PATH: Final = web.RequestKey("route_path", str)
 """Set on a request whose route was found without aiohttp's router."""
 
@@ -92,6 +95,7 @@ class Access:
         request[PRINCIPAL] = ANYBODY if self._file is None else NOBODY
         if self._file is None:
             return
+        request[CHECKED_AT] = time.monotonic()
         method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
         path = _path_of_route(request)
         route = (method, path)
@@ -103,11 +107,24 @@ class Access:
                 raise AuthenticationFailed(
                     "a broker forwards with the client's own token: send `Authorization: Bearer TOKEN`, or ask a controller"
                 )
+            if not BEARER.fullmatch(request.headers[hdrs.AUTHORIZATION]):
+                raise AuthenticationFailed("what is in Authorization is no `Bearer TOKEN`")
+            with suppress(AuthenticationFailed):  # the controller judges it: this node may not know it
+                request[PRINCIPAL] = self._principal_of(request) or NOBODY
             return
         principal = self._principal_of(request)
         request[PRINCIPAL] = principal or NOBODY
         if path or principal is None:  # else there is no such path, and the router says so
             authorize(principal, route, self._rights)
+
+    def recheck(self, request: web.Request) -> None:
+        """Check again what was let through IDENTITY_CHECK_S ago: its certificate or its role may have ended since.
+
+        Raises:
+            AuthenticationFailed, NotAuthorized: as `check`.
+        """
+        if self._file is not None and time.monotonic() - request[CHECKED_AT] >= limits.IDENTITY_CHECK_S:
+            self.check(request)
 
     def knows(self, request: web.BaseRequest) -> bool:
         """Return whether an answer may tell of the log: its request was let through or refused by name, or may read."""

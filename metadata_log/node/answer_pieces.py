@@ -90,12 +90,17 @@ class Sender:
         headers: Callable[[], Mapping[str, str]],
         *,
         on_fault: Callable[[Fault], None] = lambda _: None,
+        recheck: Callable[[web.Request], None] = lambda _: None,
     ) -> None:
-        """`headers` returns those of every answer; `on_fault` learns of a Fault that cut an answer short."""
+        """`headers` returns those of every answer; `on_fault` learns of a Fault that cut an answer short.
+
+        `recheck` raises a MetadataError where its client may not be sent more of an answer.
+        """
         self._threads = threads
         self._buffers = buffers
         self._headers = headers
         self._on_fault = on_fault
+        self._recheck = recheck
 
     async def send_made(
         self,
@@ -116,6 +121,7 @@ class Sender:
         content_type, charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
         pieces = _checked(pieces_of(self._threads, _parts_made(make, as_msgpack=as_msgpack)), check)
         first = await anext(pieces)
+        self._recheck(request)
         if len(first) < limits.ANSWER_PIECE_BYTES:
             self._buffers.check(len(first))
             return web.Response(
@@ -143,6 +149,7 @@ class Sender:
         # One piece is in the connection while the next one is made.
         with self._buffers.holding(2 * limits.ANSWER_PIECE_BYTES) as hold:
             piece: bytes | None = await anext(pieces, None)
+            self._recheck(request)
             response = web.StreamResponse(headers=self._headers())
             response.content_type = content_type
             if charset is not None:
@@ -156,6 +163,7 @@ class Sender:
                 await response.write(piece)
                 try:
                     piece = await anext(pieces, None)
+                    self._recheck(request)
                 except MetadataError as error:
                     if isinstance(error, Fault):
                         self._on_fault(error)

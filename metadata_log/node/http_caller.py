@@ -16,6 +16,8 @@ from metadata_log.node.addresses import WILDCARDS, read_url
 from metadata_log.node.http_answers import JSON, MSGPACK
 
 SHOWN_MAX: Final = 200
+ONCE: Final = (hdrs.AUTHORIZATION, "X-Request-Id", hdrs.CONTENT_TYPE)
+"""Of these, readers take the first, or the last: a proxy, a broker that forwards, and a controller may differ."""
 HOSTS_KEPT: Final = 16
 """A client sends the same Host with every request."""
 LOOPBACK: Final = "localhost"
@@ -57,12 +59,18 @@ class OwnNames:
 
         Raises:
             ForeignCaller: Host is no name of this node, or Origin is another one.
-            InvalidRequest: there is no Host, or several.
+            InvalidRequest: there is no Host, or several, or another header twice that may be there once.
             UnsupportedMediaType: a body that may change something is neither JSON nor msgpack.
         """
         hosts = request.headers.getall(hdrs.HOST, [])
         if len(hosts) != 1:
             raise InvalidRequest(f"a request has one Host, and this one has {len(hosts)}")
+        for name in ONCE:
+            count = len(request.headers.getall(name, ()))
+            if count > 1:
+                raise InvalidRequest(
+                    f"a request has one {name} at most, and this one has {count}: which of them counts is not clear"
+                )
         if not self.is_own(hosts[0]):
             raise ForeignCaller(
                 f"Host {_shown(hosts[0])} is no name of this node: ask by an address that it is configured with, or add "

@@ -154,7 +154,9 @@ class Door:
     @cached_property
     def sender(self) -> Sender:
         """Sends large answers in pieces."""
-        return Sender(self.reads, self.buffers, self.headers, on_fault=self.on_fault)
+        return Sender(
+            self.reads, self.buffers, self.headers, on_fault=self.on_fault, recheck=self.access.recheck
+        )
 
     # --- writes
 

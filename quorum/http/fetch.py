@@ -17,6 +17,8 @@ async def fetch_metadata(door: Door, request: web.Request) -> web.Response:
     answer = await door.fetches.fetch(
         poll, address=node_address_of(request), takes_stale=takes_stale(request)
     )
+    door.access.recheck(request)  # it may have waited
+    of(request).check_poll(poll.broker_id, door.controller.committed.brokers)
     door.buffers.check(len(answer))
     session_timeout = {SESSION_TIMEOUT_HEADER: str(door.settings.timing.session_timeout_ms)}
     return web.Response(body=answer, content_type=MSGPACK, headers=door.headers() | session_timeout)

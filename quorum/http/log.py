@@ -57,14 +57,22 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
             content_type=NDJSON,
             last_words=lambda error: json.dumps(door.error_body(error)).encode() + b"\n",
         )
-    of(request).check_raw("read frames of the log", door.controller.committed.brokers)
+    _check_raw(door, request)
     max_bytes = integer(query.get("max_bytes", str(LOG_BYTES_DEFAULT)), "max_bytes")
     if not 1 <= max_bytes <= LOG_BYTES_MAX:
         raise InvalidRequest(f"max_bytes must be from 1 to {LOG_BYTES_MAX}")
-    return await door.sender.send(request, _frames(door, start, until, max_bytes), content_type=OCTETS)
+    return await door.sender.send(
+        request, _frames(door, request, start, until, max_bytes), content_type=OCTETS
+    )
 
 
-async def _frames(door: Door, start: int, until: int, max_bytes: int) -> AsyncIterator[bytes]:
+def _check_raw(door: Door, request: web.Request) -> None:
+    of(request).check_raw("read frames of the log", door.controller.committed.brokers)
+
+
+async def _frames(
+    door: Door, request: web.Request, start: int, until: int, max_bytes: int
+) -> AsyncIterator[bytes]:
     """Yield whole frames: at least one if any exists below `until`, further ones while the sum stays within `max_bytes`.
 
     They end before a frame that cannot be read: whoever asks from there on is refused by name.
@@ -81,6 +89,8 @@ async def _frames(door: Door, start: int, until: int, max_bytes: int) -> AsyncIt
             return
         if not frames or (len(frames) > left and not is_first):
             return
+        door.access.recheck(request)
+        _check_raw(door, request)
         yield frames
         start, left, is_first = end_offset, left - len(frames), False
 

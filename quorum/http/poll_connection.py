@@ -17,12 +17,12 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 
 from metadata_log import limits
-from metadata_log.errors import Fault, MetadataError, NotController
+from metadata_log.errors import Fault, MetadataError, NotAuthorized, NotController
 from metadata_log.node.access import peer_address, peer_certificate
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
 from metadata_log.wire.bodies import unpack
-from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
+from metadata_log.wire.fetch import OBSERVER, SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.fetch.waiting import Poll
 from quorum.http.door import Door
 
@@ -178,6 +178,7 @@ class PollConnection(NamedErrors):
         "_is_busy",
         "_over",
         "_poll",
+        "_polls_as",
         "_received",
     )
 
@@ -196,6 +197,7 @@ class PollConnection(NamedErrors):
         self._arrived_ms = 0
         """When it was read."""
         self._poll: Poll | None = None
+        self._polls_as = OBSERVER
         self._received = b""
         """The poll's bytes, for aiohttp if it has to take over."""
         self._early = b""
@@ -275,6 +277,7 @@ class PollConnection(NamedErrors):
                 if not answers.door.access.may_poll(self._certificate, request.broker_id, brokers):
                     self._hand_over()  # there may be a token, else aiohttp refuses it
                     return
+                self._polls_as = request.broker_id
                 takes_stale = data.startswith(_STALE_LINE)
                 self._poll = answers.fetches.take(
                     request,
@@ -306,7 +309,9 @@ class PollConnection(NamedErrors):
             super().data_received(data)
 
     def _answered(self, outcome: bytes | MetadataError) -> None:
-        self._poll = None
+        has_waited, self._poll = self._poll is not None, None
+        if has_waited and isinstance(outcome, bytes) and not self._may_poll_still():
+            outcome = NotAuthorized("the right to poll ended while this poll waited: poll again")
         transport = self.transport
         if transport is not None and not transport.is_closing():
             refused = self._buffers.refusal(len(outcome)) if isinstance(outcome, bytes) else None
@@ -318,6 +323,12 @@ class PollConnection(NamedErrors):
         if self._early:
             self._is_busy = True
             self._answers.fetches.admit_later(self._go_on)
+
+    def _may_poll_still(self) -> bool:
+        """Return whether what the client showed still lets it poll: its certificate may have ended, or its role."""
+        door = self._answers.door
+        brokers = door.controller.committed.brokers
+        return door.access.may_poll(self._certificate, self._polls_as, brokers)
 
     def _go_on(self) -> None:
         """Read what the client sent while its poll waited."""

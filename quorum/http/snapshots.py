@@ -1,13 +1,13 @@
 """Edge: snapshots over HTTP: list, take, download."""
 
 import os
-from typing import BinaryIO, Final
+from typing import Final
 
 from aiohttp import hdrs, web
 from msgspec import structs
 
 from metadata_log import limits
-from metadata_log.errors import DamagedFile, PositionOutOfRange, SnapshotNotFound
+from metadata_log.errors import DamagedFile, MetadataError, PositionOutOfRange, SnapshotNotFound
 from metadata_log.node.access import of
 from quorum.http.bodies import OCTETS, read_no_body
 from quorum.http.door import Door
@@ -60,15 +60,23 @@ async def download_snapshot(door: Door, request: web.Request) -> web.StreamRespo
             await response.prepare(request)
             # Write nothing to a HEAD: aiohttp would send it, and the connection's next answer would begin with it.
             if request.method != hdrs.METH_HEAD:
-                await _send(door, response, file, start, end)
+                for at in range(start, end, limits.ANSWER_PIECE_BYTES):
+                    _check_still(door, request)
+                    size = min(limits.ANSWER_PIECE_BYTES, end - at)
+                    await response.write(await door.downloads.run(os.pread, file.fileno(), size, at))
+                await response.write_eof()
             return response
 
 
-async def _send(door: Door, response: web.StreamResponse, file: BinaryIO, start: int, end: int) -> None:
-    for at in range(start, end, limits.ANSWER_PIECE_BYTES):
-        size = min(limits.ANSWER_PIECE_BYTES, end - at)
-        await response.write(await door.downloads.run(os.pread, file.fileno(), size, at))
-    await response.write_eof()
+def _check_still(door: Door, request: web.Request) -> None:
+    """Cut the answer short where its client's certificate or role has ended meanwhile."""
+    try:
+        door.access.recheck(request)
+        of(request).check_raw("download a snapshot", door.controller.committed.brokers)
+    except MetadataError as error:
+        if request.transport is not None:
+            request.transport.close()
+        raise ConnectionResetError("the answer is cut short: its client may not have the rest") from error
 
 
 def _range(request: web.Request, size: int, etag: str) -> tuple[int, int]:

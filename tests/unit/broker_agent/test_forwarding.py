@@ -526,3 +526,37 @@ def test_what_is_no_http_is_refused_and_leaves_no_traceback(
             await refuses_what_is_no_http(read_url(agent.http_url), caplog)
 
     run(scenario())
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_large_body_is_read_of_a_known_token_alone(tmp_path: Path, *, is_chunked: bool) -> None:
+    """Goal: a broker holds no megabytes of strangers, who may send any token; small requests pass for the controller."""
+    file, token = tmp_path / "principals.toml", "a-token-of-the-reader"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    file.write_text(f'[[principals]]\nname = "User:reader"\nroles = ["reader"]\ntoken_sha256 = "{digest}"\n')
+    small, large = b" " * 1_000, b" " * (limits.HTTP_BODY_AT_ONCE_BYTES + 1)
+
+    async def scenario() -> None:
+        async with (
+            broker(tmp_path, [DONE], principals=file) as (agent, [controller]),
+            aiohttp.ClientSession() as http,
+        ):
+            for who, body, status in (
+                ("of-nobody-that-is-known", small, 201),
+                ("of-nobody-that-is-known", large, 413),
+                (token, large, 201),
+                ("short", small, 401),
+            ):
+                headers = {"Authorization": f"Bearer {who}", "Content-Type": "application/json"}
+
+                async def pieces(body: bytes = body) -> AsyncIterator[bytes]:
+                    yield body
+
+                data = pieces() if is_chunked else io.BytesIO(body)
+                async with http.post(f"{agent.http_url}/v1/topics", data=data, headers=headers) as answer:
+                    refusal = await answer.json()
+                    assert answer.status == status, refusal
+                    assert status != 413 or "does not know this token" in refusal["message"]
+            assert [len(body) for *_, body in controller.seen] == [len(small), len(large)]
+
+    run(scenario())

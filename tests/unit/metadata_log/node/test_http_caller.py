@@ -116,3 +116,11 @@ def test_a_page_in_the_clear_asks_nothing_of_the_same_host_under_tls(
 def test_what_a_form_may_send_changes_nothing_even_without_a_body(sent_as: str) -> None:
     assert refusal("POST", HOST, ("Content-Type", f"{sent_as}; charset=utf-8")) is UnsupportedMediaType
     assert refusal("GET", HOST, ("Content-Type", sent_as)) is None
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Request-Id", "Content-Type"])
+def test_what_may_be_there_once_is_refused_twice_by_name(name: str) -> None:
+    headers = [HOST, (name, "application/json"), (name.lower(), "application/msgpack")]
+    with pytest.raises(InvalidRequest, match=f"one {name} at most, and this one has 2"):
+        NAMES.check(make_mocked_request("GET", "/v1/topics", headers=headers))
+    assert refusal("GET", *headers[:2]) is None

@@ -1,6 +1,7 @@
 """Change feeds over HTTP: exactly the records of the named topics, resumed by offset, with a long poll (C19)."""
 
 import asyncio
+import hashlib
 import json
 import random
 from collections.abc import Awaitable, Callable
@@ -104,9 +105,15 @@ class Fed:
         return found
 
 
-def fed(directory: Path, story: Callable[[Fed], Awaitable[None]], **options: int) -> None:
+def fed(
+    directory: Path,
+    story: Callable[[Fed], Awaitable[None]],
+    *,
+    principals: Path | None = None,
+    **options: int,
+) -> None:
     async def main(lab: Lab) -> None:
-        desk = Desk(lab, directory)
+        desk = Desk(lab, directory, principals=principals)
         door = desk.door
         lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [door.committed_log, door.feeds])
         controller = lab.lead(1)
@@ -371,3 +378,28 @@ def test_feeds_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert len((await waiting)[0]) == 4
 
     fed(tmp_path, story)
+
+
+def test_a_feed_that_waits_does_not_outlive_its_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metadata_log.limits.IDENTITY_CHECK_S", -1.0)
+    token, file = "t" * 43, tmp_path / "principals.toml"
+    row = f'[[principals]]\nname = "User:r"\ntoken_sha256 = "{hashlib.sha256(token.encode()).hexdigest()}"\n'
+    file.write_text(row + 'roles = ["reader"]\n')
+
+    async def story(fed: Fed) -> None:
+        for is_over in (False, True):
+            at = fed.controller.committed.end_offset
+            headers = {"Accept": NDJSON, "Authorization": f"Bearer {token}"}
+            asking = asyncio.ensure_future(
+                fed.client.get(f"/v1/log?from={at}&wait_ms=60000&consistency=stale", headers=headers)
+            )
+            while fed.desk.door.feeds.waiting < 1:
+                await asyncio.sleep(0.001)
+            if is_over:
+                file.write_text(row + "roles = []\n")
+            await fed.create("b" if is_over else "a")
+            async with await asking as answer:
+                assert answer.status == (403 if is_over else 200)
+                assert (b"Topic" in await answer.read()) is not is_over
+
+    fed(tmp_path, story, principals=file)

@@ -1,6 +1,7 @@
 """Edge: polls over real sockets: answered as aiohttp would, one after the other, and bounded for who does not read."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -644,3 +645,39 @@ def test_an_observer_that_takes_what_is_applied_is_answered_here_and_sent_to_a_f
             assert (await stays.answer()).status == 200
 
     at_a_door(tmp_path, monkeypatch, story)
+
+
+@pytest.mark.parametrize("extra", ["", "X-Anything: 1\r\n"])
+@pytest.mark.parametrize("ended", ["role", "certificate"])
+def test_a_poll_that_waits_outlives_neither_its_role_nor_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: str, ended: str
+) -> None:
+    """Goal: nobody is sent records whose right to them ended meanwhile. Method: both ways on which polls are answered."""
+    monkeypatch.setattr("metadata_log.limits.IDENTITY_CHECK_S", -1.0)
+    certified = {
+        "subjectAltName": [("URI", f"{SCHEME}://{CLUSTER}/user/reads")],
+        "notAfter": "Nov 28 10:00:00 2026 GMT",
+    }
+    for module in (access, poll_connection):
+        monkeypatch.setattr(module, "peer_certificate", lambda _: certified)
+    file = tmp_path / "principals.toml"
+    file.write_text('[[principals]]\nname = "User:reads"\nroles = ["admin"]\n')
+    ends_s = ssl.cert_time_to_seconds("Nov 28 10:00:00 2026 GMT")
+    now_ms = 1000 * (ends_s - 1)
+
+    async def story(door: Door) -> None:
+        nonlocal now_ms
+        monkeypatch.setattr(door.desk.door.access, "_unix_ms", lambda: now_ms)
+        async with door.client() as client:
+            for is_over in (False, True):
+                client.send(door.at_end(), extra=extra)
+                await door.parked(1)
+                if is_over and ended == "role":
+                    file.write_text('[[principals]]\nname = "User:reads"\nroles = ["reader"]\n')
+                elif is_over:
+                    now_ms = 1000 * (ends_s + 1)
+                await door.lab.write(door.controller, setting(str(is_over)))
+                answer = await client.answer()
+                assert answer.status in ((401, 403) if is_over else (200,)), answer
+
+    at_a_door(tmp_path, monkeypatch, story, principals=file)
