@@ -18,6 +18,7 @@ from metadata_log.errors import InvalidSettings
 from metadata_log.node.certified_names import SCHEME
 from metadata_log.node.credentials import TlsFiles
 from metadata_log.node.durable_files import DIRECTORY_MODE, renamed_os_errors, replace_file
+from metadata_log.node.ownership import check_secret
 
 DAYS: Final = 825
 """Of a certificate; the authority's lives five times as long."""
@@ -48,6 +49,7 @@ class Authority:
             if not self.ca.exists():
                 self._make()
             self._certificate = x509.load_pem_x509_certificate(self.ca.read_bytes())
+            check_secret(folder / "ca.key")
             key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         self._key = key

@@ -38,6 +38,7 @@ from metadata_log.node.durable_files import (
     renamed_os_errors,
     replace_file,
 )
+from metadata_log.node.ownership import check_folder
 from ops.client import NO_CREDENTIALS, ClusterClient, Credentials, Unreachable
 from ops.cluster_layout import (
     BROKER_SHUTDOWN_TIMEOUT_MS,
@@ -223,6 +224,7 @@ class LocalCluster:
 
         Raises:
             DirectoryInUse: another process runs this cluster.
+            InvalidSettings: the directory is another user's, or others may change it.
             ClusterMismatch: the directory has other numbers of nodes.
             NodeFailed: a node ended instead of starting.
             NotReady: no active controller, or a broker not online, within `timeout_s`.
@@ -236,6 +238,7 @@ class LocalCluster:
         """Lock the directory, and create or complete its files; no process is started yet."""
         with renamed_os_errors(self.directory):
             self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        check_folder(self.directory)  # whoever may change it chooses what is run from it, and stopped
         self._take_lock()
         try:
             self._started_at_ms = time.time_ns() // 1_000_000

@@ -31,6 +31,7 @@ from metadata_log.node.certificate_dates import has_ended
 from metadata_log.node.certified_names import NAME, NODES, name_in
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.credentials import BEARER
+from metadata_log.node.ownership import check_trusted
 from metadata_log.node.rights import ANYBODY, NOBODY, ROLES, Principal, Right, authorize
 from metadata_log.wire.shapes import Shape, convert
 
@@ -208,6 +209,7 @@ class Access:
             log.error("principals_not_reloaded", extra={"reason": error.message})
 
     def _read(self, file: Path) -> None:
+        check_trusted(file)
         try:
             content = file.read_bytes()
             if len(content) > limits.IDENTITY_BYTES_MAX:

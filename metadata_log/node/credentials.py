@@ -11,6 +11,7 @@ from metadata_log.errors import InvalidSettings
 from metadata_log.node.certificate_dates import Dated, date_text, dated, first_objection
 from metadata_log.node.certified_names import name_in
 from metadata_log.node.clock import unix_ms
+from metadata_log.node.ownership import check_secret
 
 BEARER: Final = re.compile(r"Bearer ([!-~]{20,512})", re.IGNORECASE)
 CONTROLLERS: Final = ("Controller",)
@@ -120,6 +121,7 @@ def harden(context: ssl.SSLContext) -> None:
 
 
 def load(context: ssl.SSLContext, files: TlsFiles) -> None:
+    check_secret(files.key)
     try:
         # Without a password: OpenSSL would ask the terminal.
         context.load_cert_chain(files.certificate, files.key, password=lambda: b"")
@@ -204,6 +206,7 @@ def bearer_from(file: Path | None) -> dict[str, str]:
     """
     if file is None:
         return {}
+    check_secret(file)
     try:
         header = f"Bearer {file.read_text(encoding='ascii').strip()}"
     except OSError as error:

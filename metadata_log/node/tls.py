@@ -29,6 +29,7 @@ from metadata_log.node.credentials import (
     tls_reason,
     trust,
 )
+from metadata_log.node.ownership import check_trusted
 from metadata_log.node.recent_warnings import BY_STRANGER
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Tls:
         self.anonymous = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         """For what is forwarded: the certificate is lent to no client."""
         self._states = states_of(files)
+        self._check_trusted()
         for context in self._with_certificate():
             harden(context)
             load(context, files)
@@ -84,6 +86,10 @@ class Tls:
 
     def _with_certificate(self) -> tuple[ssl.SSLContext, ...]:
         return self.server, self.peer_server, self.client, self.peer_client
+
+    def _check_trusted(self) -> None:
+        for path in (self._files.certificate, self._files.ca):
+            check_trusted(path)
 
     @property
     def now_s(self) -> float:
@@ -106,6 +112,7 @@ class Tls:
                 self._not_reloaded = None  # what lay there meanwhile was taken back
                 return
             # All of them are tried before any of them counts.
+            self._check_trusted()
             self._files.client(now_s=self.now_s)
             dates = dates_of(self._files.certificate, self._files.ca)
             for context in self._with_certificate():

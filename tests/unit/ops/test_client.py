@@ -309,6 +309,7 @@ def test_a_token_of_the_environment_does_not_go_to_addresses_of_a_file(
         assert {seen.authorization for seen in evil.seen} == {None}
         count = len(evil.seen)
         (tmp_path / "token").write_text(TOKEN)
+        (tmp_path / "token").chmod(0o600)
         assert main(["topics", "list", "--token-file", "token", "--insecure"]) == 2
         assert len(evil.seen) == count
         # Named by the one who has the token, it gets the token; in the clear only as he says.

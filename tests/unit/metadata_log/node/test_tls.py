@@ -41,6 +41,7 @@ def copied(files: TlsFiles, folder: Path) -> TlsFiles:
     for source, name in ((files.certificate, "crt"), (files.key, "key"), (files.ca, "ca")):
         partial = folder / f"{name}.part"
         partial.write_bytes(source.read_bytes())
+        partial.chmod(0o600)
         partial.replace(folder / name)
     return TlsFiles(folder / "crt", folder / "key", folder / "ca")
 

@@ -393,6 +393,7 @@ def test_who_may_not_read_is_told_what_to_show(controller: str) -> None:
 def test_a_redirect_is_not_followed_since_the_token_would_go_along(controller: str, tmp_path: Path) -> None:
     _Controller.status = 302
     (tmp_path / "token").write_text("t" * 43)
+    (tmp_path / "token").chmod(0o600)
     client = controllers(controller, Shown(token_file=tmp_path / "token", insecure=True))
     with pytest.raises(BrokerNotAvailable, match="answered 302: name a controller's HTTP endpoint"):
         client.body("/v1/quorum", patience_s=0)
@@ -403,6 +404,7 @@ def test_a_token_goes_where_it_was_given_and_never_in_the_clear(
     controller: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text("t" * 43)
+    (tmp_path / "token").chmod(0o600)
     shown = Shown(token_file=tmp_path / "token")
     with pytest.raises(BrokerNotAvailable, match="a token goes to https:// addresses alone"):
         controllers(controller, shown).body("/v1/quorum", patience_s=0)
