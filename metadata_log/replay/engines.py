@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metadata_log.errors import InvalidRequest
+from metadata_log.limits import MIB
 from metadata_log.replay.analyses import duckdb_text, spark_text
 from metadata_log.replay.tables import moved_on
 
@@ -35,6 +36,10 @@ class Engine(Protocol[Table]):
 
         With `schema`, the table has exactly its columns; without, those of all files.
         """
+        ...
+
+    def of_arrow(self, table: pa.Table) -> Table:
+        """Return a table of rows in memory, which is small beside what it is joined with."""
         ...
 
     def kept(self, table: Table, *, where: str = "true", in_one_piece: bool = False) -> Table:
@@ -89,6 +94,8 @@ class Engine(Protocol[Table]):
         ...
 
 
+BROADCAST_BYTES_MAX: Final = 64 * MIB
+"""Of a table in memory that Spark sends to all tasks whole; a larger one is sorted and merged."""
 _MACROS: Final = """
     CREATE MACRO array_except(list, other) AS list_filter(list, lambda x: NOT list_contains(other, x));
     CREATE MACRO array_join(list, separator) AS array_to_string(list, separator);
@@ -160,7 +167,6 @@ class DuckDb:
         )
 
     def of_arrow(self, table: pa.Table) -> str:
-        """Return a table of rows in memory."""
         self._views += 1
         name = f"t{self._views}"
         self._connection.register(name, table)
@@ -291,6 +297,12 @@ class Spark:
             if gone is None:
                 raise
             raise moved_on(gone) from error
+
+    def of_arrow(self, table: pa.Table) -> "DataFrame":
+        from pyspark.sql.functions import broadcast
+
+        made = self._session.createDataFrame(table)
+        return broadcast(made) if table.nbytes <= BROADCAST_BYTES_MAX else made
 
     def kept(self, table: "DataFrame", *, where: str = "true", in_one_piece: bool = False) -> "DataFrame":
         chosen = table.where(where)

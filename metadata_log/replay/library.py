@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex
 import numpy as np
 import pyarrow as pa
 
+from metadata_log import limits
 from metadata_log.errors import InvalidRequest, OffsetCompacted, PositionOutOfRange
 from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLES, described, needs
 from metadata_log.replay.changes import changes_in
@@ -34,6 +35,7 @@ from metadata_log.replay.source import Scratch, exported
 from metadata_log.replay.state import state_of
 from metadata_log.replay.subjects.registry import SUBJECTS
 from metadata_log.replay.tables import RECORDS, Export, open_export
+from metadata_log.replay.timeline import Mark, Timeline, timeline_of
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,9 @@ text; None is the end of the log."""
 
 QUICK_RECORDS: Final = 100_000
 """Up to so many, starting Spark takes longer than its work: it is started for speed at the start."""
+MISSED_AFTER_MS: Final = {"metaquorum": limits.ELECTION_TIMEOUT_MIN_MS, "kafka": 1_000}
+"""Sooner nobody campaigns against a controller that fell silent. Kafka's followers wait for
+controller.quorum.fetch.timeout.ms, 2 s; an operator may have set it lower."""
 _KEY: Final = re.compile(r"(topic:[A-Za-z0-9._-]+(/\d+)?|(broker|controller):\d+|cluster)")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_COMPARED: Final = frozenset({"type", "type_name", "log_offset", "ts", "cause_code", "topic_seq"})
@@ -58,7 +63,7 @@ class Position(NamedTuple):
     end_offset: int
     """Exclusive: what stands below it has happened."""
     time_ms: int
-    """That of the batch before."""
+    """The time that was asked for, else that of the batch before; at the log's end, up to when it was observed."""
     note: str
     """How it was found, in words: "500 lies inside the batch 18-1017; shown at 18"."""
 
@@ -184,6 +189,7 @@ class Log(Tables):
         last: Position | None = None,
         scratch: Scratch | None = None,
         topic: str | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         self.export = export
         self.engine = engine
@@ -199,6 +205,19 @@ class Log(Tables):
         self._scratch = scratch
         self.topic = topic
         """The one topic whose partitions are looked at; None: all."""
+        self._timeline = timeline
+
+    @property
+    def timeline(self) -> Timeline:
+        """What the whole export says of time."""
+        if self._timeline is None:
+            self._timeline = timeline_of(self.export)
+        return self._timeline
+
+    @cached_property
+    def marks(self) -> tuple[Mark, Mark]:
+        """Begin and end of what is looked at by the log's own time."""
+        return tuple(self.timeline.mark(*position[:2]) for position in (self.first, self.last))  # type: ignore[return-value]
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -228,19 +247,23 @@ class Log(Tables):
         """
         export = self.export
         asked = _moment(at)
+        time_ms = 0
         if asked is None:
             end_offset, note = export.end_offset, f"the log ends at {export.end_offset}"
+            time_ms = export.observed_until_ms or 0
         elif isinstance(asked, datetime):
-            end_offset = export.end_at(int(asked.timestamp() * 1000))
+            time_ms = int(asked.timestamp() * 1000)
+            end_offset = self.timeline.end_at(time_ms)
             note = f"up to {asked:%Y-%m-%d %H:%M:%S} the log held what is below {end_offset}; shown there"
         else:
             end_offset, note = export.cut(asked), f"shown at {asked}"
             if end_offset != asked:
                 base, last, _ = export.batch_of(asked)
                 note = f"{asked} lies inside the batch {base}-{last}; shown at {end_offset}"
-        time_ms = (
-            export.batch_of(end_offset - 1)[2] if end_offset > export.first_offset else export.begins_at_ms()
-        )
+        if end_offset > export.first_offset:
+            time_ms = max(time_ms, export.batch_of(end_offset - 1)[2])
+        else:
+            time_ms = max(time_ms, export.begins_at_ms())
         if self.warns_of_cuts and isinstance(asked, int) and asked != end_offset:
             log.warning(note)
         return Position(end_offset, time_ms, note)
@@ -263,13 +286,18 @@ class Log(Tables):
     def between(self, first: At = None, last: At = None) -> "Log":
         """Return the log between two moments: intervals are counted within it, and events are those in it.
 
+        Between two times it holds what went on then, too where nothing was written.
+
         Raises:
             PositionOutOfRange: it would hold nothing.
             OffsetInFuture, OffsetCompacted, InvalidRequest: as `position`.
         """
         begin = self.first if first is None else self.position(first)
         end = self.position(last)
-        if end.end_offset <= begin.end_offset:
+        passed = end.end_offset == begin.end_offset and (
+            self.timeline.mark(*end[:2]) != self.timeline.mark(*begin[:2])
+        )
+        if end.end_offset < begin.end_offset or (end.end_offset == begin.end_offset and not passed):
             raise PositionOutOfRange(
                 f"nothing lies between {begin.end_offset} ({begin.note}) and {end.end_offset} ({end.note})"
             )
@@ -295,7 +323,13 @@ class Log(Tables):
 
     def _with(self, first: Position, last: Position, topic: str | None) -> "Log":
         part = Log(
-            self.engine.apart(), self.export, first=first, last=last, scratch=self._scratch, topic=topic
+            self.engine.apart(),
+            self.export,
+            first=first,
+            last=last,
+            scratch=self._scratch,
+            topic=topic,
+            timeline=self._timeline,
         )
         part.warns_of_cuts = self.warns_of_cuts
         return part
@@ -378,6 +412,10 @@ class Log(Tables):
             return self.engine.parquet(self._files(name), schema=schema, where=where)
         if name == "initial":
             return self._of_topic(self._initial())
+        if name == "clock":
+            first, last = self.marks
+            bounds = {"from_offset": self.first.end_offset, "end_offset": self.last.end_offset}
+            return self.engine.of_arrow(self.timeline.clock(first, last, **bounds))
         if name == "state":
             return self._as_rows({of: self.table_of(of) for of in STATE})
         if name in STATE:
@@ -401,11 +439,14 @@ class Log(Tables):
 
     @cached_property
     def _numbers(self) -> Mapping[str, int]:
+        first, last = self.marks
         return {
             "from_offset": self.first.end_offset,
-            "from_ms": self.first.time_ms,
             "end_offset": self.last.end_offset,
-            "end_ms": self.last.time_ms,
+            "end_known_ms": last.known_ms - first.known_ms,
+            "end_unknown_ms": last.unknown_ms - first.unknown_ms,
+            "end_steps": last.steps - first.steps,
+            "missed_after_ms": MISSED_AFTER_MS[self.export.log_format],
         }
 
     def _files(self, family: str) -> list[Path]:

@@ -108,6 +108,8 @@ class Export:
     """Files that are read no more, and not removed yet; the oldest first."""
     unknown: Unknown | None = None
     """The records that the exporting release did not know; None where it knew all."""
+    observed_until_ms: int | None = None
+    """Up to when, in Unix ms, a controller saw that the log holds no more; None: up to its last batch."""
 
     def manifest(self) -> dict[str, Any]:
         fields = {
@@ -120,6 +122,7 @@ class Export:
             **({} if self.log_format == "metaquorum" else {"log_format": self.log_format}),
             **({"superseded": [asdict(file) for file in self.superseded]} if self.superseded else {}),
             **({} if self.unknown is None else {"unknown": self.unknown._asdict()}),
+            **({} if self.observed_until_ms is None else {"observed_until_ms": self.observed_until_ms}),
         }
         return fields | {"crc32c": crc_of_json(fields)}
 
@@ -207,31 +210,6 @@ class Export:
         position = rows.filter(pa.compute.equal(rows.column("type"), TYPE_IDS[SnapshotHeaderRecord]))
         time_ms: int = position.column("ts")[0].value // 1000
         return time_ms
-
-    def end_at(self, unix_ms: int) -> int:
-        """Return the end offset of the last batch before the first that is later than a time.
-
-        Raises:
-            OffsetCompacted: the first exported batch is later.
-        """
-        time = pa.scalar(unix_ms * 1000, pa.timestamp("us", tz="UTC"))
-        for file in self.files:
-            if file.family == RECORDS:
-                path = self.directory / file.path
-                try:
-                    found = pq.read_table(path, columns=["batch_base"], filters=[("ts", ">", time)])
-                except FileNotFoundError as error:
-                    raise moved_on(path) from error
-                if found.num_rows:
-                    base: int = pa.compute.min(found.column("batch_base")).as_py()
-                    if base <= self.first_offset:
-                        if base == 0:
-                            return 0
-                        raise OffsetCompacted(
-                            f"the time lies before this export, which begins at offset {self.first_offset}"
-                        )
-                    return base
-        return self.end_offset
 
     def cut(self, at: int | None) -> int:
         """Return `at`, or where it lies inside a batch, that batch's beginning; None is the end.
@@ -348,6 +326,7 @@ def read_manifest(directory: Path) -> Export | None:
             log_format=found.log_format,
             superseded=found.superseded,
             unknown=Unknown.of(None if found.unknown is None else structs.asdict(found.unknown)),
+            observed_until_ms=found.observed_until_ms,
         )
     except FileNotFoundError:
         return None
@@ -375,6 +354,7 @@ class _Manifest(Shape, frozen=True, forbid_unknown_fields=False):
     log_format: Literal["metaquorum", "kafka"] = "metaquorum"
     superseded: tuple[SupersededFile, ...] = ()
     unknown: _UnknownRecords | None = None
+    observed_until_ms: int | None = None
 
 
 def lake_directory(lake: Path, cluster_id: str) -> Path:

@@ -20,6 +20,7 @@ from metadata_log.records.topics import (
     TopicTombstoneRecord,
 )
 from tests.support.histories import Step
+from tests.support.plain_clock import Clock, Reading, gaps
 
 MIN_ISR = "min.insync.replicas"
 
@@ -28,7 +29,7 @@ class Moment(NamedTuple):
     """The cluster after one record."""
 
     log_offset: int
-    time_ms: int
+    now: Reading
     cause_code: str | None
     partitions: Mapping[tuple[str, int, int], PartitionImage]
     """By topic name, offset of the topic's creation, and partition: those that live and are not deleted for a time."""
@@ -44,6 +45,7 @@ class Spell(NamedTuple):
     from_offset: int
     to_offset: int | None
     duration_ms: int
+    unknown_ms: int
 
 
 def moments(history: Sequence[Step]) -> Iterator[Moment]:
@@ -52,7 +54,7 @@ def moments(history: Sequence[Step]) -> Iterator[Moment]:
     all_partitions: dict[tuple[str, int, int], PartitionImage] = {}
     hidden: set[bytes] = set()
     min_isr: dict[str | None, int] = {}
-    for step in history:
+    for step, now in zip(history, Clock(history).readings, strict=True):
         batch = step.batch
         for offset, record in enumerate(batch.records, batch.base_offset):
             match record:
@@ -89,7 +91,7 @@ def moments(history: Sequence[Step]) -> Iterator[Moment]:
             gone = {names[topic_id] for topic_id in hidden}
             yield Moment(
                 offset,
-                batch.appended_at_ms,
+                now,
                 None if batch.envelope.cause is None else batch.envelope.cause.code,
                 {key: image for key, image in all_partitions.items() if key[:2] not in gone},
                 dict(all_partitions),
@@ -107,15 +109,15 @@ def spells(history: Sequence[Step], holds: Callable[[Moment, str, PartitionImage
         now = {key for key, image in moment.partitions.items() if holds(moment, key[0], image)}
         for key in [key for key in since if key not in now]:
             began = since.pop(key)
-            found.append(_spell(key, began, moment.log_offset, moment.time_ms))
+            found.append(_spell(key, began, moment.log_offset, moment.now))
         for key in now:
             since.setdefault(key, moment)
     assert last is not None
-    return [*found, *(_spell(key, began, None, last.time_ms) for key, began in since.items())]
+    return [*found, *(_spell(key, began, None, last.now) for key, began in since.items())]
 
 
-def _spell(key: tuple[str, int, int], began: Moment, to_offset: int | None, end_ms: int) -> Spell:
-    return Spell(key[0], key[2], began.log_offset, to_offset, max(0, end_ms - began.time_ms))
+def _spell(key: tuple[str, int, int], began: Moment, to_offset: int | None, end: Reading) -> Spell:
+    return Spell(key[0], key[2], began.log_offset, to_offset, *(end - began.now)[:2])
 
 
 def under_replicated(_moment: Moment, _topic: str, image: PartitionImage) -> bool:
@@ -194,12 +196,16 @@ CRASH_MS = 600_000
 """A process that registers within this time behind a takeover shows that the one before had ended."""
 
 
+MISSED_AFTER_MS = 300
+"""Whoever falls silent is not followed sooner."""
+
+
 def takeover_kinds(history: Sequence[Step]) -> dict[int, str]:
     """Return how each takeover came, by the offset of its claim."""
     found: dict[int, str] = {}
     former: NodeId | None = None
     processes: dict[NodeId, Uuid] = {}
-    for place, step in enumerate(history):
+    for place, (step, gap) in enumerate(zip(history, gaps(history), strict=True)):
         batch = step.batch
         if (claim := batch.claim) is not None:
             before = [] if place == 0 else history[place - 1].batch.records
@@ -212,6 +218,15 @@ def takeover_kinds(history: Sequence[Step]) -> dict[int, str]:
             else:
                 assert former is not None, "the first claim founds the cluster"
                 kind = _fate_of(former, processes.get(former), history[place:])
+                if kind in {"crash", "unknown"} and _is_another(
+                    former, processes.get(former), history[place:]
+                ):
+                    if _is_another(
+                        claim.controller_id, processes.get(claim.controller_id), history[place:], ends=1
+                    ):
+                        kind = "restart"
+                    elif gap.known_ms < MISSED_AFTER_MS and not gap.unknown_ms and not gap.is_step:
+                        kind = "stopped"
             found[batch.base_offset] = kind
             former = claim.controller_id
         for record in batch.records:
@@ -238,3 +253,24 @@ def _fate_of(former: NodeId, process: Uuid | None, later: Sequence[Step]) -> str
                 after_ms = batch.appended_at_ms - later[0].batch.appended_at_ms
                 return "crash" if after_ms <= CRASH_MS else "unknown"
     return "handover" if has_claimed and process is not None else "unknown"
+
+
+def _is_another(
+    controller: NodeId, process: Uuid | None, later: Sequence[Step], *, ends: int | None = None
+) -> bool:
+    """Answer whether the first process that a controller registers from a claim on is another than before.
+
+    The claim after its own next one ends the search; with `ends`, the claim of that number behind the first.
+    """
+    claims, is_back = -1, False
+    for step in later:
+        claim = step.batch.claim
+        if claim is not None:
+            claims += 1
+            if (ends is not None and claims >= ends) or (ends is None and is_back):
+                return False
+            is_back = is_back or (claims > 0 and claim.controller_id == controller)
+        for record in step.batch.records:
+            if isinstance(record, RegisterControllerRecord) and record.controller_id == controller:
+                return process is not None and record.incarnation_id != process
+    return False

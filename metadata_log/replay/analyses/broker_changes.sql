@@ -50,7 +50,7 @@ stated AS (
         *,
         CASE
             WHEN type = 1 THEN 'OFFLINE'
-            WHEN fenced AND (in_controlled_shutdown OR fenced_for IN ('SESSION_EXPIRED', 'SHUTDOWN_GRANTED')) THEN 'OFFLINE'
+            WHEN fenced AND (in_controlled_shutdown OR fenced_for IN ('SESSION_EXPIRED', 'SHUTDOWN_GRANTED', 'STOPPED_OR_SILENT')) THEN 'OFFLINE'
             WHEN fenced THEN 'FENCED'
             WHEN in_controlled_shutdown THEN 'STOPPING'
             ELSE 'ONLINE'

@@ -1,39 +1,50 @@
 -- Claims of controllers: who took over from whom, how it came, and how long nothing had been written. founded: the first of
 -- all. voters: a change of voters had just been written, behind which leadership begins anew. again: the same controller
--- claimed once more. crash: the former one's process ended; another process of it registered within 10 minutes. handover: its
+-- claimed once more. restart: its
+-- process and that of the former one are both new: all were stopped, or ended, and started. stopped: the former one's process
+-- ended, and had handed over first: the next was elected sooner than one who falls silent is missed.
+-- crash: the former one's process ended; another process of it registered within 10 minutes. handover: its
 -- process lived on: it registered or claimed again later, so it had handed over, or lost its majority. unknown: no later
 -- record shows which of the two it was; the former one may be dead.
 -- columns:
 -- controller_epoch, controller_id
 --   former_id INT: who was in charge before; null where the log does not say
---   kind STRING: founded, voters, again, crash, handover or unknown
+--   kind STRING: founded, voters, again, restart, stopped, crash, handover or unknown
 --   first_offset BIGINT: the offset of the claim
 -- ts
 --   silent_ms BIGINT: how long nothing had been written before the claim; the gap in which nothing could be written is at
---       most this, as the log may have been idle first; null for the first batch of all
---   tenure_ms BIGINT: how long this controller was in charge
+--       most this, as the log may have been idle first; null for the first batch of all, and where a clock stepped there
+--   tenure_ms BIGINT: how long this controller is known to have been in charge
+--   unknown_ms BIGINT: time beside, before the next claim, of which the log proves nothing
+--   clock_stepped BOOLEAN: a clock stepped in that silence or since, so that more or less time may have passed
 --   record_count BIGINT: records that it wrote, its claim among them
 --   lasting BOOLEAN: nobody took over up to the end
 WITH claimed AS (
     SELECT
-        controller_epoch, controller_id, log_offset AS first_offset, ts,
-        lag(controller_id) OVER (ORDER BY log_offset) AS former_id,
-        lead(log_offset) OVER (ORDER BY log_offset) AS to_offset,
-        lead(ts) OVER (ORDER BY log_offset) AS to_ts
-    FROM {records}
-    WHERE type = 1000
+        r.controller_epoch, r.controller_id, r.log_offset AS first_offset, r.ts,
+        c.known_ms AS at_known, c.unknown_ms AS at_unknown, c.steps AS at_steps,
+        c.gap_known_ms, c.gap_unknown_ms, c.gap_steps,
+        lag(r.controller_id) OVER (ORDER BY r.log_offset) AS former_id,
+        lead(r.log_offset) OVER (ORDER BY r.log_offset) AS to_offset,
+        lead(c.known_ms) OVER (ORDER BY r.log_offset) AS to_known,
+        lead(c.unknown_ms) OVER (ORDER BY r.log_offset) AS to_unknown,
+        lead(c.steps) OVER (ORDER BY r.log_offset) AS to_steps
+    FROM {records} r JOIN {clock} c ON r.batch_base = c.batch_base
+    WHERE r.type = 1000
 ),
 -- The record before each claim, found among all by the few claims: joined to them as it is, the whole log would be what Spark
 -- broadcasts, since it goes by the size of two columns in compressed files. Kafka's may stand for several rows.
 before AS (
-    SELECT log_offset, max(ts) AS ts, max(controller_id) AS controller_id
+    SELECT log_offset, max(controller_id) AS controller_id
     FROM {records}
     WHERE log_offset IN (SELECT first_offset - 1 FROM claimed)
     GROUP BY log_offset
 ),
 claims AS (
     SELECT
-        c.controller_epoch, c.controller_id, c.first_offset, c.ts, c.to_offset, c.to_ts, p.ts AS before_ts,
+        c.controller_epoch, c.controller_id, c.first_offset, c.ts, c.at_known, c.at_unknown, c.at_steps,
+        c.gap_known_ms, c.gap_unknown_ms, c.gap_steps, c.to_offset, c.to_known, c.to_unknown, c.to_steps,
+        p.log_offset IS NOT NULL AS is_behind,
         coalesce(c.former_id, p.controller_id) AS former_id
     FROM claimed c LEFT JOIN before p ON p.log_offset = c.first_offset - 1
 ),
@@ -70,6 +81,17 @@ reclaimed AS (
     FROM claims c JOIN claims n ON n.controller_id = c.former_id AND n.first_offset > c.first_offset
     GROUP BY c.first_offset
 ),
+-- Whether the process that took over had begun anew, as its first registration behind the claim shows, in its time in charge.
+begun AS (
+    SELECT
+        c.first_offset,
+        min_by(
+            CASE WHEN s.prev_incarnation IS NOT NULL AND s.incarnation_id <> s.prev_incarnation THEN 1 ELSE 0 END, s.log_offset
+        ) AS is_new
+    FROM claims c JOIN starts s ON s.node_id = c.controller_id
+    WHERE s.log_offset > c.first_offset AND s.log_offset < coalesce(c.to_offset, {end_offset})
+    GROUP BY c.first_offset
+),
 voted AS (
     SELECT DISTINCT batch_last_offset FROM {records} WHERE type = 1005
 )
@@ -81,6 +103,8 @@ SELECT
         WHEN c.controller_id = c.former_id THEN 'again'
         WHEN r.registered_at < coalesce(x.until_offset, {end_offset}) THEN CASE
             WHEN r.process = 1 THEN 'handover'
+            WHEN r.process = 2 AND b.is_new = 1 THEN 'restart'
+            WHEN r.process = 2 AND c.gap_known_ms + c.gap_unknown_ms < {missed_after_ms} AND c.gap_steps = 0 THEN 'stopped'
             WHEN r.process = 2 AND r.after_ms <= 600000 THEN 'crash'
             ELSE 'unknown'
         END
@@ -88,12 +112,15 @@ SELECT
         ELSE 'unknown'
     END AS kind,
     c.first_offset, c.ts,
-    CASE WHEN c.before_ts IS NOT NULL THEN greatest(0, unix_millis(c.ts) - unix_millis(c.before_ts)) END AS silent_ms,
-    greatest(0, coalesce(unix_millis(c.to_ts), {end_ms}) - unix_millis(c.ts)) AS tenure_ms,
+    CASE WHEN c.is_behind AND c.gap_steps = 0 THEN c.gap_known_ms + c.gap_unknown_ms END AS silent_ms,
+    coalesce(c.to_known, {end_known_ms}) - c.at_known AS tenure_ms,
+    coalesce(c.to_unknown, {end_unknown_ms}) - c.at_unknown AS unknown_ms,
+    c.gap_steps > 0 OR coalesce(c.to_steps, {end_steps}) > c.at_steps AS clock_stepped,
     coalesce(c.to_offset, {end_offset}) - c.first_offset AS record_count,
     c.to_offset IS NULL AS lasting
 FROM claims c
 LEFT JOIN voted v ON v.batch_last_offset = c.first_offset - 1
 LEFT JOIN registered r ON r.first_offset = c.first_offset
 LEFT JOIN reclaimed x ON x.first_offset = c.first_offset
+LEFT JOIN begun b ON b.first_offset = c.first_offset
 ORDER BY c.first_offset

@@ -1,5 +1,5 @@
 -- Each reassignment: when it began and by whom, from which replicas to which, how and when it ended. `ended` is completed,
--- cancelled, replaced (by another request) or topic deleted; null: it is under way, counted up to {end_ms}, and why_stuck
+-- cancelled, replaced (by another request) or topic deleted; null: it is under way, counted up to the end, and why_stuck
 -- says why it cannot end as things stand, if it cannot. begun_offset is null where it began before the export.
 -- {initial} holds the state where the export begins, {state} that at its end.
 --
@@ -13,7 +13,8 @@
 --   ended STRING: completed, cancelled, replaced or topic deleted; null: it is under way
 --   ended_offset BIGINT: the record that ended it
 --   ended_ts TIMESTAMP: when that was written
---   duration_ms BIGINT: how long it took, up to the end if it is under way
+--   duration_ms BIGINT: how long it is known to have taken, up to the end if it is under way
+--   unknown_ms BIGINT: time beside, of which the log proves nothing
 --   why_stuck STRING: why it cannot end as things stand
 WITH told AS (
     SELECT
@@ -22,14 +23,16 @@ WITH told AS (
         coalesce(prev_flags, 0) % 32 >= 16 AS was_under_way,
         flags % 32 >= 16 AS is_under_way,
         replicas, adding_replicas, removing_replicas,
-        coalesce(prev_replicas, replicas) AS prev_replicas
-    FROM {partition_changes}
+        coalesce(prev_replicas, replicas) AS prev_replicas,
+        coalesce(c.known_ms, 0) AS at_known, coalesce(c.unknown_ms, 0) AS at_unknown
+    FROM {partition_changes} p LEFT JOIN {clock} c ON p.batch_base = c.batch_base
     WHERE op = 'delete' OR (op = 'change' AND changed >= 4)
     UNION ALL
     SELECT
         log_offset, ts, 'initial' AS op, topic_seq * 16777216 + partition AS pkey, topic_id, topic_name, partition,
         false AS is_requested, false AS was_under_way, true AS is_under_way,
-        replicas, adding_replicas, removing_replicas, replicas AS prev_replicas
+        replicas, adding_replicas, removing_replicas, replicas AS prev_replicas,
+        0 AS at_known, 0 AS at_unknown
     FROM {initial}
     WHERE type = 3 AND size(adding_replicas) + size(removing_replicas) > 0
 ),
@@ -66,7 +69,9 @@ followed AS (
         *,
         lead(ends) OVER life AS next_ends,
         lead(log_offset) OVER life AS next_offset,
-        lead(ts) OVER life AS next_ts
+        lead(ts) OVER life AS next_ts,
+        lead(at_known) OVER life AS next_known,
+        lead(at_unknown) OVER life AS next_unknown
     FROM marked
     WHERE begins OR ends IS NOT NULL
     WINDOW life AS (PARTITION BY pkey ORDER BY log_offset)
@@ -80,7 +85,9 @@ whole AS (
         filter(replicas, x -> NOT array_contains(removing_replicas, x)) AS to_replicas,
         CASE WHEN is_under_way THEN next_ends ELSE 'completed' END AS ended,
         CASE WHEN is_under_way THEN next_offset ELSE log_offset END AS ended_offset,
-        CASE WHEN is_under_way THEN next_ts ELSE ts END AS ended_ts
+        CASE WHEN is_under_way THEN next_ts ELSE ts END AS ended_ts,
+        CASE WHEN NOT is_under_way THEN 0 ELSE coalesce(next_known, {end_known_ms}) - at_known END AS took_ms,
+        CASE WHEN NOT is_under_way THEN 0 ELSE coalesce(next_unknown, {end_unknown_ms}) - at_unknown END AS unknown_ms
     FROM followed
     WHERE begins
 ),
@@ -129,10 +136,8 @@ SELECT /*+ MERGE(whole, asked) */
     whole.begun_offset, whole.begun_ts, asked.actor,
     whole.topic_id, whole.topic_name, whole.partition, whole.from_replicas, whole.to_replicas,
     whole.ended, whole.ended_offset, whole.ended_ts,
-    CASE
-        WHEN whole.begun_ts IS NOT NULL
-            THEN greatest(0, coalesce(unix_millis(whole.ended_ts), {end_ms}) - unix_millis(whole.begun_ts))
-    END AS duration_ms,
+    CASE WHEN whole.begun_ts IS NOT NULL THEN whole.took_ms END AS duration_ms,
+    CASE WHEN whole.begun_ts IS NOT NULL THEN whole.unknown_ms END AS unknown_ms,
     CASE WHEN whole.ended IS NULL THEN stuck.why_stuck END AS why_stuck
 FROM whole
 LEFT JOIN (

@@ -3,7 +3,8 @@
 -- topic_name, topic_id
 --   episodes BIGINT: spells without a leader
 --   partition_count BIGINT: partitions that had one
---   total_ms BIGINT: their durations together
+--   total_ms BIGINT: their durations together, as far as they are known
+--   unknown_ms BIGINT: time beside, of which the log proves nothing
 --   longest_ms BIGINT: the longest
 --   lasting BIGINT: spells that last at the end
 SELECT
@@ -12,6 +13,7 @@ SELECT
     count(*) AS episodes,
     count(DISTINCT partition) AS partition_count,
     CAST(sum(duration_ms) AS BIGINT) AS total_ms,
+    CAST(sum(unknown_ms) AS BIGINT) AS unknown_ms,
     max(duration_ms) AS longest_ms,
     count(CASE WHEN lasting THEN 1 END) AS lasting
 FROM {leader_intervals}

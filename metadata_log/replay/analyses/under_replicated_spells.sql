@@ -7,21 +7,23 @@
 -- cause_code
 --   to_offset BIGINT: the record that ended it; null while it lasts
 --   to_ts TIMESTAMP: when that was written
---   duration_ms BIGINT: how long it lasted within the log, or the part of it that is looked at
+--   duration_ms BIGINT: how long it is known to have lasted within the log, or the part of it that is looked at
+--   unknown_ms BIGINT: time beside, of which the log proves nothing: no controller is known to have been there
+--   clock_stepped BOOLEAN: a clock stepped within it, so that more or less time may have passed
 --   lasting BOOLEAN: it lasted at the end
 WITH told AS (
     SELECT
         pkey, topic_name, partition, log_offset, ts, cause_code,
         -- What changes while its topic is deleted, and can be restored, is no life.
         CASE op WHEN 'delete' THEN false WHEN 'change' THEN NULL ELSE true END AS lives,
-        flags % 4 >= 2 AS is_thin
-    FROM {partition_changes}
+        flags % 4 >= 2 AS is_thin, coalesce(c.known_ms, 0) AS at_known, coalesce(c.unknown_ms, 0) AS at_unknown, coalesce(c.steps, 0) AS at_steps
+    FROM {partition_changes} p LEFT JOIN {clock} c ON p.batch_base = c.batch_base
     -- Most changes begin and end no spell: without them, little is left to be sorted.
     WHERE op <> 'change' OR flags % 4 >= 2 IS DISTINCT FROM prev_flags % 4 >= 2
     UNION ALL
     SELECT
         topic_seq * 16777216 + partition, topic_name, partition, log_offset, ts, cause_code,
-        true, size(isr) < size(replicas)
+        true, size(isr) < size(replicas), 0 AS at_known, 0 AS at_unknown, 0 AS at_steps
     FROM {initial}
     WHERE type = 3 AND topic_seq NOT IN (SELECT topic_seq FROM {initial} WHERE type = 1006)
 ),
@@ -43,13 +45,18 @@ turned AS (
     SELECT
         *,
         lead(log_offset) OVER (PARTITION BY pkey ORDER BY log_offset) AS to_offset,
-        lead(ts) OVER (PARTITION BY pkey ORDER BY log_offset) AS to_ts
+        lead(ts) OVER (PARTITION BY pkey ORDER BY log_offset) AS to_ts,
+        lead(at_known) OVER (PARTITION BY pkey ORDER BY log_offset) AS to_known,
+        lead(at_unknown) OVER (PARTITION BY pkey ORDER BY log_offset) AS to_unknown,
+        lead(at_steps) OVER (PARTITION BY pkey ORDER BY log_offset) AS to_steps
     FROM compared
     WHERE is_under <> coalesce(was_under, false)
 )
 SELECT
     pkey, topic_name, partition, log_offset AS from_offset, ts AS from_ts, cause_code, to_offset, to_ts,
-    greatest(0, coalesce(unix_millis(to_ts), {end_ms}) - greatest(unix_millis(ts), {from_ms})) AS duration_ms,
+    coalesce(to_known, {end_known_ms}) - at_known AS duration_ms,
+    coalesce(to_unknown, {end_unknown_ms}) - at_unknown AS unknown_ms,
+    coalesce(to_steps, {end_steps}) > at_steps AS clock_stepped,
     to_offset IS NULL AS lasting
 FROM turned
 WHERE is_under

@@ -3,13 +3,15 @@
 Kafka's log has neither. What is told here follows from the order in which its controller writes: the partitions that a
 broker loses stand directly before its fencing, its unregistration or its new registration; those that it leaves stand
 directly behind the begin of its controlled shutdown; those that it comes to lead stand behind its unfencing.
+
+A broker that asks to stop and leads nothing gets its leave at once: its fencing looks like that of one that fell silent.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope
-from metadata_log.ids import NO_LEADER, BrokerId, TopicId, uuid_text
+from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, uuid_text
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -18,15 +20,28 @@ from metadata_log.records.brokers import (
 )
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.controllers import RegisterControllerRecord
+from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import RECOVERING, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
-from metadata_log.records.quorum import ControllerClaimRecord, Voter, VotersRecord
+from metadata_log.records.quorum import (
+    ControllerClaimRecord,
+    NoOpRecord,
+    QuorumVersionRecord,
+    Voter,
+    VotersRecord,
+)
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.replay.kafka.records import Entry
 
 EXTRA: Final = "TOLD_BY_ANOTHER"
 """The cause of an entry that stands at the offset of another record, which says it in Kafka's way."""
 
+STOPPED_OR_SILENT: Final = "STOPPED_OR_SILENT"
+"""The cause of a fencing of a broker that led nothing: the log does not tell which of the two it was."""
+_BOOTSTRAP: Final = '"Bootstrap records"'
+"""The transaction in which a controller that is activated first writes what the cluster begins with (3.6 and later)."""
+_OF_THE_QUORUM: Final = (ControllerClaimRecord, QuorumVersionRecord, VotersRecord, NoOpRecord)
+_ELR: Final = "eligible.leader.replicas.version"
 _OPERATIONS: Final = {
     "RemoveTopic": "DeleteTopics",
     "FeatureLevel": "UpdateFeatures",
@@ -42,9 +57,14 @@ _OPERATIONS: Final = {
 class Teller:
     """Tells why the records of a batch were written; remembers what earlier batches say of it."""
 
-    def __init__(self, *, stopping: Iterable[BrokerId], voters: Sequence[Voter] | None) -> None:
+    def __init__(
+        self, *, stopping: Iterable[BrokerId], voters: Sequence[Voter] | None, begins: bool = False
+    ) -> None:
+        """`begins`: the log holds nothing before."""
         self._stopping = set(stopping)
         self._voters = voters
+        self._is_empty = begins
+        self._controller: NodeId | None = None
 
     def envelopes(self, entries: Sequence[Entry]) -> list[Envelope]:
         """Return an envelope for each record of a batch, in order."""
@@ -54,22 +74,52 @@ class Teller:
                 found[other] = found[other] or envelope
         created: set[TopicId] = set()
         names: set[str] = set()
+        founding = self._founding(entries)
+        enables_elr = any(
+            isinstance(entry.record, FeatureLevelRecord) and entry.record.name == _ELR for entry in entries
+        )
         for place, entry in enumerate(entries):
+            if founding is not None and isinstance(entry.record, FeatureLevelRecord | ConfigRecord):
+                found[place] = founding
+            elif enables_elr and isinstance(entry.record, ConfigRecord):
+                # The controller writes min.insync.replicas beside the feature, and takes it from the brokers.
+                found[place] = Envelope(operation="UpdateFeatures")
             if isinstance(entry.record, TopicRecord):
                 created.add(entry.record.topic_id)
                 names.add(entry.record.name)
             found[place] = found[place] or _of_itself(entry, created, names)
         return [envelope or NO_ENVELOPE for envelope in found]
 
+    def _founding(self, entries: Sequence[Entry]) -> Envelope | None:
+        """Return who wrote the records that a cluster begins with, if they are these: its first controller, unasked."""
+        for entry in entries:
+            if isinstance(entry.record, ControllerClaimRecord):
+                self._controller = entry.record.controller_id
+        others = [entry for entry in entries if not isinstance(entry.record, _OF_THE_QUORUM)]
+        was_empty, self._is_empty = self._is_empty, self._is_empty and not others
+        is_named = entries[0].of == "BeginTransaction" and _BOOTSTRAP in getattr(
+            entries[0].record, "content", ""
+        )
+        is_first = was_empty and any(isinstance(entry.record, FeatureLevelRecord) for entry in others)
+        if not is_named and not is_first:
+            return None
+        actor = None if self._controller is None else f"Controller:{self._controller}"
+        return Envelope(actor, operation="completeActivation")
+
     def _around(self, entries: Sequence[Entry], place: int) -> Iterable[tuple[int, Envelope]]:
         """Yield a record about a broker or the voters, and the changes of partitions beside it, with their causes."""
         entry = entries[place]
         match entry.record:
             case BrokerRegistrationChangeRecord(broker_id, fenced=True):
-                code = "SHUTDOWN_GRANTED" if broker_id in self._stopping else "SESSION_EXPIRED"
-                found = [*_side(entries, place, -1, _lost_by(broker_id), _caused(code, broker_id))]
-                # A broker without replicas in sync loses none, whether it stops or falls silent.
-                yield from found if len(found) > 1 or broker_id in self._stopping else []
+                beside = [
+                    entries[lost] for lost, _ in _side(entries, place, -1, _lost_by(broker_id), NO_ENVELOPE)
+                ]
+                has_led = any(
+                    entry.before is not None and entry.before.leader == broker_id for entry in beside
+                )
+                code = "SESSION_EXPIRED" if has_led else STOPPED_OR_SILENT
+                code = "SHUTDOWN_GRANTED" if broker_id in self._stopping else code
+                yield from _side(entries, place, -1, _lost_by(broker_id), _caused(code, broker_id))
             case BrokerRegistrationChangeRecord(broker_id, fenced=False):
                 yield from _side(
                     entries, place, 1, _gained_by(broker_id), _caused("BROKER_UNFENCED", broker_id)

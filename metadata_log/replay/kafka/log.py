@@ -334,6 +334,7 @@ def _continuing(
     teller = Teller(
         stopping=[broker.broker_id for broker in image.brokers.values() if broker.in_controlled_shutdown],
         voters=image.quorum.voters,
+        begins=image.end_offset == 0,
     )
     end_offset, epoch = image.end_offset, image.controller_epoch
     for unit in _units(batches_from(end_offset, last_crc=image.last_crc)):

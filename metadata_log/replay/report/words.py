@@ -15,6 +15,7 @@ VALUE_CHARS_MAX: Final = 80
 
 _CAUSES: Final = {
     "SESSION_EXPIRED": "session expired",
+    "STOPPED_OR_SILENT": "stopped, or silent",
     "FENCE_REQUESTED": "at its own wish",
     "SHUTDOWN_GRANTED": "let go after its shutdown",
     "CONTROLLED_SHUTDOWN": "controlled shutdown",

@@ -20,6 +20,7 @@ from tests.schema_page import PAGE, questions, written
 from tests.support import plain_analyses as plain
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, claim, random_history, step_of
+from tests.support.plain_clock import gaps
 
 SEEDS = (21, 22, 23)
 
@@ -187,9 +188,10 @@ def test_takeovers_are_the_claims(told: tuple[list[Step], replay.Log]) -> None:
         for at, step in enumerate(history)
         if isinstance(step.batch.records[0], ControllerClaimRecord)
     ]
-    wanted = []
+    wanted, passed = [], gaps(history)
     for place, (at, step) in enumerate(claims):
-        gap = None if at == 0 else max(0, step.batch.appended_at_ms - history[at - 1].batch.appended_at_ms)
+        before = passed[at]
+        gap = None if at == 0 or before.is_step else before.known_ms + before.unknown_ms
         end = (
             claims[place + 1][1].batch.base_offset
             if place + 1 < len(claims)

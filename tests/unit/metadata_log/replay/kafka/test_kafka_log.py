@@ -204,7 +204,7 @@ def test_the_causes_are_those_of_the_history(log: replay.Log) -> None:
         (13, "SESSION_EXPIRED", "broker"),
         (12, "SHUTDOWN_GRANTED", "stopped"),
         (11, "SESSION_EXPIRED", "broker"),
-        (14, None, "unknown"),
+        (14, "STOPPED_OR_SILENT", "stopped or lost"),
     ]
     takeovers = [
         (row["controller_id"], row["kind"], row["controller_epoch"])
