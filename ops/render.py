@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 Output: TypeAlias = Literal["table", "json", "jsonl", "yaml"]
 OUTPUTS: Final[tuple[Output, ...]] = ("table", "json", "jsonl", "yaml")
+ROW_OUTPUTS: Final = ("csv", "parquet")
+"""What a table of the log can be written as, beside these."""
 Row: TypeAlias = Mapping[str, Any]
 
 

@@ -5,17 +5,36 @@ Names are looked up when they are used: Spark's workers import modules below and
 
 from typing import TYPE_CHECKING, Any
 
+from metadata_log.replay.packages import missing_package
+
 if TYPE_CHECKING:
+    from metadata_log.replay.catalog import meanings as describe
     from metadata_log.replay.lakes import Lake
     from metadata_log.replay.lakes import open_lake as lake
     from metadata_log.replay.library import Log
     from metadata_log.replay.library import open_log as open  # noqa: A004 `replay.open`, as `gzip.open`
     from metadata_log.replay.spark_source import register
 
-__all__ = ["Lake", "Log", "lake", "open", "register"]
+__all__ = ["Lake", "Log", "describe", "lake", "open", "register"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
 
 
 def __getattr__(name: str) -> Any:
+    """Return a name of the library.
+
+    Raises:
+        PackageMissing: a package that it needs is not installed.
+    """
+    try:
+        return _found(name)
+    except ModuleNotFoundError as error:
+        raise missing_package(error) from error
+
+
+def _found(name: str) -> Any:
     match name:
         case "Lake":
             from metadata_log.replay.lakes import Lake
@@ -37,5 +56,9 @@ def __getattr__(name: str) -> Any:
             from metadata_log.replay.spark_source import register
 
             return register
+        case "describe":
+            from metadata_log.replay.catalog import meanings
+
+            return meanings
         case _:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from metadata_log.errors import InvalidRequest
 from metadata_log.replay.analyses import spark_text
 from metadata_log.replay.columns import MEANINGS, SCHEMA
 from metadata_log.replay.names import NAMED
@@ -103,6 +104,19 @@ def stored(name: str) -> Table:
     if name in STATE:
         return _of_text(name, f"state_{name}")
     return _of_text(name, name)
+
+
+def meanings(table: str | None = None) -> dict[str, str]:
+    """Return what each table of the catalog holds, by name; or of one table, what each column means.
+
+    Raises:
+        InvalidRequest: there is no such table.
+    """
+    if table is None:
+        return {name: described(name).about for name in TABLES}
+    if table not in TABLES:
+        raise InvalidRequest(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+    return {column.name: f"{column.type}: {column.meaning}" for column in described(table).columns}
 
 
 def needs(analysis: str) -> frozenset[str]:

@@ -1,9 +1,11 @@
 """Edge: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -14,9 +16,11 @@ import pyarrow.parquet as pq
 from metadata_log.errors import InvalidRequest
 from metadata_log.limits import MIB
 from metadata_log.replay.analyses import duckdb_text, spark_text
+from metadata_log.replay.catalog import TABLES
 from metadata_log.replay.tables import moved_on
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
 
 Table = TypeVar("Table")
@@ -113,7 +117,14 @@ _GONE: Final = re.compile(
     r'No files found that match the pattern "(.+)"|Cannot open file "(.+?)": No such file'
 )
 """What DuckDB says of a file that is gone."""
+_ABOUT: Final = re.compile(r"^\s*(DESCRIBE|DESC|SUMMARIZE|SHOW)\b", re.IGNORECASE)
 _WITH: Final = re.compile(r"^\s*WITH(\s+RECURSIVE)?\b", re.IGNORECASE)
+
+
+_NO_TABLE: Final = re.compile(
+    r"Table with name \"?(\w+)\"? does not exist|\[TABLE_OR_VIEW_NOT_FOUND\][^`]*`(?:\w+`\.`)*(\w+)`"
+)
+"""What the engines say of a table that they do not know: DuckDB, Spark."""
 
 
 class DuckDb:
@@ -199,13 +210,15 @@ class DuckDb:
             raise InvalidRequest(
                 f"the query cannot be run: it is a statement of {kinds[0].name}: write a SELECT"
             )
+        if _ABOUT.match(text):  # a view is no SELECT of its own
+            text = f"SELECT * FROM ({text})"  # noqa: S608 one statement, parsed above
         if named:
             text, is_with = _WITH.subn(lambda found: f"{found[0]} {named}, ", text, count=1)
             text = text if is_with else f"WITH {named} {text}"
         with _refusing():
             return self._view(text)
 
-    def relation(self, table: str) -> Any:
+    def relation(self, table: str) -> "DuckDBPyRelation":
         # What is computed when the rows are read may fail already here, where it is constant.
         with _refusing(), self._naming_gone_files():
             return self._connection.sql(f"FROM {table}")
@@ -360,8 +373,22 @@ class Spark:
 
 
 def refused_query(error: Exception) -> InvalidRequest:
-    """Return what an engine has against a query, in one line."""
-    return InvalidRequest(f"the query cannot be run: {str(error).strip().splitlines()[0]}")
+    """Return what an engine has against a query, in one line, its hints included.
+
+    The line of the query that it quotes is left out: it is not the line that was written.
+    """
+    lines = takewhile(
+        lambda line: line and not line.startswith("LINE "), map(str.strip, str(error).strip().splitlines())
+    )
+    text = " ".join(lines)
+    unknown = _NO_TABLE.search(text)
+    if unknown is not None:
+        name = unknown[1] or unknown[2]
+        # The engine knows only the tables that a query names rightly.
+        near = difflib.get_close_matches(name.lower(), TABLES, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]}?" if near else "SHOW TABLES lists those that can be asked"
+        text = f"there is no table {name}: {hint}"
+    return InvalidRequest(f"the query cannot be run: {text}")
 
 
 def engine_of(of: "SparkSession | DuckDb") -> "Spark | DuckDb":

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.library import Log, Tables, engine_named, warn_of_unknown
+from metadata_log.replay.named_tables import Relation
 from metadata_log.replay.tables import clusters_in, open_export
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def open_lake(path: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb") -> "Lake":
+def open_lake(path: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb") -> "Lake[Any]":
     """Open a folder of exports as `log export --lake` writes it; `engine` as in `open_log`.
 
     Raises:
@@ -30,14 +31,14 @@ def open_lake(path: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb"
     return Lake({cluster_id: Log(asked, export) for cluster_id, export in exports.items()})
 
 
-class Lake(Tables):
+class Lake(Tables[Relation]):
     """The logs of several clusters, by cluster id. Tables have the rows of all, and `cluster` as their first column."""
 
-    def __init__(self, logs: Mapping[str, Log]) -> None:
+    def __init__(self, logs: Mapping[str, Log[Relation]]) -> None:
         self.logs = logs
         self.engine = next(iter(logs.values())).engine
 
-    def __getitem__(self, cluster_id: str) -> Log:
+    def __getitem__(self, cluster_id: str) -> Log[Relation]:
         return self.logs[cluster_id]
 
     def table_of(self, name: str) -> Any:
@@ -49,3 +50,8 @@ class Lake(Tables):
             for log in self.logs.values()
         ]
         return self.engine.union_by_name(*parts)
+
+    def __repr__(self) -> str:
+        return (
+            f"<lake of {len(self.logs)} cluster{'' if len(self.logs) == 1 else 's'}: {', '.join(self.logs)}>"
+        )

@@ -6,17 +6,24 @@ it is read, but for small tables, and those that Spark would compute several tim
 """
 
 import logging
-import math
 import operator
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    SupportsIndex,
+    overload,
+)
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +35,14 @@ from metadata_log.replay.changes import changes_in
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
 from metadata_log.replay.engines import DuckDb, Engine, Spark
-from metadata_log.replay.named_tables import NamedTables
+from metadata_log.replay.frames import arrow_of
+from metadata_log.replay.glance import Glance
+from metadata_log.replay.named_tables import NamedTables, Relation
 from metadata_log.replay.names import NAMED, named
 from metadata_log.replay.opaque import Unknown
-from metadata_log.replay.source import Scratch, exported
+from metadata_log.replay.packages import missing_package
+from metadata_log.replay.scratch import Scratch
+from metadata_log.replay.source import exported
 from metadata_log.replay.state import state_of
 from metadata_log.replay.subjects.registry import SUBJECTS
 from metadata_log.replay.tables import RECORDS, Export, open_export
@@ -40,7 +51,8 @@ from metadata_log.replay.timeline import Mark, Timeline, timeline_of
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from duckdb import DuckDBPyRelation
+    from pyspark.sql import DataFrame, SparkSession
 
 At = SupportsIndex | str | date | np.datetime64 | None
 """A moment: an end offset (an integer, numpy's too), a time (without a zone it is UTC; a date is its midnight), or either as
@@ -52,6 +64,11 @@ MISSED_AFTER_MS: Final = {"metaquorum": limits.ELECTION_TIMEOUT_MIN_MS, "kafka":
 """Sooner nobody campaigns against a controller that fell silent. Kafka's followers wait for
 controller.quorum.fetch.timeout.ms, 2 s; an operator may have set it lower."""
 _KEY: Final = re.compile(r"(topic:[A-Za-z0-9._-]+(/\d+)?|(broker|controller):\d+|cluster)")
+_PARTITION: Final = re.compile(r"(topic:)?(?P<topic>[A-Za-z0-9._-]+)[/:](?P<number>\d+)")
+"""orders:3, as every verb writes a partition; orders/3, as a history's key has it."""
+_NO_TOPICS: Final = frozenset({"topic", "broker", "controller"})
+"""Kinds of keys: broker:11 is a broker."""
+_SHOW_TABLES: Final = re.compile(r"SHOW\s+(ALL\s+)?TABLES", re.IGNORECASE)
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_COMPARED: Final = frozenset({"type", "type_name", "log_offset", "ts", "cause_code", "topic_seq"})
 """Columns of a state that tell where an entity came from, and not what it is."""
@@ -69,16 +86,43 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class State(Generic[Relation]):
     """What the cluster was at a position: a table for each subject, by name."""
 
     position: Position
-    parts: Mapping[str, Any]
+    parts: Mapping[str, Relation]
 
-    def __getitem__(self, subject: str) -> Any:
+    def __getitem__(self, subject: str) -> Relation:
         return self.parts[subject]
 
 
+@overload
+def open_log(
+    of: str | Path,
+    engine: "Literal['duckdb'] | DuckDb" = "duckdb",
+    *,
+    format: str | None = None,
+    skip_damaged: bool = False,
+    shown: Shown = NOTHING_SHOWN,
+) -> "Log[DuckDBPyRelation]": ...
+@overload
+def open_log(
+    of: str | Path,
+    engine: "Literal['spark'] | SparkSession",
+    *,
+    format: str | None = None,
+    skip_damaged: bool = False,
+    shown: Shown = NOTHING_SHOWN,
+) -> "Log[DataFrame]": ...
+@overload
+def open_log(
+    of: str | Path,
+    engine: str,
+    *,
+    format: str | None = None,
+    skip_damaged: bool = False,
+    shown: Shown = NOTHING_SHOWN,
+) -> "Log[Any]": ...
 def open_log(
     of: str | Path,
     engine: "str | SparkSession | DuckDb" = "duckdb",
@@ -86,7 +130,7 @@ def open_log(
     format: str | None = None,  # noqa: A002 as Spark's readers name it
     skip_damaged: bool = False,
     shown: Shown = NOTHING_SHOWN,
-) -> "Log":
+) -> "Log[Any]":
     """Open a log: an export, a data directory, a folder of segments, a controller's URL, or the metadata log of Kafka.
 
     What is no export yet is exported first, to a folder that is removed with the log. `engine` is "duckdb", "spark" (in a
@@ -125,14 +169,17 @@ def engine_named(of: "str | SparkSession | DuckDb", *, is_quick: bool = False) -
         case "spark":
             from metadata_log.replay.session import session
 
-            return Spark(session(quick=is_quick))
+            try:
+                return Spark(session(quick=is_quick))
+            except ModuleNotFoundError as error:
+                raise missing_package(error) from error
         case str():
             raise InvalidRequest(f"{of!r} is no engine: duckdb, spark, or a Spark session")
         case _:
             return Spark(of).apart()
 
 
-class Tables(NamedTables):
+class Tables(NamedTables[Relation]):
     """The tables of the catalog, each by its name, and any query over them."""
 
     engine: Engine[Any]
@@ -145,7 +192,7 @@ class Tables(NamedTables):
         """Return a table of the catalog as an analyst sees it: with names in place of codes (names.py)."""
         return with_names(self.engine, name, self.table_of(name))
 
-    def table(self, name: str) -> Any:
+    def table(self, name: str) -> Relation:
         """Return a table of the catalog (`catalog.py`), which describes every column.
 
         Raises:
@@ -153,23 +200,37 @@ class Tables(NamedTables):
         """
         if name not in TABLES:
             raise InvalidRequest(f"there is no table {name!r}; there are {', '.join(TABLES)}")
-        return self.engine.relation(self.named_table_of(name))
+        relation: Relation = self.engine.relation(self.named_table_of(name))
+        return relation
 
-    def sql(self, text: str) -> Any:
-        """Return the answer of a query, in the engine's dialect, over any tables of the catalog.
+    def sql(self, text: str, /, **frames: Any) -> Relation:
+        """Return the answer of a query, in the engine's dialect, over tables of the catalog, and a caller's own `frames`.
+
+        A query is a SELECT, DESCRIBE, SUMMARIZE, or SHOW TABLES. A frame is one of pandas, polars, Arrow, DuckDB or Spark,
+        or a list of rows as dicts: `log.sql("SELECT * FROM fencings JOIN hosts USING (broker_id)", hosts=df)`.
 
         Raises:
             InvalidRequest: the engine does not understand it.
         """
         self.engine.before_foreign_query()
-        words = set(re.findall(r"\w+", text))
+        text = text.strip().rstrip(";").rstrip()
+        own = {name: self.engine.of_arrow(arrow_of(name, frame)) for name, frame in frames.items()}
+        if _SHOW_TABLES.fullmatch(text):
+            about = [{"name": name, "about": described(name).about} for name in TABLES]
+            listed: Relation = self.engine.relation(self.engine.of_arrow(pa.Table.from_pylist(about)))
+            return listed
+        words = set(map(str.lower, re.findall(r"\w+", text)))
         named_tables = {name: self.named_table_of(name) for name in TABLES if name in words}
-        return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named_tables))
+        answer: Relation = self.engine.relation(self.engine.query(text, named_tables | own))
+        return answer
 
-    def _history_of(self, key: str) -> Any:
+    def _history_of(self, key: str) -> Relation:
+        partition = _PARTITION.fullmatch(key)
+        if partition is not None and partition["topic"] not in _NO_TOPICS:
+            key = f"topic:{partition['topic']}/{partition['number']}"
         if _KEY.fullmatch(key) is None:
             raise InvalidRequest(
-                f"{key!r} is no key: topic:NAME, topic:NAME/PARTITION, broker:ID, controller:ID, or cluster"
+                f"{key!r} is no key: topic:NAME, NAME:PARTITION, broker:ID, controller:ID, or cluster"
             )
         return self.sql(
             f"SELECT * FROM history WHERE key = '{key}' OR substr(key, 1, {len(key) + 1}) = '{key}/' "  # noqa: S608 a key of ours
@@ -177,7 +238,7 @@ class Tables(NamedTables):
         )
 
 
-class Log(Tables):
+class Log(Glance, Tables[Relation]):
     """An exported log, or a part of it, and the tables that can be made of it."""
 
     def __init__(
@@ -268,7 +329,7 @@ class Log(Tables):
             log.warning(note)
         return Position(end_offset, time_ms, note)
 
-    def state_at(self, at: At = None) -> State:
+    def state_at(self, at: At = None) -> State[Relation]:
         """Return the state at a moment: the newest snapshot below it, and the records since.
 
         Raises:
@@ -283,7 +344,7 @@ class Log(Tables):
             },
         )
 
-    def between(self, first: At = None, last: At = None) -> "Log":
+    def between(self, first: At = None, last: At = None) -> "Log[Relation]":
         """Return the log between two moments: intervals are counted within it, and events are those in it.
 
         Between two times it holds what went on then, too where nothing was written.
@@ -303,7 +364,7 @@ class Log(Tables):
             )
         return self._with(begin, end, self.topic)
 
-    def about(self, topic: str) -> "Log":
+    def about(self, topic: str) -> "Log[Relation]":
         """Return the log as far as it concerns the partitions of one topic; all else in it stays.
 
         Raises:
@@ -321,8 +382,8 @@ class Log(Tables):
         tables = {name: self.table_of(name) for name in ("partition_changes", "topics")}
         return bool(self.engine.arrow(self.engine.query(named, tables)).num_rows)
 
-    def _with(self, first: Position, last: Position, topic: str | None) -> "Log":
-        part = Log(
+    def _with(self, first: Position, last: Position, topic: str | None) -> "Log[Relation]":
+        part = Log[Relation](
             self.engine.apart(),
             self.export,
             first=first,
@@ -334,7 +395,7 @@ class Log(Tables):
         part.warns_of_cuts = self.warns_of_cuts
         return part
 
-    def diff(self, first: At, last: At = None) -> Any:
+    def diff(self, first: At, last: At = None) -> Relation:
         """Return what differs between two moments: key, kind (created, deleted, modified), field, before, after, log_offset.
 
         Fields are JSON. `log_offset` is that of the last record about the entity; null where it is gone.
@@ -345,11 +406,12 @@ class Log(Tables):
         positions = (self.position(first), self.position(last))
         before, after = map(self._state, positions)
         parts = [self._differences(name, before[name], after[name]) for name in SUBJECTS]
-        return self.engine.relation(
+        differences: Relation = self.engine.relation(
             self.engine.query(
                 "SELECT * FROM differences ORDER BY key, field", {"differences": self.engine.union(*parts)}
             )
         )
+        return differences
 
     def _differences(self, name: str, before: Any, after: Any) -> Any:
         subject = SUBJECTS[name]
@@ -510,41 +572,6 @@ def with_names(engine: Engine[Any], name: str, table: Any) -> Any:
         for column in engine.relation(table).columns
     )
     return engine.query(f"SELECT {columns} FROM with_codes", {"with_codes": table})  # noqa: S608 our own names
-
-
-def plain_rows(log: Tables, relation: Any) -> list[dict[str, Any]]:
-    """Return the rows of an answer as JSON can hold them: times as text in UTC, and null for what is no number.
-
-    Raises:
-        InvalidRequest: the query that `relation` answers fails, or gives times that Python does not know.
-    """
-    computed = log.engine.answer(relation)
-    try:
-        rows = computed.to_pylist()
-    except (OverflowError, ValueError) as error:
-        raise InvalidRequest(f"the answer cannot be shown: {error}: cast such columns to text") from error
-    return [{name: _plain(value) for name, value in row.items()} for row in rows]
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case datetime():
-            zoned = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-            return zoned.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        case Decimal():
-            return int(value) if value == int(value) else float(value)
-        case pa.MonthDayNano():  # a tuple, too
-            return str(value)
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case dict():
-            return {str(name): _plain(item) for name, item in value.items()}
-        case float():
-            return value if math.isfinite(value) else None
-        case None | bool() | int() | str():
-            return value
-        case _:
-            return str(value)
 
 
 def _moment(at: At) -> int | datetime | None:

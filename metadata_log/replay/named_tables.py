@@ -4,9 +4,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from metadata_log.replay.catalog import described
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # Who only says Log means one of any engine.
+    Relation = TypeVar("Relation", default=Any)
+else:
+    from typing import TypeVar
+
+    Relation = TypeVar("Relation")
+    """A table as the engine has it: a relation of DuckDB, a DataFrame of Spark."""
 
 
 class TableMethod:
@@ -16,14 +27,16 @@ class TableMethod:
         self._name = name
         self._owner = owner
 
-    def __get__(self, tables: "NamedTables | None", owner: type | None = None) -> Callable[[], Any]:
+    def __get__(
+        self, tables: "NamedTables[Relation] | None", owner: type | None = None
+    ) -> Callable[[], Relation]:
         return self._function if tables is None else MethodType(self._function, tables)
 
     @cached_property
     def _function(self) -> Callable[..., Any]:
         name = self._name
 
-        def table(self: "NamedTables") -> Any:
+        def table(self: "NamedTables[Any]") -> Any:
             return self.table(name)
 
         table.__name__, table.__qualname__ = name, f"{self._owner.__name__}.{name}"
@@ -34,11 +47,11 @@ class TableMethod:
         return table
 
 
-class NamedTables(ABC):
+class NamedTables(ABC, Generic[Relation]):
     """The tables of the catalog as methods. A line for each, so that editors and type checkers know the names."""
 
     @abstractmethod
-    def table(self, name: str) -> Any:
+    def table(self, name: str) -> Relation:
         """Return a table of the catalog."""
 
     records = TableMethod()
@@ -80,10 +93,10 @@ class NamedTables(ABC):
     log_health = TableMethod()
     opaque_records = TableMethod()
 
-    def history(self, key: str | None = None) -> Any:
+    def history(self, key: str | None = None) -> Relation:
         """Return what happened to each entity, in words.
 
-        With `key`, one entity: topic:NAME (its partitions included), topic:NAME/N, broker:ID, controller:ID, or cluster.
+        With `key`, one entity: topic:NAME (its partitions included), NAME:N, broker:ID, controller:ID, or cluster.
 
         Raises:
             InvalidRequest: the key is none of these.
@@ -93,5 +106,5 @@ class NamedTables(ABC):
         return self._history_of(key)
 
     @abstractmethod
-    def _history_of(self, key: str) -> Any:
+    def _history_of(self, key: str) -> Relation:
         """Return the history of one entity."""

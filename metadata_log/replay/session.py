@@ -140,7 +140,7 @@ def _java_version(java: Path, *flags: str) -> int:
 
 
 def _wrapped(java: Path) -> Path:
-    home = _cache_directory() / "java"
+    home = cache_directory() / "java"
     wrapper = home / "bin" / "java"
     text = _WRAPPER.format(java=java)
     if not wrapper.is_file() or wrapper.read_text() != text:
@@ -150,7 +150,7 @@ def _wrapped(java: Path) -> Path:
 
 def _log_settings() -> Path:
     """Return a file that keeps Spark's start-up talk, which no later call can hush, off our output."""
-    path = _cache_directory() / "log4j2.properties"
+    path = cache_directory() / "log4j2.properties"
     if not path.is_file() or path.read_text() != _LOG_SETTINGS:
         _write(path, _LOG_SETTINGS, mode=0o644)
     return path
@@ -166,7 +166,8 @@ def _write(path: Path, text: str, *, mode: int) -> None:
     Path(name).replace(path)
 
 
-def _cache_directory() -> Path:
+def cache_directory() -> Path:
+    """Return the folder of what can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metaquorum"
 
 

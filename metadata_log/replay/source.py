@@ -1,11 +1,9 @@
 """Edge: where a log comes from: an export as it is; files or a controller's URL by way of an export to a scratch folder."""
 
 import re
-import shutil
 import tempfile
 import urllib.parse
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +12,15 @@ from metadata_log.errors import BrokerNotAvailable, InvalidRequest, OffsetCompac
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.replay import export_cache
 from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClient, Shown, controllers
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
-from metadata_log.replay.kafka.log import export_kafka
+from metadata_log.replay.kafka.log import export_kafka, files_of
 from metadata_log.replay.kinds import MANIFEST, is_kafka_log, segments_in
 from metadata_log.replay.nearby import check_format, no_log_at
 from metadata_log.replay.opaque import decode_known
+from metadata_log.replay.scratch import Scratch
 from metadata_log.replay.slices.frames import damaged_segment, missing_file
 from metadata_log.replay.slices.stored import names_another_file_system, path_of
 from metadata_log.replay.state_files import export_state_file
@@ -29,16 +29,6 @@ from snapshots.snapshot_file import position_of, read_snapshot
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
 """The most that one answer of /v1/log holds."""
-
-
-class Scratch:
-    """A folder that is removed with the last log that reads it."""
-
-    def __init__(self) -> None:
-        self.missing: tuple[str, ...] = ()
-        """What the log lacks, and which part of it is told; empty where it is whole."""
-        self.path = Path(tempfile.mkdtemp(prefix="metaquorum-export-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 FORMATS: Final = ("metaquorum", "kafka")
@@ -76,7 +66,9 @@ def exported(
         raise no_log_at(path)
     check_format(path, form)
     if form == "kafka" or (form is None and is_kafka_log(path)):
-        return _whole_part(path, form) if skips_damaged else _scratch(lambda to: export_kafka(path, to))
+        if skips_damaged:
+            return _whole_part(path, form)
+        return _kept_or_scratch(*files_of(path), lambda to: export_kafka(path, to))
     if not segments_in(path):
         clusters = clusters_in(path)
         if len(clusters) > 1:
@@ -86,7 +78,20 @@ def exported(
         if not clusters:
             raise no_log_at(path)
         return next(iter(clusters.values())), None
-    return _whole_part(path, form) if skips_damaged else _scratch(lambda to: export_directory(path, to))
+    if skips_damaged:
+        return _whole_part(path, form)
+    files = segments_in(path)
+    begins_at = int(files[0].stem)
+    rests_on = None if begins_at == 0 else _oldest_snapshot(path, not_below=begins_at)
+    return _kept_or_scratch(files, rests_on, lambda to: export_directory(path, to))
+
+
+def _kept_or_scratch(
+    files: Sequence[Path], rests_on: Path | None, export: Callable[[Path], object]
+) -> tuple[Path, Scratch]:
+    """Export files of a log, or what is new of them since they were opened before."""
+    scratch = export_cache.kept(files, rests_on, export) if files else None
+    return _scratch(export) if scratch is None else (scratch.path, scratch)
 
 
 def _whole_part(path: Path, form: str | None) -> tuple[Path, Scratch]:
@@ -149,7 +154,7 @@ def export_directory(
     if not files:
         raise no_log_at(path)
     begins_at = int(files[0].stem)
-    image = None if begins_at == 0 else _oldest_image(path, not_below=begins_at)
+    image = None if begins_at == 0 else read_snapshot(_oldest_snapshot(path, not_below=begins_at))
 
     def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
         bases = [int(file.stem) for file in files]
@@ -192,7 +197,7 @@ def _frames_of(file: Path, *, is_last: bool) -> Iterator[tuple[FrameHeader, byte
         at, offset = at + header.frame_bytes, header.end_offset
 
 
-def _oldest_image(path: Path, *, not_below: int) -> MetadataImage:
+def _oldest_snapshot(path: Path, *, not_below: int) -> Path:
     found = [
         file
         for folder in (path, path / "snapshots", path.parent / "snapshots")
@@ -203,7 +208,7 @@ def _oldest_image(path: Path, *, not_below: int) -> MetadataImage:
         raise OffsetCompacted(
             f"{path}: the log begins at offset {not_below}, and no snapshot is here to begin an export at"
         )
-    return read_snapshot(found[0])
+    return found[0]
 
 
 def _cluster_id(image: MetadataImage | None, frames: FramesFrom) -> str:

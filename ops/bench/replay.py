@@ -6,6 +6,7 @@ engines, the plain fold and those controllers must agree on the state digest at 
 
 import argparse
 import asyncio
+import os
 import random
 import subprocess
 import sys
@@ -63,19 +64,22 @@ def replay(
             if wanted[at] != digest:
                 raise BenchmarkFailed(f"a controller computed {digest} at offset {at}, the fold {wanted[at]}")
         found = {name: _measured(name, export, wanted) for name in engines}
-        first, *others = found
+        engine, *others = found
         reports = {"report": _report_ms(export), f"report_{small}": _report_ms(lesser)}
+        if not by_controllers:
+            first, again = _opened_ms(Path(scratch, "large", "log"), cache=Path(scratch, "cache"))
+            reports |= {"first_opened": first, "opened_again": again}
         floors = probes(Path(scratch))
     return report(
         "replay",
         params={
             "records": export.end_offset,
-            "engine": first,
+            "engine": engine,
             "offsets_agreed": len(wanted),
             "offsets_agreed_by_controllers": len(said),
             "digest": export.digest,
         },
-        ours={"unit": "ms", "export_per_second": per_second, **reports, **found[first]},
+        ours={"unit": "ms", "export_per_second": per_second, **reports, **found[engine]},
         peers={name: found[name] for name in others},
         rounds=1,
         probes=floors,
@@ -177,6 +181,26 @@ def _report_ms(export: Export) -> float:
     """Return what the command takes from its start to its end."""
     command = [sys.executable, "-m", "ops.cli", "replay", "report", "--export", str(export.directory)]
     return _timed(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))  # noqa: S603 our own command
+
+
+def _opened_ms(log: Path, *, cache: Path) -> tuple[float, float]:
+    """Return what a first query of a folder of segments takes, start of the command included, and the same again."""
+    command = [
+        sys.executable,
+        "-m",
+        "ops.cli",
+        "replay",
+        "sql",
+        "SELECT count(*) FROM records",
+        "--export",
+        str(log),
+    ]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+
+    def ask() -> None:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)  # noqa: S603 our own command
+
+    return _timed(ask), _timed(ask)
 
 
 def _timed(ask: Callable[[], object]) -> float:

@@ -196,7 +196,8 @@ def _add_reassign(noun: Noun) -> None:
 
 
 def _topic_partition(text: str) -> tuple[str, int]:
-    topic, colon, number = text.rpartition(":")
+    # A history's key is read, too: topic:orders/3.
+    topic, colon, number = text.removeprefix("topic:").replace("/", ":").rpartition(":")
     if not topic or not colon or not number.isascii() or not number.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not TOPIC:N")
     return topic, int(number)

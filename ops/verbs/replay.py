@@ -8,6 +8,8 @@ from typing import Any
 from ops import render
 from ops.arguments import Noun, Parser, add_shown, from_to, log_place, moment
 from ops.client import SHOWN
+from ops.row_output import check_output, show_items, show_rows
+from ops.sql_prompt import answer_all
 from ops.talk import fail_usage, patience, put, say, show
 from ops.when import AtOffset, When
 
@@ -54,9 +56,17 @@ def add_parsers(noun: Noun) -> None:
         "Answer a query over the tables that `replay tables` lists.",
         run_sql,
         'replay sql --export export "SELECT * FROM incidents ORDER BY duration_ms DESC LIMIT 10"',
+        'replay sql --export export "SELECT * FROM fencings" -o parquet > fencings.parquet',
+        "replay sql --export export",
         'replay sql --export lake "SELECT cluster, count(*) AS losses FROM fencings GROUP BY cluster"',
     )
-    sql.add_argument("query", nargs="+", metavar="SQL")
+    sql.add_argument(
+        "query",
+        nargs="*",
+        metavar="SQL",
+        help="a SELECT, DESCRIBE, SUMMARIZE or SHOW TABLES; without one, queries are read from stdin, at a terminal from a "
+        "prompt",
+    )
     _add_engine(sql)
     tables = noun.verb(
         "tables",
@@ -88,16 +98,17 @@ def add_parsers(noun: Noun) -> None:
         "history",
         "Show what happened to a topic, partition, broker, controller, or the cluster.",
         run_history,
-        "replay history topic:orders/3 --export export",
+        "replay history orders:3 --export export",
         "replay history broker:11 --export export",
     )
     history.add_argument(
-        "entity", metavar="KEY", help="topic:NAME, topic:NAME/N, broker:ID, controller:ID, cluster"
+        "entity", metavar="KEY", help="topic:NAME, a partition as NAME:N, broker:ID, controller:ID, cluster"
     )
 
 
 def _verb(noun: Noun, name: str, about: str, run: Any, *examples: str) -> Parser:
-    verb = noun.verb(name, about, run=run, parent=noun.flags.output, examples=examples)
+    parent = noun.flags.output if name == "digest" else noun.flags.rows
+    verb = noun.verb(name, about, run=run, parent=parent, examples=examples)
     _add_source(verb)
     return verb
 
@@ -164,9 +175,19 @@ def run_report(args: argparse.Namespace) -> int:
 
 
 def run_sql(args: argparse.Namespace) -> int:
-    with patience("the query runs"):
-        items = _items(_log(args, or_lake=True), lambda log: log.sql(" ".join(args.query)))
-    _show_items(args, items)
+    """Answer the query that was given, else those on stdin, over a log that is opened once."""
+    check_output(args)
+    with patience("the log is being opened"):
+        log = _log(args, or_lake=True)
+
+    def answer(query: str) -> None:
+        with patience("the query runs"):
+            rows = log.engine.answer(log.sql(query))
+        show_rows(args, rows)
+
+    if not args.query:
+        return answer_all(log, answer)
+    answer(" ".join(args.query))
     return 0
 
 
@@ -179,7 +200,7 @@ def run_tables(args: argparse.Namespace) -> int:
         items = [column._asdict() for column in described(args.name).columns]
     else:
         fail_usage(args, f"there is no table {args.name!r}; `replay tables` lists them")
-    _show_items(args, items)
+    show_items(args, items)
     return 0
 
 
@@ -188,29 +209,33 @@ def run_state(args: argparse.Namespace) -> int:
 
     if args.subject not in STATE:
         fail_usage(args, f"{args.subject!r} is no subject: {', '.join(STATE)}")
+    check_output(args)
     with patience("the state is being computed"):
         log = _log(args)
         state = log.state_at(_at(args.at))
-        items = _items(log, lambda _: state[args.subject])
+        answer = log.engine.answer(state[args.subject])
     say(state.position.note)
-    _show_items(args, items)
+    show_rows(args, answer)
     return 0
 
 
 def run_diff(args: argparse.Namespace) -> int:
+    check_output(args)
     with patience("the states are being compared"):
         log = _log(args)
         notes = [log.position(_at(moment)).note for moment in (args.first, args.last)]
-        items = _items(log, lambda log: log.diff(_at(args.first), _at(args.last)))
+        answer = log.engine.answer(log.diff(_at(args.first), _at(args.last)))
     say(f"from: {notes[0]}; to: {notes[1]}")
-    _show_items(args, items)
+    show_rows(args, answer)
     return 0
 
 
 def run_history(args: argparse.Namespace) -> int:
+    check_output(args)
     with patience("the history is being read"):
-        items = _items(_log(args), lambda log: log.history(args.entity))
-    _show_items(args, items)
+        log = _log(args)
+        answer = log.engine.answer(log.history(args.entity))
+    show_rows(args, answer)
     return 0
 
 
@@ -245,16 +270,3 @@ def _at(moment: When | None) -> Any:
     if moment is None or isinstance(moment, AtOffset):
         return None if moment is None else moment.offset
     return datetime.fromtimestamp(moment.unix_ms / 1000, UTC)
-
-
-def _items(log: Any, ask: Any) -> list[dict[str, Any]]:
-    """Return the rows of an answer as JSON has them: times as text."""
-    from metadata_log.replay.library import plain_rows
-
-    items: list[dict[str, Any]] = plain_rows(log, ask(log))
-    return items
-
-
-def _show_items(args: argparse.Namespace, items: list[dict[str, Any]]) -> None:
-    columns = [render.Column(key) for key in (items[0] if items else ())]
-    show(args, items, table=lambda: render.table(columns, items, empty="no rows"))

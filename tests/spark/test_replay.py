@@ -17,8 +17,9 @@ from metadata_log.replay.catalog import SHARED, TABLES, described, sql_name
 from metadata_log.replay.digest import state_digest
 from metadata_log.replay.engines import DuckDb, Spark, rows
 from metadata_log.replay.export import export_log
-from metadata_log.replay.library import Log, plain_rows
+from metadata_log.replay.library import Log
 from metadata_log.replay.names import NAMED
+from metadata_log.replay.plain import plain_rows
 from metadata_log.replay.subjects.registry import CHANGES
 from metadata_log.replay.tables import open_export
 from tests.schema_page import PAGE, questions

@@ -69,8 +69,7 @@ def export_kafka(
     log = opened(path)
     if not log.segments:
         return _export_newest_checkpoint(log, to, in_lake=in_lake)
-    begins_at = int(log.segments[0].stem)
-    checkpoint = _oldest_checkpoint(log.directory, not_below=begins_at) if begins_at else None
+    _, checkpoint = files_of(path)
     return export_part(
         log, to, log.whole, checkpoint=checkpoint, from_offset=from_offset, until=until, in_lake=in_lake
     )
@@ -103,6 +102,17 @@ def opened(path: Path) -> KafkaLog:
             f"{path}: no metadata log of Kafka: name a metadata.log.dir, or the {PARTITION} in it"
         )
     return KafkaLog(path, directory, segments, cluster_id_of(directory))
+
+
+def files_of(path: Path) -> tuple[list[Path], Path | None]:
+    """Return the segments that an export reads, and the checkpoint that they continue; none where only that is there.
+
+    Raises:
+        OffsetCompacted, InvalidRequest: as `export_kafka`.
+    """
+    log = opened(path)
+    begins_at = int(log.segments[0].stem) if log.segments else 0
+    return log.segments, _oldest_checkpoint(log.directory, not_below=begins_at) if begins_at else None
 
 
 def export_part(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.catalog import SHARED
 from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
-from metadata_log.replay.library import Log, plain_rows
+from metadata_log.replay.library import Log
 from metadata_log.replay.page import charts, page
+from metadata_log.replay.plain import plain_rows
 from metadata_log.replay.report import events as told
 from metadata_log.replay.report import sections
 from metadata_log.replay.report.focus import Focus

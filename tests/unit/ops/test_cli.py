@@ -248,7 +248,7 @@ def test_what_a_verb_refuses_itself_is_exit_2_too(capsys: pytest.CaptureFixture[
         (
             ModuleNotFoundError("no", name="pyspark"),
             6,
-            "metaquorum: pyspark is not installed; this verb needs: pip",
+            "metaquorum: pyspark is not installed, which this needs: pip",
         ),
         (
             OutcomeUnknown("no answer", request_id="i9K4_o4GRTSeQ4ztWoqCXA"),

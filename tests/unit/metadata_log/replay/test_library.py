@@ -31,8 +31,8 @@ from metadata_log.replay import names
 from metadata_log.replay.catalog import TABLES, described, sql_name
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.export import export_log
-from metadata_log.replay.library import plain_rows
 from metadata_log.replay.named_tables import NamedTables, TableMethod
+from metadata_log.replay.plain import plain_rows
 from metadata_log.replay.report import report_of
 from metadata_log.replay.state import State, state_at
 from metadata_log.replay.subjects.registry import SUBJECTS

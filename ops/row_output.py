@@ -1,0 +1,66 @@
+"""Edge: the rows of an answer on stdout: as a table, as JSON, and for other programs as CSV or Parquet."""
+
+import argparse
+import csv
+import io
+import json
+import sys
+from typing import Any
+
+from ops import render
+from ops.talk import fail_usage, show
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Refuse to write Parquet, which is no text, on a screen; before the work, and not after it."""
+    if args.output == "parquet" and sys.stdout.isatty():
+        fail_usage(args, "Parquet is no text: send it to a file, as `... -o parquet > answer.parquet`")
+
+
+def show_rows(args: argparse.Namespace, answer: Any) -> None:
+    """Print a table of Arrow as the flags ask for it."""
+    from metadata_log.replay.plain import plain_rows_of
+
+    match args.output:
+        case "parquet":
+            _put_bytes(_parquet(answer))
+        case "csv":
+            _put_bytes(_csv(answer.column_names, plain_rows_of(answer)))
+        case _:
+            show_items(args, plain_rows_of(answer))
+
+
+def show_items(args: argparse.Namespace, items: list[dict[str, Any]]) -> None:
+    columns = [render.Column(key) for key in (items[0] if items else ())]
+    show(args, items, table=lambda: render.table(columns, items, empty="no rows"))
+
+
+def _parquet(answer: Any) -> bytes:
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()  # a pipe cannot say where it stands, as a writer of Parquet asks
+    pq.write_table(answer, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _csv(names: list[str], rows: list[dict[str, Any]]) -> bytes:
+    """Return CSV as RFC 4180 has it, in UTF-8: nothing for null, and JSON for what is no single value."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(names)
+    writer.writerows([_cell(row[name]) for name in names] for row in rows)
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _cell(value: Any) -> Any:
+    match value:
+        case bool() | list() | dict():
+            return json.dumps(value, ensure_ascii=False)
+        case _:
+            return value
+
+
+def _put_bytes(content: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
