@@ -13,7 +13,7 @@ import os
 from metadata_log import replay
 
 log = replay.open(os.environ.get("METAQUORUM_LOG", "export"))
-log.last.note
+log
 
 
 # %% [markdown]
@@ -70,10 +70,11 @@ show(
 # ## Who led a partition, and why did that change?
 
 # %%
-((topic, partition),) = log.sql("""
+busiest = log.sql("""
     SELECT topic_name, partition FROM leader_intervals
     GROUP BY topic_name, partition ORDER BY count(*) DESC, topic_name, partition LIMIT 1
 """).fetchall()
+topic, partition = busiest[0] if busiest else ("", 0)
 show(
     log.sql(f"""
         SELECT leader, from_offset, to_offset, duration_ms, cause_code, ended_by FROM leader_intervals
@@ -84,10 +85,14 @@ show(
 # %% [markdown]
 # ## Time travel
 #
-# The state at any offset or time. An offset inside a batch is cut back to the batch's beginning; `position.note` says so.
+# The state at any offset or time: here where the longest incident begins. An offset inside a batch is cut back to the
+# batch's beginning; `position.note` says so.
 
 # %%
-state = log.state_at(5500)
+worst = log.sql("SELECT from_offset FROM incidents ORDER BY duration_ms DESC, from_offset LIMIT 1").fetchall()
+at = worst[0][0] if worst else (log.first.end_offset + log.last.end_offset) // 2
+later = min(at + 100, log.last.end_offset)
+state = log.state_at(at)
 state.position.note
 
 # %%
@@ -99,16 +104,19 @@ show(
 # What differs between two moments, and what happened to one thing:
 
 # %%
-show(log.diff(5500, 5600).select("key, kind, field, before, after"))
+show(log.diff(at, later).select("key, kind, field, before, after"))
 
 # %%
-show(log.history("broker:11"))
+changed = log.sql("""
+    SELECT broker_id FROM broker_changes GROUP BY broker_id ORDER BY count(*) DESC, broker_id LIMIT 1
+""").fetchall()
+show(log.history(f"broker:{changed[0][0]}" if changed else "cluster"))
 
 # %% [markdown]
-# A part of the log, where intervals are counted within it:
+# A part of the log, from there to its end, where intervals are counted within it:
 
 # %%
-part = log.between(5500, 6000)
+part = log.between(at)
 show(part.sql("SELECT kind, count(*) AS changes FROM isr_events GROUP BY kind ORDER BY kind"))
 
 # %% [markdown]

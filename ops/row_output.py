@@ -19,11 +19,11 @@ def check_output(args: argparse.Namespace) -> None:
 
 def show_rows(args: argparse.Namespace, answer: Any) -> None:
     """Print a table of Arrow as the flags ask for it."""
-    from metadata_log.replay.plain import plain_rows_of
+    from metadata_log.replay.plain import parquet_of, plain_rows_of
 
     match args.output:
         case "parquet":
-            _put_bytes(_parquet(answer))
+            _put_bytes(parquet_of(answer))
         case "csv":
             _put_bytes(_csv(answer.column_names, plain_rows_of(answer)))
         case _:
@@ -33,14 +33,6 @@ def show_rows(args: argparse.Namespace, answer: Any) -> None:
 def show_items(args: argparse.Namespace, items: list[dict[str, Any]]) -> None:
     columns = [render.Column(key) for key in (items[0] if items else ())]
     show(args, items, table=lambda: render.table(columns, items, empty="no rows"))
-
-
-def _parquet(answer: Any) -> bytes:
-    import pyarrow.parquet as pq
-
-    buffer = io.BytesIO()  # a pipe cannot say where it stands, as a writer of Parquet asks
-    pq.write_table(answer, buffer, compression="zstd")
-    return buffer.getvalue()
 
 
 def _csv(names: list[str], rows: list[dict[str, Any]]) -> bytes:

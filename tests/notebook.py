@@ -24,9 +24,14 @@ def rendered(scratch: Path) -> str:
     """Return the notebook with what its cells answer, run on a log that is the same each time."""
     big_log.write_log(scratch / "log", RECORDS, partitions=300)
     export_directory(scratch / "log", scratch / "export")
+    return run_on(scratch / "export")
+
+
+def run_on(log: Path) -> str:
+    """Return the notebook with what its cells answer about a log."""
     logging.disable()  # what the library says beside its answers is in the answers' notes, too
     before = os.environ.get("METAQUORUM_LOG")
-    os.environ["METAQUORUM_LOG"] = str(scratch / "export")
+    os.environ["METAQUORUM_LOG"] = str(log)
     try:
         cells = list(_run(list(_cells(SOURCE.read_text()))))
     finally:

@@ -1,11 +1,13 @@
-"""Pure: the rows of an answer as JSON and CSV can hold them."""
+"""Pure: the rows of an answer as JSON, CSV and Parquet have them."""
 
+import io
 import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from metadata_log.errors import InvalidRequest
 
@@ -33,6 +35,13 @@ def plain_rows_of(computed: pa.Table) -> list[dict[str, Any]]:
     except (OverflowError, ValueError) as error:
         raise InvalidRequest(f"the answer cannot be shown: {error}: cast such columns to text") from error
     return [{name: _plain(value) for name, value in row.items()} for row in rows]
+
+
+def parquet_of(computed: pa.Table) -> bytes:
+    """Return a table of Arrow as a file of Parquet."""
+    buffer = io.BytesIO()  # a pipe cannot say where it stands, as a writer of Parquet asks
+    pq.write_table(computed, buffer, compression="zstd")
+    return buffer.getvalue()
 
 
 def _plain(value: Any) -> Any:

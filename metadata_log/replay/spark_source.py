@@ -5,14 +5,16 @@ copy. Whoever plans looks where the log begins and ends, and cuts it into slices
 the planner needs: this package, and the path or a way to the controllers.
 
 What is not wanted is named by options and left unread. Filters of a query are Spark's alone: Spark 4.3.0 keeps what a reader
-learned of the filters of one query for others over the same DataFrame, which then lack rows.
+learned of the filters of one query for others over the same DataFrame, which then lack rows. So a filter is only looked at:
+where an option would have left rows unread, it is suggested by name.
 
 A stream's offset is the log's own, kept by Spark in the checkpoint: each batch of the log is in one micro-batch, and a
 restart goes on behind the last.
 """
 
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +25,15 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
     InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -31,11 +41,14 @@ from pyspark.sql.types import StructType
 
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, OffsetCompacted, OffsetInFuture
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
+from metadata_log.replay.catalog import described
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import PATIENCE_S, Shown
+from metadata_log.replay.slices.catalog_tables import TableSlice, ddl_of, slices_of
 from metadata_log.replay.slices.opened import sliced_log
 from metadata_log.replay.slices.slicing import Slice, SlicedLog
 from metadata_log.replay.slices.wanted import TYPE_NAMES, Span, Wanted
+from metadata_log.replay.tables import RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +57,7 @@ TRIGGER_RECORDS: Final = 500_000
 """Records of one micro-batch, at most: some seconds of work."""
 
 OPTIONS: Final[Mapping[str, str]] = {
+    "table": "a table of the log, as `replay tables` lists them; default: records",
     "path": "an export, a data directory, a folder of segments, as path or URI; or URLs of controllers, separated by commas",
     "from_offset": "the first record wanted",
     "until_offset": "the end of those wanted, exclusive; a stream ends with the batch that holds the last of them",
@@ -77,6 +91,8 @@ class Settings:
                 "metadata_log reads what is named: .load(PATH), a directory or a controller's URL"
             )
         self.path = given["path"]
+        self.table = given.get("table", RECORDS)
+        self.given = frozenset(given)
         self.skips_damaged = _truth(given, "skip_damaged", default=False)
         self.asks_followers = _truth(given, "asks_followers", default=True)
         self.records_max = _number(given, "max_records_per_trigger") or TRIGGER_RECORDS
@@ -107,22 +123,38 @@ class MetadataLogSource(DataSource):  # type: ignore[misc]  # PySpark's types ar
     def name(cls) -> str:
         return "metadata_log"
 
-    def schema(self) -> StructType:
-        return from_arrow_schema(SCHEMA)
+    def schema(self) -> StructType | str:
+        table = Settings(self.options).table
+        return from_arrow_schema(SCHEMA) if table == RECORDS else ddl_of(table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         settings = Settings(self.options)
-        wanted = _with_columns(settings.wanted, schema)
-        return Reader(settings, wanted)
+        if settings.table != RECORDS:
+            return TableReader(settings, schema)
+        return Reader(settings, _with_columns(settings.wanted, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         settings = Settings(self.options)
+        if settings.table != RECORDS:
+            raise InvalidRequest(f"a stream follows the records of a log, and not its {settings.table}")
         return StreamReader(settings, _with_columns(settings.wanted, schema))
 
 
+class HintingSource(MetadataLogSource):
+    """The same for a session that shows a reader the filters of a query."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        reader = super().reader(schema)
+        return HintingReader(reader.settings, reader.wanted) if isinstance(reader, Reader) else reader
+
+
 def register(spark: "SparkSession") -> "SparkSession":
-    """Let a session read `format("metadata_log")`, and return it."""
-    spark.dataSource.register(MetadataLogSource)
+    """Let a session read `format("metadata_log")`, and return it.
+
+    Sets `spark.sql.python.filterPushdown.enabled`, without which Spark shows a reader no filters.
+    """
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(HintingSource)
     return spark
 
 
@@ -133,16 +165,84 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # PySpark's types are not
     """Reads the log as it is when the query is planned."""
 
     def __init__(self, settings: Settings, wanted: Wanted) -> None:
-        self._settings = settings
-        self._wanted = wanted
+        self.settings = settings
+        self.wanted = wanted
 
     def partitions(self) -> Sequence[InputPartition]:
-        log = self._settings.log()
+        log = self.settings.log()
         log.refresh()
-        return _partitions(log.slices(log.begins_at, log.ends_at, self._wanted))
+        return _partitions(log.slices(log.begins_at, log.ends_at, self.wanted))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from _read(partition, self._wanted)
+        yield from _read(partition, self.wanted)
+
+
+class HintingReader(Reader):
+    """A reader that looks at the filters of a query, leaves them all to Spark, and names options that leave rows unread."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
+        for line in hints(filters, self.settings.given):
+            print(f"metadata_log: {line}", file=sys.stderr, flush=True)
+        return filters
+
+
+_OPTIONS_OF: Final[Mapping[str, tuple[str, str]]] = {
+    "log_offset": ("from_offset", "until_offset"),
+    "ts": ("from_time", "until_time"),
+    "controller_epoch": ("from_epoch", "until_epoch"),
+    "type_name": ("types", "types"),
+    "type": ("types", "types"),
+}
+"""The options that bound a column below and above."""
+
+
+def hints(filters: Sequence[Filter], given: Container[str]) -> Iterator[str]:
+    """Yield a line for each filter that an option could have used, and which is not given."""
+    for each in filters:
+        column = each.attribute[0] if getattr(each, "attribute", None) else ""
+        if column not in _OPTIONS_OF or isinstance(each, IsNotNull):
+            continue
+        low, high = _OPTIONS_OF[column]
+        match each:
+            case GreaterThan() | GreaterThanOrEqual():
+                options = [low]
+            case LessThan() | LessThanOrEqual():
+                options = [high]
+            case EqualTo() | In():
+                options = sorted({low, high})
+            case _:
+                continue
+        missing = [option for option in options if option not in given]
+        if missing:
+            yield (
+                f"a filter on {column} is applied to every record that is read: the option {' and '.join(missing)} "
+                "would leave the others unread (docs/analytics.md)"
+            )
+
+
+class TableReader(DataSourceReader):  # type: ignore[misc]  # PySpark's types are not followed
+    """Reads a table of the catalog, as the library makes it."""
+
+    def __init__(self, settings: Settings, schema: StructType) -> None:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        known = {column.name for column in described(settings.table).columns}
+        unknown = [field.name for field in schema if field.name not in known]
+        if unknown:
+            raise InvalidRequest(
+                f"{settings.table} has no column {unknown[0]}: docs/analytics.md lists its columns"
+            )
+        self._settings = settings
+        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+
+    def partitions(self) -> Sequence[InputPartition]:
+        of = self._settings
+        slices = slices_of(of.path, of.table, of.wanted, skips_damaged=of.skips_damaged, shown=of.shown)
+        return [InputPartition(each) for each in slices]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        piece: TableSlice = partition.value
+        yield from piece.read(self._schema)
 
 
 # --- a stream

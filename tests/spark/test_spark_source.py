@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, IsNotNull, LessThan
 from pyspark.sql.types import LongType, StringType, StructType
 
 from metadata_log import replay
+from metadata_log.replay.catalog import TABLES, described
 from metadata_log.replay.export import export_log
+from metadata_log.replay.slices.catalog_tables import CHOSEN
 from metadata_log.replay.slices.opened import sliced_log
 from metadata_log.replay.slices.wanted import Wanted
+from metadata_log.replay.spark_source import hints
 from ops.bench import big_log
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, random_history
@@ -110,6 +114,69 @@ def test_what_cannot_be_read_is_told_by_name(reading: SparkSession, tmp_path: Pa
     ):
         with pytest.raises(PySparkException, match=message):
             loaded(reading, tmp_path, **options).count()
+
+
+def test_every_table_is_read_through_the_source(reading: SparkSession, tmp_path: Path) -> None:
+    """Goal: Spark needs no second way to a table. Method: each one through the source and through the library."""
+    exported(tmp_path)
+    log = replay.open(tmp_path)
+    for name in ("partition_changes", "topics", "brokers", "incidents", "leader_intervals", "config_changes"):
+        frame = loaded(reading, tmp_path, table=name)
+        assert frame.columns == log.table(name).columns
+        ours, theirs = (plain(of) for of in (frame.toArrow(), log.table(name).to_arrow_table()))
+        assert ours == theirs, name
+    assert not set(TABLES) - {"records"} - set(CHOSEN)
+    for name in CHOSEN:
+        assert loaded(reading, tmp_path, table=name).columns == [
+            column.name for column in described(name).columns
+        ]
+
+
+def plain(table: Any) -> list[str]:
+    return sorted(repr({k: str(v) for k, v in row.items()}) for row in table.to_pylist())
+
+
+def test_sql_travels_in_time(reading: SparkSession, tmp_path: Path) -> None:
+    exported(tmp_path)
+    log = replay.open(tmp_path)
+    at = log.export.cut(END // 2)
+    reading.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW then USING metadata_log "
+        f"OPTIONS (path '{tmp_path}', table 'partitions', until_offset '{at}')"
+    )
+    (row,) = reading.sql("SELECT count(*) AS n, sum(partition_epoch) AS epochs FROM then").collect()
+    expected = log.state_at(at)["partitions"].aggregate("count(*), CAST(sum(partition_epoch) AS BIGINT)")
+    assert [tuple(row)] == expected.fetchall()
+    part = loaded(reading, tmp_path, table="isr_events", from_offset="40", until_offset=str(at))
+    assert part.count() == len(log.between(40, at).isr_events().fetchall())
+    for options, message in (
+        ({"table": "topicz"}, "has no table 'topicz'"),
+        ({"table": "topics", "from_offset": "3"}, "is the state at one moment"),
+        ({"table": "topics", "types": "Topic"}, "are for records"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            loaded(reading, tmp_path, **options).count()
+
+
+def test_a_filter_that_an_option_could_have_used_is_told(
+    reading: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: an analyst learns of the option, and no row is lost. Method: a filter on each column that an option bounds."""
+    exported(tmp_path)
+    frame = loaded(reading, tmp_path)
+    assert frame.where("log_offset >= 100 AND log_offset < 120").count() == 20
+    assert frame.count() == END
+    assert "the option from_offset would leave" in capfd.readouterr().err
+    filters = [
+        GreaterThanOrEqual(("log_offset",), 5),
+        LessThan(("ts",), 5),
+        EqualTo(("type_name",), "Topic"),
+        IsNotNull(("type",)),
+        EqualTo(("topic_name",), "t"),
+    ]
+    assert [line.split(" would")[0].split("option ")[1] for line in hints(filters, {"from_offset"})] == [
+        *("until_time", "types")
+    ]
 
 
 class Stream:
