@@ -13,7 +13,7 @@
 --   first_offset BIGINT: the offset of the claim
 -- ts
 --   silent_ms BIGINT: how long nothing had been written before the claim; the gap in which nothing could be written is at
---       most this, as the log may have been idle first; null for the first batch of all, and where a clock stepped there
+--       most this, as the log may have been idle first; null for the founder's claim, and where a clock stepped there
 --   tenure_ms BIGINT: how long this controller is known to have been in charge
 --   unknown_ms BIGINT: time beside, before the next claim, of which the log proves nothing
 --   clock_stepped BOOLEAN: a clock stepped in that silence or since, so that more or less time may have passed
@@ -25,6 +25,7 @@ WITH claimed AS (
         c.known_ms AS at_known, c.unknown_ms AS at_unknown, c.steps AS at_steps,
         c.gap_known_ms, c.gap_unknown_ms, c.gap_steps,
         lag(r.controller_id) OVER (ORDER BY r.log_offset) AS former_id,
+        row_number() OVER (ORDER BY r.log_offset) = 1 AS is_first,
         lead(r.log_offset) OVER (ORDER BY r.log_offset) AS to_offset,
         lead(c.known_ms) OVER (ORDER BY r.log_offset) AS to_known,
         lead(c.unknown_ms) OVER (ORDER BY r.log_offset) AS to_unknown,
@@ -44,7 +45,8 @@ claims AS (
     SELECT
         c.controller_epoch, c.controller_id, c.first_offset, c.ts, c.at_known, c.at_unknown, c.at_steps,
         c.gap_known_ms, c.gap_unknown_ms, c.gap_steps, c.to_offset, c.to_known, c.to_unknown, c.to_steps,
-        p.log_offset IS NOT NULL AS is_behind,
+        -- Releases 3.3 of Kafka write the founder's first batch before its claim.
+        c.is_first AND {from_offset} = 0 AS is_founding, p.log_offset IS NOT NULL AS is_behind,
         coalesce(c.former_id, p.controller_id) AS former_id
     FROM claimed c LEFT JOIN before p ON p.log_offset = c.first_offset - 1
 ),
@@ -93,12 +95,13 @@ begun AS (
     GROUP BY c.first_offset
 ),
 voted AS (
-    SELECT DISTINCT batch_last_offset FROM {records} WHERE type = 1005
+    -- A claim of Kafka's may name the voters itself; that changes nobody's vote.
+    SELECT DISTINCT batch_last_offset FROM {records} WHERE type = 1005 AND coalesce(cause_code, '') <> 'TOLD_BY_ANOTHER'
 )
 SELECT
     c.controller_epoch, c.controller_id, c.former_id,
     CASE
-        WHEN c.first_offset = 0 THEN 'founded'
+        WHEN c.is_founding THEN 'founded'
         WHEN v.batch_last_offset IS NOT NULL THEN 'voters'
         WHEN c.controller_id = c.former_id THEN 'again'
         WHEN r.registered_at < coalesce(x.until_offset, {end_offset}) THEN CASE
@@ -112,7 +115,7 @@ SELECT
         ELSE 'unknown'
     END AS kind,
     c.first_offset, c.ts,
-    CASE WHEN c.is_behind AND c.gap_steps = 0 THEN c.gap_known_ms + c.gap_unknown_ms END AS silent_ms,
+    CASE WHEN c.is_behind AND NOT c.is_founding AND c.gap_steps = 0 THEN c.gap_known_ms + c.gap_unknown_ms END AS silent_ms,
     coalesce(c.to_known, {end_known_ms}) - c.at_known AS tenure_ms,
     coalesce(c.to_unknown, {end_unknown_ms}) - c.at_unknown AS unknown_ms,
     c.gap_steps > 0 OR coalesce(c.to_steps, {end_steps}) > c.at_steps AS clock_stepped,

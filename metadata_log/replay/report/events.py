@@ -52,7 +52,7 @@ def claimed(claims: Sequence[dict[str, Any]]) -> Iterable[_Event]:
         text = f"controller {claim['controller_id']} took over with epoch {claim['controller_epoch']}"
         if place and claim["silent_ms"] is not None:
             text += f", {duration(claim['silent_ms'])} after the last record before"
-        elif claim["first_offset"] == 0:
+        elif claim["kind"] == "founded":
             text = f"the cluster was founded; controller {claim['controller_id']} took charge"
             text += f" with epoch {claim['controller_epoch']}"
         yield _Event(claim["first_offset"], claim["ts"], text)

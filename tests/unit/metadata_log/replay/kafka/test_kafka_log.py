@@ -365,6 +365,19 @@ def test_losses_of_a_broker_are_told_by_its_neighbours(tmp_path: Path) -> None:
     assert causes.fetchall() == [(7, "SESSION_EXPIRED"), (8, "SESSION_EXPIRED"), (9, "ISR_REPORTED")]
 
 
+def test_a_first_batch_before_the_first_claim_does_not_make_the_founding_a_takeover(tmp_path: Path) -> None:
+    """Goal: the logs of 3.3 are read. Method: there the founder's metadata.version stands before its LeaderChange."""
+    first = by_hand.batch(0, [by_hand.feature("metadata.version", 7)])
+    claim = by_hand.batch(1, [by_hand.leader_change(1, [1, 2, 3])], control=2)
+    again = by_hand.batch(2, [by_hand.leader_change(2, [1, 2, 3])], control=2, epoch=2)
+    log = _open(tmp_path, [first, claim, again])
+    founding, other = _rows(log.table("controller_takeovers"))
+    assert (founding["first_offset"], founding["kind"], founding["silent_ms"]) == (1, "founded", None)
+    assert (other["kind"], other["silent_ms"]) == ("unknown", 1)
+    assert [row["from_offset"] for row in _rows(log.table("incidents"))] == [2]
+    assert "offset 1: the cluster was founded; controller 1 took charge" in report_of(log)
+
+
 def test_an_unknown_kind_of_record_keeps_its_offset_and_nothing_of_its_content(tmp_path: Path) -> None:
     unknown = by_hand.batch(1, [by_hand.value(99, 7, b"a secret")])
     log = _open(tmp_path, [FOUNDED, unknown])
