@@ -20,7 +20,7 @@ from metadata_log.records.brokers import (
 )
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.controllers import RegisterControllerRecord
-from metadata_log.records.features import FeatureLevelRecord
+from metadata_log.records.features import METADATA_VERSION, FeatureLevelRecord
 from metadata_log.records.partitions import RECOVERING, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.quorum import (
@@ -54,15 +54,27 @@ _OPERATIONS: Final = {
 }
 
 
+SHUTDOWN_RECORDED: Final = 7
+"""metadata.version 3.3-IV3: from here on, a record says that a broker began its controlled shutdown."""
+
+
 class Teller:
     """Tells why the records of a batch were written; remembers what earlier batches say of it."""
 
     def __init__(
-        self, *, stopping: Iterable[BrokerId], voters: Sequence[Voter] | None, begins: bool = False
+        self,
+        *,
+        stopping: Iterable[BrokerId],
+        voters: Sequence[Voter] | None,
+        metadata_version: int,
+        begins: bool = False,
     ) -> None:
-        """`begins`: the log holds nothing before."""
+        """`begins`: the log holds nothing before. `metadata_version` is the level there: 0 where no record has set one,
+        as before 3.3.
+        """
         self._stopping = set(stopping)
         self._voters = voters
+        self._metadata_version = metadata_version
         self._is_empty = begins
         self._controller: NodeId | None = None
 
@@ -72,6 +84,7 @@ class Teller:
         for place in range(len(entries)):
             for other, envelope in self._around(entries, place):
                 found[other] = found[other] or envelope
+        self._without_a_record(entries, found)
         created: set[TopicId] = set()
         names: set[str] = set()
         founding = self._founding(entries)
@@ -147,6 +160,26 @@ class Teller:
                 yield place, envelope._replace(operation="UnregisterBroker")
             case VotersRecord(voters):
                 yield place, self._of_voters(voters, is_extra=entry.is_extra)
+            case FeatureLevelRecord(name, level) if name == METADATA_VERSION:
+                self._metadata_version = level
+
+    def _without_a_record(self, entries: Sequence[Entry], found: list[Envelope | None]) -> None:
+        """Add the causes of controlled shutdowns to `found`, where the metadata.version has no record of their begin.
+
+        A stopping broker's leaderships move, and nothing stands beside these changes; of all other losses, a fencing, a
+        registration or an unregistration does. A preferred election takes nobody out of the ISR; a reassignment that
+        removes the leader changes the replicas, too.
+        """
+        if self._metadata_version >= SHUTDOWN_RECORDED:
+            return
+        for place, (_, _, _, before, after, _) in enumerate(entries):
+            if found[place] is not None or before is None or after is None:
+                continue
+            loser = before.leader
+            is_lost = after.leader == NO_LEADER or (loser in before.isr and loser not in after.isr)
+            if is_lost and loser not in (NO_LEADER, after.leader) and before.replicas == after.replicas:
+                self._stopping.add(loser)
+                found[place] = _caused("CONTROLLED_SHUTDOWN", loser)
 
     def _of_voters(self, voters: Sequence[Voter], *, is_extra: bool) -> Envelope:
         before, self._voters = self._voters, voters

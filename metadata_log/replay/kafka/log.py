@@ -11,6 +11,7 @@ from metadata_log.codec import DamagedFrame, damaged_file
 from metadata_log.errors import DamagedFile, InvalidRequest, InvariantBroken, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.records.features import METADATA_VERSION
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.export import export_batches, export_image
@@ -344,6 +345,7 @@ def _continuing(
     teller = Teller(
         stopping=[broker.broker_id for broker in image.brokers.values() if broker.in_controlled_shutdown],
         voters=image.quorum.voters,
+        metadata_version=image.features.get(METADATA_VERSION, 0),
         begins=image.end_offset == 0,
     )
     end_offset, epoch = image.end_offset, image.controller_epoch

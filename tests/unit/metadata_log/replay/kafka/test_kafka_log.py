@@ -316,6 +316,8 @@ def test_no_secret_of_kafkas_log_is_exported(tmp_path: Path) -> None:
     assert digest_of(log.engine, state_at(log.engine, log.export, 3)) == log.export.digest
 
 
+NOTHING = by_hand.value(20, 0, b"")
+"""A NoOp."""
 BEGIN = by_hand.value(23, 0, b"", {0: by_hand.string("a")})
 LOSE = by_hand.partition_change(TOPIC, 0, {1: struct.pack(">i", NO_LEADER)})
 
@@ -376,6 +378,78 @@ def test_a_first_batch_before_the_first_claim_does_not_make_the_founding_a_takeo
     assert (other["kind"], other["silent_ms"]) == ("unknown", 1)
     assert [row["from_offset"] for row in _rows(log.table("incidents"))] == [2]
     assert "offset 1: the cluster was founded; controller 1 took charge" in report_of(log)
+
+
+@pytest.mark.parametrize("metadata_version", [0, 4, 7])
+def test_a_controlled_shutdown_without_a_record_of_its_begin_is_told(
+    metadata_version: int, tmp_path: Path
+) -> None:
+    """Goal: a stop is no loss in logs of metadata.version below 3.3-IV3. Method: broker 11 leaves two partitions, is fenced
+    later, and comes back; the same changes in 3.3-IV3, where a record stands beside a shutdown, have no such cause.
+    """
+    moved = {1: struct.pack(">i", 12), 0: by_hand.ints([12])}
+    alone = {1: struct.pack(">i", NO_LEADER)}
+    levels = [by_hand.feature("metadata.version", metadata_version)] if metadata_version else [NOTHING]
+    log = _open(
+        tmp_path,
+        [
+            FOUNDED,
+            by_hand.batch(1, levels),
+            by_hand.batch(
+                2,
+                [
+                    by_hand.topic("t", TOPIC),
+                    by_hand.partition(TOPIC, 0, [11, 12]),
+                    by_hand.partition(TOPIC, 1, [11]),
+                    by_hand.partition(TOPIC, 2, [12, 11]),
+                ],
+            ),
+            by_hand.batch(6, [by_hand.broker(11, 6), by_hand.broker(12, 7)]),
+            by_hand.batch(
+                8, [by_hand.broker_change(11, 6, {0: b"\xff"}), by_hand.broker_change(12, 7, {0: b"\xff"})]
+            ),
+            by_hand.batch(
+                10, [by_hand.partition_change(TOPIC, 0, moved), by_hand.partition_change(TOPIC, 1, alone)]
+            ),
+            by_hand.batch(12, [by_hand.fence_broker(11, 6)]),
+            by_hand.batch(13, [by_hand.broker(11, 13)]),
+        ],
+    )
+    causes = dict(log.sql("SELECT log_offset, cause_code FROM records WHERE log_offset >= 10").fetchall())
+    (fencing,) = _rows(log.table("fencings"))
+    (spell,) = _rows(log.table("leaderless_spells"))
+    if metadata_version < 7:
+        assert causes == {
+            10: "CONTROLLED_SHUTDOWN",
+            11: "CONTROLLED_SHUTDOWN",
+            12: "SHUTDOWN_GRANTED",
+            13: "BROKER_REGISTERED",
+        }
+        assert (fencing["verdict"], spell["cause_code"]) == ("stopped", "CONTROLLED_SHUTDOWN")
+    else:
+        assert (causes[11], causes[12], fencing["verdict"]) == (None, "STOPPED_OR_SILENT", "stopped or lost")
+
+
+def test_an_election_or_a_reassignment_is_no_shutdown(tmp_path: Path) -> None:
+    """Goal: in old logs, a leader that gives way is not told to stop. Method: a preferred election, a finished move."""
+    to_12 = {1: struct.pack(">i", 12)}
+    preferred = {1: struct.pack(">i", 11)}
+    finished = {
+        0: by_hand.ints([12]), 1: struct.pack(">i", 12), 2: by_hand.ints([12]), 3: by_hand.ints([])
+    }  # fmt: skip
+    log = _open(
+        tmp_path,
+        [
+            FOUNDED,
+            CREATED,
+            by_hand.batch(3, [by_hand.partition_change(TOPIC, 0, to_12)]),
+            by_hand.batch(4, [by_hand.partition_change(TOPIC, 0, preferred)]),
+            by_hand.batch(5, [by_hand.partition_change(TOPIC, 0, {3: by_hand.ints([11])})]),
+            by_hand.batch(6, [by_hand.partition_change(TOPIC, 0, finished)]),
+        ],
+    )
+    causes = log.sql("SELECT cause_code FROM records WHERE log_offset >= 3").fetchall()
+    assert "CONTROLLED_SHUTDOWN" not in {code for (code,) in causes}
 
 
 def test_an_unknown_kind_of_record_keeps_its_offset_and_nothing_of_its_content(tmp_path: Path) -> None:
