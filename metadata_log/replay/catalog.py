@@ -33,6 +33,7 @@ ANALYSES: Final = (
     "leaderless_spells",
     "under_min_isr_spells",
     "under_replicated_spells",
+    "not_preferred_spells",
     "isr_events",
     "unavailability",
     "elections",

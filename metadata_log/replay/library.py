@@ -6,12 +6,11 @@ it is read, but for small tables, and those that Spark would compute several tim
 """
 
 import logging
-import operator
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import (
@@ -21,15 +20,13 @@ from typing import (
     Generic,
     Literal,
     NamedTuple,
-    SupportsIndex,
     overload,
 )
 
-import numpy as np
 import pyarrow as pa
 
 from metadata_log import limits
-from metadata_log.errors import InvalidRequest, OffsetCompacted, PositionOutOfRange
+from metadata_log.errors import InvalidRequest, PositionOutOfRange
 from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLES, described, needs
 from metadata_log.replay.changes import changes_in
 from metadata_log.replay.columns import SCHEMA
@@ -37,6 +34,7 @@ from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
 from metadata_log.replay.engines import DuckDb, Engine, Spark
 from metadata_log.replay.frames import arrow_of
 from metadata_log.replay.glance import Glance
+from metadata_log.replay.moments import At, moment_of
 from metadata_log.replay.named_tables import NamedTables, Relation
 from metadata_log.replay.names import NAMED, named
 from metadata_log.replay.opaque import Unknown
@@ -54,9 +52,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
 
-At = SupportsIndex | str | date | np.datetime64 | None
-"""A moment: an end offset (an integer, numpy's too), a time (without a zone it is UTC; a date is its midnight), or either as
-text; None is the end of the log."""
 
 QUICK_RECORDS: Final = 100_000
 """Up to so many, starting Spark takes longer than its work: it is started for speed at the start."""
@@ -307,7 +302,7 @@ class Log(Glance, Tables[Relation]):
             InvalidRequest: it is no moment.
         """
         export = self.export
-        asked = _moment(at)
+        asked = moment_of(at)
         time_ms = 0
         if asked is None:
             end_offset, note = export.end_offset, f"the log ends at {export.end_offset}"
@@ -572,48 +567,6 @@ def with_names(engine: Engine[Any], name: str, table: Any) -> Any:
         for column in engine.relation(table).columns
     )
     return engine.query(f"SELECT {columns} FROM with_codes", {"with_codes": table})  # noqa: S608 our own names
-
-
-def _moment(at: At) -> int | datetime | None:
-    """Return a moment as an offset or as a time in UTC.
-
-    Raises:
-        InvalidRequest: it is neither.
-        OffsetCompacted: it is an offset below 0.
-    """
-    match at:
-        case None:
-            return None
-        case str():
-            try:
-                return int(at) if at.isascii() and at.isdigit() else _in_utc(datetime.fromisoformat(at))
-            except ValueError:
-                raise InvalidRequest(f"{at!r} is no offset (1234) and no time (2026-01-01T10:00Z)") from None
-        case np.datetime64():
-            time = at.astype("datetime64[us]").item()
-            if not isinstance(time, datetime):
-                raise InvalidRequest(f"{at!r} is no time in the years 1 to 9999")
-            return _in_utc(time)
-        case datetime():
-            if not at == at:  # noqa: PLR0124 pandas' NaT is a datetime that equals nothing
-                raise InvalidRequest(f"{at!r} is no time")
-            return _in_utc(at)
-        case date():
-            return datetime(at.year, at.month, at.day, tzinfo=UTC)
-    try:
-        offset = operator.index(at)
-    except TypeError:
-        raise InvalidRequest(
-            f"{at!r} of type {type(at).__name__} is no moment: name an offset as an integer, or a time as a datetime, "
-            "a date or text (2026-01-01T10:00Z)"
-        ) from None
-    if offset < 0:
-        raise OffsetCompacted(f"offset {offset} lies before every log")
-    return offset
-
-
-def _in_utc(time: datetime) -> datetime:
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _is_nested(column: str) -> bool:

@@ -78,6 +78,7 @@ class NamedTables(ABC, Generic[Relation]):
     leaderless_spells = TableMethod()
     under_min_isr_spells = TableMethod()
     under_replicated_spells = TableMethod()
+    not_preferred_spells = TableMethod()
     isr_events = TableMethod()
     unavailability = TableMethod()
     elections = TableMethod()

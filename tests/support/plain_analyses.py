@@ -124,6 +124,10 @@ def under_replicated(_moment: Moment, _topic: str, image: PartitionImage) -> boo
     return len(image.isr) < len(image.replicas)
 
 
+def not_preferred(_moment: Moment, _topic: str, image: PartitionImage) -> bool:
+    return image.leader not in {NO_LEADER, image.replicas[0]}
+
+
 def under_min_isr(moment: Moment, topic: str, image: PartitionImage) -> bool:
     needed = moment.min_isr.get(topic) or moment.min_isr.get(None) or 1
     return len(image.isr) < min(needed, len(image.replicas))

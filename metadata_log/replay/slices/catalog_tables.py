@@ -5,7 +5,7 @@ small beside the log.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -83,12 +83,14 @@ def slices_of(
         )
     if table in STATE and (wanted.offsets.first is not None or wanted.times_ms.first is not None):
         raise InvalidRequest(f"{table} is the state at one moment: name it as until_offset or until_time")
-    made = {"path": path, "table": table, "wanted": wanted, "skips_damaged": skips_damaged, "shown": shown}
+    whole = TableSlice(
+        path=path, table=table, wanted=wanted, offsets=Span(), skips_damaged=skips_damaged, shown=shown
+    )
     export = read_manifest(Path(path)) if table in FAMILIES and Path(path).is_dir() else None
     if export is None or not export.is_whole(table):
-        return [TableSlice(**made, offsets=Span())]
+        return [whole]
     files = [file for file in export.files if file.family == table]
-    return [TableSlice(**made, offsets=Span(file.first_offset, file.last_offset + 1)) for file in files]
+    return [replace(whole, offsets=Span(file.first_offset, file.last_offset + 1)) for file in files]
 
 
 def _moment(wanted: Wanted, name: str) -> int | datetime | None:

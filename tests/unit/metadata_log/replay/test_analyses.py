@@ -48,6 +48,7 @@ def spells_of(log: replay.Log, name: str) -> Counter[plain.Spell]:
 def test_spells_under_replicated(told: tuple[list[Step], replay.Log]) -> None:
     history, log = told
     assert spells_of(log, "under_replicated_spells") == Counter(plain.spells(history, plain.under_replicated))
+    assert spells_of(log, "not_preferred_spells") == Counter(plain.spells(history, plain.not_preferred))
 
 
 def test_spells_under_min_isr(told: tuple[list[Step], replay.Log]) -> None:

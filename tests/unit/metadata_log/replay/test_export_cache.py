@@ -14,6 +14,7 @@ from metadata_log.errors import DamagedFile, InvalidRequest
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.replay import export_cache
 from metadata_log.replay.kinds import PARTITION
+from metadata_log.replay.tables import read_manifest
 from tests.support import kafka_log as by_hand
 from tests.support.histories import random_history
 
@@ -39,7 +40,7 @@ def exports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counting(entry: Path, files: list[Path], export: export_cache.Export) -> None:
         def counted(to: Path) -> object:
-            before = export_cache.read_manifest(to)
+            before = read_manifest(to)
             made.append(0 if before is None else before.end_offset)
             return export(to)
 

@@ -26,6 +26,7 @@ DAY_MS = 86_400_000
 CONDITIONS = {
     "leaderless_spells": lambda _moment, _topic, image: image.leader == NO_LEADER,
     "under_replicated_spells": plain.under_replicated,
+    "not_preferred_spells": plain.not_preferred,
     "under_min_isr_spells": plain.under_min_isr,
 }
 CALM = (0, 1, 5, 700, 700, 5_000)

@@ -47,10 +47,17 @@ class _Page(html.parser.HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.seen: list[str] = []
+        self.links: list[str] = []
+        self.anchors: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.seen.append(tag)
-        assert not any(name in {"src", "href"} for name, _ in attrs), "nothing is loaded"
+        for name, value in attrs:
+            assert name != "src" and (name != "href" or value.startswith("#")), "nothing is loaded"
+            if name == "href":
+                self.links.append(value[1:])
+            if name == "id":
+                self.anchors.append(value)
         if tag not in {"meta", "br"}:
             self.open.append(tag)
 
@@ -63,7 +70,9 @@ def test_the_report_is_one_page_with_charts(export: str, capsys: pytest.CaptureF
     page = _Page()
     page.feed(capsys.readouterr().out)
     assert page.open == []
-    assert page.seen.count("svg") == 4 and "rect" in page.seen and "polyline" in page.seen
+    assert page.seen.count("figure") == 4 and {"rect", "path", "pattern"} <= set(page.seen)
+    assert len(set(page.anchors)) == len(page.anchors)
+    assert page.links and set(page.links) <= set(page.anchors), "each link leads somewhere"
 
 
 def test_the_report_of_a_part_says_where_it_was_cut(export: str, capsys: pytest.CaptureFixture[str]) -> None:
