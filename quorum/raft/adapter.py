@@ -103,6 +103,7 @@ class PySyncObjLog:
         )
         self._guard.belief.only_joins = only_joins
         self._guard.belief.newest_voters = lambda: self._in_force.set_up_to(journal[-1][1])
+        self._sync = JournalSync(journal, run_in_thread, now_ms)
         self._log_start = LogStart(
             journal=journal,
             guard=self._guard,
@@ -111,7 +112,7 @@ class PySyncObjLog:
             fetcher=fetcher,
             tail_entries=settings.tail_entries,
             tail_bytes=settings.tail_bytes,
-            run_in_thread=run_in_thread,
+            run_in_thread=self._sync.beside,
         )
         self._engine: SyncObjEngine
         self._tasks: asyncio.TaskGroup
@@ -139,7 +140,6 @@ class PySyncObjLog:
         self._reads = WaitingReads(self._guard.reads)
         self._applied = AppliedEntries(self._guard.state, listener, self._proposals, now_ms)
         self._submitted_at = NEVER
-        self._sync = JournalSync(journal, run_in_thread, now_ms)
         self._only_began_sync = False
         """Whether the last pump did nothing but begin a sync."""
 
@@ -305,7 +305,7 @@ class PySyncObjLog:
             is_voter=guard.state.is_voter,
             change_pending=self._change_pending(),
             elections_total=guard.elections.won_total,
-            disk_stalled_ms=0 if syncing_since is None else round(now - syncing_since),
+            disk_stalled_ms=0 if syncing_since is None else max(round(now - syncing_since), 0),
             committed_ms_ago=ms_ago(self._applied.committed_at, now),
             synced_bytes_total=self._sync.bytes_total,
             syncs_total=self._sync.total,

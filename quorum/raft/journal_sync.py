@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from metadata_log.errors import InvariantBroken
-from metadata_log.limits import HEARTBEAT_MS
+from metadata_log.limits import DISK_STALL_MS, HEARTBEAT_MS
 from quorum.raft.journal.journal import Journal, JournalBatch
 from quorum.raft.progress import NEVER
 
@@ -14,6 +14,8 @@ IDLE_MARK_MS: Final = HEARTBEAT_MS
 """The journal counts as idle this long after a sync."""
 PREPARE_REST_MS: Final = 100
 """Between two parts of the journal's next file, at least."""
+BESIDE_SYNCS: Final = 2
+"""Work beside the batches is two syncs at most: zeros and header of the journal's next file, or the pointer and its name."""
 PREPARE_RESTS: Final = 4
 """That rest takes at least this many times as long as the part: on a slow disk most batches find no part before them."""
 
@@ -38,15 +40,37 @@ class JournalSync:
         self.total = 0
         self.bytes_total = 0
         self._is_preparing = False
-        self._part_ended_at = NEVER
+        self._free_at = NEVER
+        """When the thread last ended any work."""
+        self._beside = self._ahead = 0
+        """Work beside the batches that has not ended; how much of it was handed in before the batch under way."""
+        self._beside_at = NEVER
+        """When the thread got such work while it had none."""
 
     @property
     def running_since(self) -> float | None:
-        """When the disk was last free for the sync under way; None if none is under way.
+        """From when on a sync counts that a batch waits for now; None if no batch is under way.
 
-        A sync that waited for a part of the journal's next file counts from the end of that part.
+        It counts from when the disk was free for it. Work of several syncs may take DISK_STALL_MS for each, so it counts
+        from the time at which the last of them would have begun.
         """
-        return None if self.since is None else max(self.since, self._part_ended_at)
+        if self.since is None or self._batch is None:
+            return None
+        if self._ahead:
+            return max(self._beside_at, self._free_at) + (BESIDE_SYNCS - 1) * DISK_STALL_MS
+        return max(self.since, self._free_at) + (self._batch.syncs - 1) * DISK_STALL_MS
+
+    def beside(self, work: Callable[[], None]) -> asyncio.Future[None]:
+        """Run other work in the journal's thread: a batch that comes meanwhile waits for it."""
+        if not self._beside:
+            self._beside_at = self._now_ms()
+        self._beside += 1
+        ended = self._run_in_thread(work)
+        ended.add_done_callback(self._ended_beside)
+        return ended
+
+    def _ended_beside(self, _ended: asyncio.Future[None]) -> None:
+        self._beside, self._ahead, self._free_at = self._beside - 1, max(self._ahead - 1, 0), self._now_ms()
 
     def begin(self, now: float) -> asyncio.Future[None] | None:
         """Begin to sync what the journal holds, and return what ends with it; None if there is nothing to sync.
@@ -56,7 +80,7 @@ class JournalSync:
         batch = self._journal.take_batch()
         if batch is None:
             return None
-        self._batch, self.since = batch, now
+        self._batch, self.since, self._ahead = batch, now, self._beside
         return self._run_in_thread(partial(self._journal.write, batch))
 
     def completed(self, now: float) -> float:
@@ -67,7 +91,7 @@ class JournalSync:
         self.total += 1
         self.bytes_total += len(self._batch.data)
         took_ms = now - self.since
-        self._batch, self.since, self.ended_at = None, None, now
+        self._batch, self.since, self.ended_at, self._free_at = None, None, now, now
         return took_ms
 
     # --- between the batches
@@ -95,9 +119,8 @@ class JournalSync:
         try:
             while not self._journal.is_prepared:
                 began = self._now_ms()
-                await self._run_in_thread(self._journal.prepare)
-                self._part_ended_at = self._now_ms()
-                rest_ms = max(PREPARE_REST_MS, PREPARE_RESTS * (self._part_ended_at - began))
+                await self.beside(self._journal.prepare)
+                rest_ms = max(PREPARE_REST_MS, PREPARE_RESTS * (self._now_ms() - began))
                 await asyncio.sleep(rest_ms / 1000)
         finally:
             self._is_preparing = False

@@ -73,6 +73,7 @@ class SimulatedDisk:
         self.has_failed = False
         """Whether the weather made a call fail since this was last set to False."""
         self.syncs_total = 0
+        """Of files and of directories."""
 
     def settle(self) -> None:
         """Make everything durable whose sync was called; other writes stay at risk."""
@@ -181,6 +182,7 @@ class SimulatedDisk:
 
     def create(self, name: str) -> "SimulatedFile":
         self._check(needs_room=True)
+        self.syncs_total += 1
         self._live[name] = _Bytes()
 
         def step() -> None:
@@ -192,6 +194,7 @@ class SimulatedDisk:
 
     def remove(self, name: str) -> None:
         self._check()
+        self.syncs_total += 1
         self._live.pop(name, None)
         self._live_small.pop(name, None)
 
@@ -204,6 +207,7 @@ class SimulatedDisk:
 
     def replace(self, name: str, data: bytes) -> None:
         self._check(needs_room=True)
+        self.syncs_total += 2
         self._live_small[name] = data
 
         def step() -> None:

@@ -61,6 +61,8 @@ ALONE: Final = (
     Seeds("fifo", 3, raft_only=True, hostile=True),
     Seeds("asleep", 3, raft_only=True),
     Seeds("members", 4, observers=2, raft_only=True),
+    Seeds("slow-disks", 4, raft_only=True),
+    Seeds("slow-links", 2, raft_only=True),
     Seeds("deposed", 2, voters=5, raft_only=True),
     Seeds("losses", 12, observers=2, raft_only=True),
     Seeds("uncommitted", 14, voters=5, observers=2, raft_only=True),

@@ -477,4 +477,21 @@ MUTANTS: Final = (
             f"{_SLOW_TESTS}::test_entries_share_messages_of_a_bounded_size_and_large_ones_fill_the_window"
         ),
     ),
+    Mutant(
+        "stands-on-a-busy-disk",
+        "a node asks for votes while its disk still writes its vote, or its log",
+        "quorum.raft.elections:Elections.may_stand",
+        always(True),
+        Seeds("slow-disks", 12, voters=5, raft_only=True),
+    ),
+    Mutant(
+        "takes-waiting-for-hanging",
+        "a sync that waits for other work on the disk counts as one that hangs",
+        "quorum.raft.journal_sync:JournalSync.running_since",
+        lambda _original: property(lambda sync: sync.since),
+        Directed(
+            f"{_SLOW_TESTS}::"
+            "test_a_leader_on_slow_disks_leads_on_while_snapshots_are_named_and_files_are_begun"
+        ),
+    ),
 )

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 SOON_S: Final = 0.25
 """Within so long a node that runs answers, or asks for votes."""
+BUSY_SYNCS: Final = 6
+"""A node asks for no votes before its newest vote and its log are durable; behind other work that takes so many syncs."""
 QUESTIONS: Final = 5
 """Heartbeats ask beside a probe, and a new link begins with both."""
 LEADERS_SAY: Final = frozenset({"append_entries", "install_snapshot", "read_probe", "timeout_now"})
@@ -267,7 +269,8 @@ class RaftRules:
         if state.leader == peer and state.engine.role is Role.FOLLOWER and state.is_voter and state.others:
             loop = self._world.loop
             told = node.incarnation, loop.time(), state.engine.term, self._links(node)
-            loop.call_later(SOON_S, self._look_again, node, *told)
+            busy = BUSY_SYNCS * self._world.slowness.syncs.get(node.node_id, 0.0)
+            loop.call_later(SOON_S + busy, self._look_again, node, *told)
 
     def refused(self, node: "SimulatedNode", sender: Member) -> None:
         """Forget a leader of whom a node refuses a message: the newest one may be it, seen here before it is handled."""

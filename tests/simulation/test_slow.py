@@ -1,5 +1,8 @@
 """Slow disks, slow links and narrow ones: what a life draws, what the rule of leadership finds, and large entries."""
 
+import asyncio
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -9,14 +12,18 @@ import pytest
 
 from metadata_log.ids import NodeId
 from metadata_log.limits import (
+    DISK_STALL_MS,
     JOURNAL_FILE_BYTES,
     MIB,
     RAFT_ENTRY_BYTES_MAX,
     RAFT_IN_FLIGHT_BYTES,
 )
 from metadata_log.sliced import Sliced
+from quorum.raft.journal.journal import FILE_SYNCS, Journal
+from quorum.raft.journal_sync import JournalSync
 from quorum.raft.messages import Message
 from tests.simulation import slowness
+from tests.simulation.disk import SimulatedDisk
 from tests.simulation.stepped import Quorum
 from tests.simulation.world import PROFILES, Model, SimulatedNode, World
 
@@ -175,3 +182,90 @@ def test_the_lives_of_other_tests_have_nothing_slow_and_a_share_of_the_others_ha
     slow = sum(slowness.of_swarm(seed) != slowness.NOTHING for seed in range(1000, 2000))
     assert 150 < slow < 300
     assert slowness.drawn(1, (NodeId(1), NodeId(2)), slowness.NOTHING).text() == ""
+
+
+# --- a disk whose syncs take long
+
+
+@pytest.fixture
+def slow() -> Iterator[Quorum]:
+    """A quorum that leads on disks whose syncs take 1.5 s each."""
+    quorum = Quorum()
+    quorum.start()
+    quorum.write(1)
+    quorum.world.slowness.syncs.update(dict.fromkeys(quorum.world.ids, 1.5))
+    yield quorum
+    quorum.end()
+
+
+def test_a_leader_on_slow_disks_leads_on_while_snapshots_are_named_and_files_are_begun(slow: Quorum) -> None:
+    """Goal: no work of several syncs is taken for one that hangs. Method: 120 frames each second fill files of 16 KiB, and
+    are covered by snapshots, whose pointers are written in the journal's thread.
+    """
+    leader, terms = slow.leader(), [node.log._engine.term for node in slow.nodes if node.log is not None]
+    assert leader.log is not None
+    for _ in range(80):
+        for _ in range(60):
+            leader.log.append(slow.world.next_frame())
+        slow.wait(0.5)
+    assert leader.journal.snapshot_index > 1
+    assert leader.journal._file_number > 2
+    assert [node.log._engine.term for node in slow.nodes if node.log is not None] == terms
+    assert slow.world.violations == []
+
+
+class _Thread:
+    """Runs work when a test says that its time has come."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.jobs: list[tuple[Callable[[], None], asyncio.Future[None]]] = []
+
+    def run(self, work: Callable[[], None]) -> asyncio.Future[None]:
+        self.jobs.append((work, asyncio.get_running_loop().create_future()))
+        return self.jobs[-1][1]
+
+    async def end(self, at: float) -> None:
+        """End the first piece of work."""
+        self.now = at
+        work, ended = self.jobs.pop(0)
+        work()
+        ended.set_result(None)
+        await asyncio.sleep(0)
+
+
+def test_a_sync_counts_from_when_the_disk_was_free_for_it() -> None:
+    """Goal: what hangs is found, and what only waits is not."""
+
+    async def test() -> None:
+        thread = _Thread()
+        journal = Journal.open(SimulatedDisk(), random_bytes=random.Random(1).randbytes)
+        sync = JournalSync(journal, thread.run, lambda: thread.now)
+        for _ in range(2):
+            sync.beside(lambda: None)  # the pointer to a snapshot, a part of the next file
+        thread.now = 100.0
+        journal.setCurrentTerm(1, None)
+        sync.begin(thread.now)
+        first = sync._batch
+        assert first is not None and first.syncs == 1 + FILE_SYNCS, "it is the first of its file"
+        assert sync.running_since == DISK_STALL_MS, (
+            "the first of two syncs of the work before it may take as long"
+        )
+        await thread.end(1_900.0)
+        assert sync.running_since == 1_900.0 + DISK_STALL_MS
+        await thread.end(3_700.0)
+        assert sync.running_since == 3_700.0 + FILE_SYNCS * DISK_STALL_MS
+        sync.beside(lambda: None)
+        assert sync.running_since == 3_700.0 + FILE_SYNCS * DISK_STALL_MS, (
+            "what comes behind it delays it not"
+        )
+        await thread.end(9_000.0)
+        sync.completed(thread.now)
+        journal.setCurrentTerm(2, None)
+        sync.begin(9_500.0)
+        assert sync.running_since == 9_000.0 + DISK_STALL_MS, "the other work began when the batch had ended"
+        await thread.end(9_800.0)
+        assert sync._batch is not None and sync._batch.syncs == 1
+        assert sync.running_since == 9_800.0
+
+    asyncio.run(test())

@@ -860,8 +860,11 @@ class SimulatedNode:
             if writes_journal:
                 self.writing, self.writing_since = self.journal.frozen, self.world.loop.time()
                 self.parts = self.journal.parts
+            before = self.disk.syncs_total
             work()
             await asyncio.sleep(self._sync_seconds() + self._first_sync_seconds(is_journals=writes_journal))
+            for _ in range(self.disk.syncs_total - before - 1):
+                await self._next_sync()
             await self.awake()
             if incarnation != self.incarnation or self.log is None:
                 return
@@ -874,6 +877,12 @@ class SimulatedNode:
         """Return how long the next sync takes: on a steadily slow disk at least so long, until the calm."""
         slow = self.world.slowness.syncs.get(self.node_id, 0.0) if self.world.is_rough else 0.0
         return slow + self._usual_sync_seconds()
+
+    async def _next_sync(self) -> None:
+        """Let the time of one more sync of the same work pass, on a slow disk; on others one draw stands for all."""
+        slow = self.world.slowness.syncs.get(self.node_id, 0.0) if self.world.is_rough else 0.0
+        if slow:
+            await asyncio.sleep(slow)
 
     def _usual_sync_seconds(self) -> float:
         rng, stalls = self.world.rng, self.world.profile.stalls

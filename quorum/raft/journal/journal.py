@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Final
 
 from metadata_log.errors import DiskFailed, InvariantBroken
 from metadata_log.limits import JOURNAL_FILE_BYTES
@@ -39,6 +40,8 @@ from quorum.raft.journal.recovery import Found, recover
 from quorum.raft.voters import is_change
 
 log = logging.getLogger(__name__)
+FILE_SYNCS: Final = 3
+"""To begin a file: its zeros and its header, if it is not made yet, and the name of the file after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class JournalBatch:
     """More than one only if the data does not fit one file; each is synced before the next is written."""
     needed_from: int = 0
     """Once this batch is synced, files with lower numbers are not needed."""
+    syncs: int = 1
+    """The most that `write` may sync: each part of the batch, what begins the next file, each file that is removed."""
 
 
 class Journal(list[tuple[bytes, int, int]]):
@@ -209,7 +214,9 @@ class Journal(list[tuple[bytes, int, int]]):
             return None
         if self._under_way is not None:
             raise InvariantBroken(f"batch {self._under_way.number} of the journal is still under way")
+        file_number = self._file_number
         parts = [self._place(records) for records in self._portions()]
+        needed_from = self._standing.needed_from()
         self._waiting, self._waiting_bytes, self._marked = [], 0, False
         self._taken_index = self[-1][1] if self else 0
         self._taken_vote = self._term, self._vote
@@ -218,7 +225,10 @@ class Journal(list[tuple[bytes, int, int]]):
             data=parts[0][1] if len(parts) == 1 else b"".join(data for _, data in parts),
             last_index=self._taken_index,
             placements=tuple(placement for placement, _ in parts),
-            needed_from=self._standing.needed_from(),
+            needed_from=needed_from,
+            syncs=len(parts)
+            + FILE_SYNCS * (self._file_number - file_number)
+            + max(needed_from - self._lowest_file, 0),
         )
         return self._under_way
 
