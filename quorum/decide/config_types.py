@@ -119,6 +119,7 @@ TOPIC_CONFIGS: Final[Mapping[str, Check]] = {
 }
 
 
+REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
 LIST_CONFIGS: Final[Mapping[int, Mapping[str, str]]] = {
     TOPIC: {
         "cleanup.policy": "delete",
@@ -145,8 +146,8 @@ LIST_CONFIGS: Final[Mapping[int, Mapping[str, str]]] = {
 """By type of resource: settings that are lists, each with its default."""
 
 
-def check_topic_configs(settings: Mapping[str, str]) -> None:
-    """Check a topic's settings by name, by value, and against each other.
+def check_topic_configs(settings: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
+    """Check a topic's settings by name, by value, against each other, and against those that it had `before`.
 
     Raises:
         InvalidConfig: names the first that is wrong.
@@ -162,6 +163,24 @@ def check_topic_configs(settings: Mapping[str, str]) -> None:
     high = int(settings.get("max.compaction.lag.ms", str(INT64_MAX)))
     if low > high:
         raise InvalidConfig(f"min.compaction.lag.ms {low} exceeds max.compaction.lag.ms {high}")
+    _check_remote_storage(settings, before or {})
+
+
+def _check_remote_storage(settings: Mapping[str, str], before: Mapping[str, str]) -> None:
+    """Refuse tiered storage as Kafka does where remote.log.storage.system.enable is false, its default.
+
+    A topic may have it from an older release of ours; then the only change that is accepted is the one that turns it off.
+    """
+    cure = "set remote.storage.enable=false and remote.log.delete.on.disable=true in one request"
+    if settings.get(REMOTE_STORAGE_ENABLE, "false").strip().lower() == "true":
+        raise InvalidConfig(
+            f"{REMOTE_STORAGE_ENABLE} = 'true': tiered storage is not built; leave it out, or {cure}"
+        )
+    deletes = settings.get("remote.log.delete.on.disable", "false").strip().lower() == "true"
+    if before.get(REMOTE_STORAGE_ENABLE, "false").lower() == "true" and not deletes:
+        raise InvalidConfig(
+            f"{REMOTE_STORAGE_ENABLE} cannot be turned off while its remote data stays: {cure}"
+        )
 
 
 BROKER_CONFIGS: Final[Mapping[str, Check]] = {

@@ -329,7 +329,7 @@ def _check(
             raise InvalidConfig(f"the value of {record.name} is longer than {CONFIG_VALUE_BYTES_MAX}")
         after[record.name] = record.value
     if resource.resource_type == TOPIC:
-        check_topic_configs({name: value for name, value in after.items() if value is not None})
+        check_topic_configs({name: value for name, value in after.items() if value is not None}, before)
     _check_resource(context, resource.resource_type, resource.resource_name)
 
 

@@ -309,6 +309,13 @@ _ROWS: Final[tuple[Row, ...]] = (
         _case("B83-configs"),
     ),
     (
+        "tiered-storage-for-nobody",
+        "a topic's tiered storage is switched on and off as if it existed",
+        "quorum.decide.config_types:_check_remote_storage",
+        always(None),
+        _case("B83-remote-storage"),
+    ),
+    (
         "settings-written-again",
         "a topic's setting that is there already is written once more",
         "quorum.decide.configs:_records",

@@ -111,6 +111,36 @@ def test_settings_that_contradict_each_other() -> None:
         check_topic_configs({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"})
 
 
+@pytest.mark.parametrize("value", ["true", "TRUE", " true "])
+def test_tiered_storage_is_refused(value: str) -> None:
+    """B83: Kafka 4.3.1 refuses it while remote.log.storage.system.enable is false; `B83-remote-storage` has its answers."""
+    with pytest.raises(InvalidConfig, match="tiered storage is not built"):
+        check_topic_configs({"remote.storage.enable": value})
+    check_topic_configs({"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"})
+
+
+@pytest.mark.parametrize(
+    ("after", "refusal"),
+    [
+        ({"remote.storage.enable": "true", "retention.ms": "5"}, "tiered storage is not built"),
+        ({"remote.storage.enable": "false"}, "cannot be turned off while its remote data stays"),
+        ({}, "cannot be turned off while its remote data stays"),
+        ({"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}, None),
+        ({"remote.log.delete.on.disable": "true"}, None),
+    ],
+)
+def test_a_topic_that_has_tiered_storage_from_an_older_release_loses_it_with_its_remote_data(
+    after: dict[str, str], refusal: str | None
+) -> None:
+    """B83: as Kafka 4.3.1 decides where the system is on, and the topic had it."""
+    before = {"remote.storage.enable": "true"}
+    if refusal is None:
+        check_topic_configs(after, before)
+    else:
+        with pytest.raises(InvalidConfig, match=refusal):
+            check_topic_configs(after, before)
+
+
 def world_with_topic() -> World:
     world = World()
     for line in ("register 1", "heartbeat 1", "create t on=1 retention.ms=5"):
