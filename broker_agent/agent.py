@@ -243,6 +243,12 @@ class BrokerAgent:
         self._offline_log_dirs = tuple(dict.fromkeys((*self._offline_log_dirs, *failed)))
         self._tell_controllers()
 
+    @property
+    def log_dirs(self) -> tuple[Uuid, ...]:
+        """The host's log directories; known once the block is entered."""
+        assert self._meta is not None, "the block is not entered"
+        return self._log_dirs or (self._meta.directory_id,)
+
     def cordon_directories(self, cordoned: Iterable[Uuid]) -> None:
         """Report the log directories that no new replica may be placed in, all of them. Source: KIP-1066."""
         self._cordoned_log_dirs = tuple(sorted(set(cordoned)))
@@ -383,7 +389,7 @@ class BrokerAgent:
         session = Session(
             self.settings,
             incarnation_id=self.incarnation_id,
-            log_dirs=self._log_dirs or (self._meta.directory_id,),
+            log_dirs=self.log_dirs,
             endpoints=self.settings.endpoints(read_url(self.http_url)[1]),
             features=self._features,
             previous_broker_epoch=self._clean_epoch,

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
+from broker_agent.configured_cordon import ConfiguredCordon
 from broker_agent.dataless_host import DatalessHost
 from metadata_log import limits
+from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.collector import short_collections
 from metadata_log.node.data_directory import leaving_no_process_json, write_process_json
@@ -30,7 +32,18 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
     share_the_interpreter()
     with short_collections() as collections, recent_warnings() as recent:
         host = DatalessHost(settings.broker_id)
-        agent = BrokerAgent(settings, host=host, on_delta=host.on_delta, recent=recent)
+
+        def on_delta(before: MetadataImage, after: MetadataImage, delta: Delta | None) -> None:
+            host.on_delta(before, after, delta)
+            cordon.on_delta(before, after, delta)
+
+        agent = BrokerAgent(settings, host=host, on_delta=on_delta, recent=recent)
+        paths = {str(settings.data_dir), str(settings.data_dir.resolve())}
+        cordon = ConfiguredCordon(
+            settings.broker_id,
+            directories=lambda: dict.fromkeys(paths, agent.log_dirs[0]),
+            cordon=agent.cordon_directories,
+        )
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, agent.stop)
         async with agent, asyncio.TaskGroup() as tasks:

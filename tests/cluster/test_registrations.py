@@ -88,6 +88,40 @@ def test_a_clean_restart_is_accepted_at_once_and_a_killed_broker_waits_for_its_s
     run(story, LocalCluster(tmp_path / "c", controllers=1, brokers=2, adjust=calm))
 
 
+def test_a_broker_whose_settings_cordon_its_directory_gets_no_new_replica(tmp_path: Path) -> None:
+    """B17: `cordoned.log.dirs` of a running broker and of one that starts; the replicas that it has stay."""
+
+    async def story(cluster: LocalCluster) -> None:
+        client = cluster.client(timeout_s=DEADLINE_S)
+
+        def configure(**change: Any) -> None:
+            client.write("PATCH", "/v1/configs", {"broker": 11, **change})
+
+        def cordoned() -> list[Any]:
+            changes = (line["record"] for line in records(cluster, "BrokerRegistrationChange"))
+            return [one["cordoned_log_dirs"] for one in changes if one["cordoned_log_dirs"] is not None]
+
+        def placed(name: str) -> set[int]:
+            client.write("POST", "/v1/topics", {"name": name, "partitions": 8, "replication_factor": 1})
+            return {each["replicas"][0] for each in client.read(f"/v1/topics/{name}")["partitions"]}
+
+        assert placed("before") == {11, 12}
+        configure(set={"cordoned.log.dirs": str(cluster.data(11))})
+        await until(
+            lambda: len(cordoned()) == 1 and len(cordoned()[0]) == 1, "broker 11 cordons its directory"
+        )
+        assert placed("meanwhile") == {12}
+        cluster.signal(11, signal.SIGTERM)
+        await until(lambda: cluster.exit_code(11) is not None, "broker 11 ends")
+        await cluster.start_one(11)
+        await until(lambda: len(cordoned()) == 2, "the next process cordons it, too")
+        configure(unset=["cordoned.log.dirs"])
+        await until(lambda: cordoned()[-1] == [], "broker 11 releases its directory")
+        assert placed("after") == {11, 12}
+
+    run(story, LocalCluster(tmp_path / "c", controllers=1, brokers=2, adjust=calm))
+
+
 def test_controllers_register_once_for_each_start_and_hold_back_features_until_they_do(
     tmp_path: Path,
 ) -> None:
