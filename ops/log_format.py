@@ -16,6 +16,7 @@ from typing import Any, Final
 from metadata_log.limits import KIB, MIB
 from metadata_log.node.foreign_bytes import unquoted
 from metadata_log.node.recent_warnings import BY_STRANGER, facts_of
+from metadata_log.printable import json_text, printable
 from ops.when import time_text
 
 LOG_FILE_BYTES_MAX: Final = 16 * MIB
@@ -134,7 +135,7 @@ class TextFormatter(logging.Formatter):
         time = time_text(int(record.created * 1000))
         line = f"{time} {record.levelname} {record.name} {record.getMessage()}"
         facts = "".join(f" {name}={_fact(value)}" for name, value in facts_of(record).items())
-        return "\n".join([_one_line(line + facts), *_traceback(self, record)])
+        return "\n".join([printable(line + facts), *_traceback(self, record)])
 
 
 class JsonFormatter(logging.Formatter):
@@ -148,17 +149,12 @@ class JsonFormatter(logging.Formatter):
         }
         if traceback := _traceback(self, record):
             line["traceback"] = "\n".join(traceback)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json_text(line, default=str)
 
 
 def _fact(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return json.dumps(text, ensure_ascii=False) if " " in text and isinstance(value, str) else text
-
-
-def _one_line(text: str) -> str:
-    """Escape newlines in foreign text, so that it cannot begin a log line of its own."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:

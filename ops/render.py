@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from metadata_log.printable import json_text, printable
+
 Output: TypeAlias = Literal["table", "json", "jsonl", "yaml"]
 OUTPUTS: Final[tuple[Output, ...]] = ("table", "json", "jsonl", "yaml")
 ROW_OUTPUTS: Final = ("csv", "parquet")
@@ -24,8 +26,7 @@ def plain(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case str():
-            # A name with a newline or an escape sequence must not draw on the reader's screen.
-            return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in value) or "-"
+            return printable(value) or "-"
         case {"name": name, "host": host, "port": port}:
             return f"{plain(name)}://{plain(host)}:{port}"
         case list() | tuple():
@@ -68,7 +69,7 @@ def rendered(value: Any, *, output: Output, table: Callable[[], str]) -> str:
         case "table":
             return table()
         case "json":
-            return json.dumps(value, indent=2, ensure_ascii=False)
+            return json_text(value, indent=2)
         case "jsonl":
             items = value if isinstance(value, list) else [value]
             return "\n".join(json_line(item) for item in items)
@@ -77,7 +78,7 @@ def rendered(value: Any, *, output: Output, table: Callable[[], str]) -> str:
 
 
 def json_line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json_text(value, separators=(",", ":"))
 
 
 def table(columns: Sequence[Column], items: Iterable[Row], *, empty: str) -> str:

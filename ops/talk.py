@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from threading import Timer
 from typing import Any, Final, NoReturn
 
+from metadata_log.printable import printable
 from ops import render
 
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
@@ -83,6 +84,4 @@ def fail_usage(args: argparse.Namespace, message: str) -> NoReturn:
 
 def one_line(text: str) -> str:
     """Return text without line breaks and control characters."""
-    return "".join(
-        letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split())
-    )
+    return printable(" ".join(text.split()))

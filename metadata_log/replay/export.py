@@ -172,6 +172,7 @@ def export_image(
     Raises:
         InvalidRequest: `to` holds an export already, or the state is one below offset 0, where a log begins with nothing.
     """
+    named_cluster(cluster_id)
     if read_manifest(to) is not None:
         raise InvalidRequest(
             f"{to} holds an export already, and a state alone does not continue one: name another directory"

@@ -1,10 +1,10 @@
 """Edge: a page of Markdown, or HTML, or JSON, that tells what happened to a cluster, from its exported log alone."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import InvalidRequest
+from metadata_log.printable import json_text, without_controls, without_markup
 from metadata_log.replay.catalog import SHARED
 from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
 from metadata_log.replay.library import Log
@@ -81,11 +81,11 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
                     **start.spells,
                 },
             }
-            return json.dumps(about | tables, indent=1, ensure_ascii=False) + "\n"
+            return json_text(about | tables, indent=1) + "\n"
         case "html":
-            return page(_sections(log, focus, brokers), charts(log, broker=broker))
+            return without_controls(page(_sections(log, focus, brokers), charts(log, broker=broker)))
         case _:
-            return "\n\n".join(_sections(log, focus, brokers)) + "\n"
+            return without_markup("\n\n".join(_sections(log, focus, brokers))) + "\n"
 
 
 def _fetch(engine: Engine[Any], table: Any) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from metadata_log.ids import NO_LEADER
+from metadata_log.printable import printable
 from metadata_log.records.configs import CLUSTER_DEFAULT
 from metadata_log.replay.report.words import by, cause, clock, duration, shown
 
@@ -43,7 +44,7 @@ def timeline(events: Sequence[_Event]) -> str:
         if event.time.date() != day:
             day = event.time.date()
             lines += ["", f"**{day.isoformat()}**", ""] if len(lines) > 2 else [f"**{day.isoformat()}**", ""]
-        lines.append(f"- {clock(event.time)} offset {event.log_offset}: {event.text}")
+        lines.append(f"- {clock(event.time)} offset {event.log_offset}: {printable(event.text)}")
     return "\n".join(lines)
 
 

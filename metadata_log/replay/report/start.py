@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from metadata_log.printable import printable
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.registry import TYPE_IDS
 from metadata_log.replay.columns import SCHEMA
@@ -94,7 +95,7 @@ def begun(start: Start, focus: Focus) -> str:
         why = cause(row["cause_code"], row["cause_detail"])
         since = "" if row["from_offset"] < 0 else f" since {moment(row['from_ts'])}"
         lines.append(
-            f"- Broker {row['broker_id']} was {row['state'].lower()}{since}{f' ({why})' if why else ''}: {ending}"
+            f"- Broker {row['broker_id']} was {row['state'].lower()}{since}{f' ({printable(why)})' if why else ''}: {ending}"
         )
     if len(start.out) > ROWS_MAX:
         lines.append(f"- {len(start.out) - ROWS_MAX:,} more brokers did not serve")

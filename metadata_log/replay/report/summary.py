@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from metadata_log.printable import printable
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import rows
 from metadata_log.replay.library import Log
@@ -57,7 +58,7 @@ def head(log: Log, focus: Focus) -> str:
                 if "lies inside" in end.note or "up to" in end.note
             ),
             *focus.lines(),
-            *(f"- Damaged: {line}" for line in log.missing),
+            *(f"- Damaged: {printable(line)}" for line in log.missing),
             f"- State digest by {name}: `{digest}`, {verdict}"
             if log.unknown is None
             else f"- State digest: none, as records from offset {log.unknown.first_offset} on are unknown",
@@ -152,7 +153,7 @@ def summary(
     )
     more = f" and {len(actors) - 8:,} more" if len(actors) > 8 else ""
     lines.append(f"- Asked for by people and programs: {shown or 'nothing'}{more}")
-    return "\n".join(["## Summary", "", *lines])
+    return "\n".join(["## Summary", "", *map(printable, lines)])
 
 
 def _from_before(start: Start | None, table: str) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from metadata_log.printable import printable
+
 ROWS_MAX: Final = 50
 """Rows of each table."""
 
@@ -47,7 +49,9 @@ def table(
     none: str,
     order: str = "as ordered here",
 ) -> str:
-    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in body]
+    lines = [
+        "| " + " | ".join(printable(str(cell)).replace("|", "\\|") for cell in row) + " |" for row in body
+    ]
     if not lines:
         return f"{title}\n\n{none}"
     head = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]

@@ -419,3 +419,24 @@ def test_the_summary_names_eight_who_asked_and_counts_the_others(tmp_path: Path)
 
 def _topic(number: int) -> TopicId:
     return TopicId(bytes([number]) * 16)
+
+
+def test_what_others_wrote_is_no_markup_and_draws_on_no_screen(tmp_path: Path) -> None:
+    """Goal: Markdown is safe to render and to print. Method: names, values and actors that would do something."""
+    evil = "<img src=//h>\x1b[2J\x9b2J\n# forged\n| forged |![x](//h)<!--"
+    by_evil = Envelope(actor=f"User:{evil}")
+    story: Story = [
+        (0, NO_ENVELOPE, [ControllerClaimRecord(NodeId(1), 1, CLUSTER_ID)]),
+        (1_000, by_evil, [TopicRecord(ORDERS, evil), _partition(0, B11)]),
+        (2_000, by_evil, [ConfigRecord(TOPIC, evil, evil, evil)]),
+        (3_000, by_evil, [RemoveTopicRecord(ORDERS)]),
+    ]
+    log = Log(DuckDb(), open_export(_exported(story, tmp_path)))
+    told = report_of(log)
+    assert "src=//h" in told
+    for line in told.splitlines():
+        assert line.isprintable() and not line.startswith(("# forged", "| forged"))
+    assert "<" not in told.replace("\\<", "") and "](" not in told
+    page = report_of(log, "html")
+    assert "<img" not in page and "\x1b" not in page
+    assert report_of(log, "json").replace("\n", "").isprintable()
