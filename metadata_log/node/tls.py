@@ -38,8 +38,23 @@ SHUTDOWN_S: Final = 2.0
 """For the other end's last word; then the connection is closed without it."""
 
 
+class _Renewed(ssl.SSLContext):
+    """What a port or a session of calls holds: each of its connections begins with what was read last.
+
+    Certificates can be loaded into a context that is in use, but none of an authority can be taken from it.
+    """
+
+    newest: ssl.SSLContext
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        return self.newest.wrap_bio(*arguments, **options)
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        return self.newest.wrap_socket(*arguments, **options)
+
+
 class Tls:
-    """The contexts of one node; each is changed in place when the files change, so that open ports need no restart.
+    """The contexts of one node; they are renewed when the files change, so that open ports need no restart.
 
     Files that are not valid now never replace what was read before.
     """
@@ -51,6 +66,7 @@ class Tls:
             InvalidSettings: a file is missing, is something else, or is not valid now.
         """
         self._files = files
+        self._cluster_id = cluster_id
         self._now_ms = now_ms
         self._not_reloaded: str | None = None
         """Why the files that lie there now do not count."""
@@ -58,38 +74,48 @@ class Tls:
         """The states of these files, None where one is missing."""
         self._logged: dict[str, tuple[str, float]] = {}
         """The code that was logged last of each file, and when (Unix s)."""
-        self.dates = dates_of(files.certificate, files.ca)
+        self.dates: tuple[Dated, ...] = ()
         """Of the files that count."""
-        check_dates(self.dates, self.now_s)
-        self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.server = _Renewed(ssl.PROTOCOL_TLS_SERVER)
         """Of HTTP: a client may have a certificate, or a token."""
-        self.server.verify_mode = ssl.CERT_OPTIONAL
-        self.peer_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.peer_server = _Renewed(ssl.PROTOCOL_TLS_SERVER)
         """Of Raft: only who has a certificate gets as far as a handshake."""
-        self.peer_server.verify_mode = ssl.CERT_REQUIRED
-        self.client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self.peer_client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.client = _Renewed(ssl.PROTOCOL_TLS_CLIENT)
+        self.peer_client = _Renewed(ssl.PROTOCOL_TLS_CLIENT)
         """Of Raft: the certificate must name the peer's id, at whatever address."""
-        self.peer_client.check_hostname = False
-        self.anonymous = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.anonymous = _Renewed(ssl.PROTOCOL_TLS_CLIENT)
         """For what is forwarded: the certificate is lent to no client."""
         self._states = states_of(files)
-        self._check_trusted()
-        for context in self._with_certificate():
-            harden(context)
-            load(context, files)
-        harden(self.anonymous)
-        for context in (*self._with_certificate(), self.anonymous):
-            trust(context, files.ca)
-        for context in (self.client, self.anonymous):
-            expect(context, CONTROLLERS, cluster_id=cluster_id)
+        self._read()
 
-    def _with_certificate(self) -> tuple[ssl.SSLContext, ...]:
-        return self.server, self.peer_server, self.client, self.peer_client
+    def _read(self) -> None:
+        """Read all files; nothing counts unless all of them do.
 
-    def _check_trusted(self) -> None:
-        for path in (self._files.certificate, self._files.ca):
+        Raises:
+            InvalidSettings: a file is missing, another user's or something else, or is not valid now.
+        """
+        files = self._files
+        for path in (files.certificate, files.ca):
             check_trusted(path)
+        dates = dates_of(files.certificate, files.ca)
+        check_dates(dates, self.now_s)
+        made: list[tuple[_Renewed, ssl.SSLContext]] = []
+        for held in (self.server, self.peer_server, self.client, self.peer_client, self.anonymous):
+            context = ssl.SSLContext(held.protocol)
+            harden(context)
+            trust(context, files.ca)
+            if held is not self.anonymous:
+                load(context, files)
+            made.append((held, context))
+        server, peer_server, client, peer_client, anonymous = (context for _, context in made)
+        server.verify_mode = ssl.CERT_OPTIONAL
+        peer_server.verify_mode = ssl.CERT_REQUIRED
+        peer_client.check_hostname = False
+        for context in (client, anonymous):
+            expect(context, CONTROLLERS, cluster_id=self._cluster_id)
+        for held, context in made:
+            held.newest = context
+        self.dates = dates
 
     @property
     def now_s(self) -> float:
@@ -111,14 +137,7 @@ class Tls:
             if states == self._states:
                 self._not_reloaded = None  # what lay there meanwhile was taken back
                 return
-            # All of them are tried before any of them counts.
-            self._check_trusted()
-            self._files.client(now_s=self.now_s)
-            dates = dates_of(self._files.certificate, self._files.ca)
-            for context in self._with_certificate():
-                load(context, self._files)
-            for context in (*self._with_certificate(), self.anonymous):
-                trust(context, self._files.ca)
+            self._read()
         except InvalidSettings as error:
             if (
                 self._not_reloaded is None or states != self._refused
@@ -126,7 +145,7 @@ class Tls:
                 log.error("certificates_not_reloaded", extra={"reason": error.message})
             self._not_reloaded, self._refused = error.message, states
             return
-        self._states, self.dates, self._not_reloaded = states, dates, None
+        self._states, self._not_reloaded = states, None
         log.info("certificates_reloaded", extra={"path": str(self._files.certificate)})
 
     def look_at_dates(self) -> None:

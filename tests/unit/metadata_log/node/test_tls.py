@@ -192,6 +192,34 @@ def test_certificates_are_replaced_without_a_restart_and_halves_of_pairs_do_not_
     asyncio.run(story())
 
 
+def test_an_authority_that_is_taken_from_the_file_is_trusted_no_longer(tmp_path: Path) -> None:
+    """Goal: an authority whose key was lost can be replaced under running nodes. Method: both ends of a connection, before
+    and after it is taken out, through one listener and one context of calls.
+    """
+    ours, lost = authority(tmp_path / "ours"), Authority(tmp_path / "lost", cluster_id="another name")
+    lost._cluster_id = CLUSTER
+    files = copied(ours.certify("controller", "1"), tmp_path)
+    files.ca.write_bytes(ours.ca.read_bytes() + lost.ca.read_bytes())
+    tls = Tls(files, cluster_id=CLUSTER)
+    certified = lost.certify("broker", "11")
+    of_lost = TlsFiles(certified.certificate, certified.key, ours.ca).client()
+    server_of_lost = Tls(lost.certify("controller", "2"), cluster_id=CLUSTER)
+
+    async def story() -> None:
+        async with serving(tls) as address, serving(server_of_lost) as other:
+            assert (await told(address, of_lost))[0] == "Broker:11"
+            assert await told(other, tls.anonymous)
+            files.ca.write_bytes(ours.ca.read_bytes())
+            tls.look_again()
+            with suppress(ConnectionError, ssl.SSLError):
+                assert (await told(address, of_lost))[0] == ""
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await told(other, tls.anonymous)
+            assert (await told(address, ours.certify("broker", "11").client()))[0] == "Broker:11"
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("broken", ["crt", "key", "ca"])
 def test_what_is_no_certificate_is_refused_by_name(tmp_path: Path, broken: str) -> None:
     files = copied(authority(tmp_path / "ours").certify("controller", "1"), tmp_path)
