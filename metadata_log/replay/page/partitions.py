@@ -62,9 +62,8 @@ def partitions(log: Log, scale: Scale, incidents: Sequence[Incident]) -> str:
     names = {stay.pkey: stay.name for stay in chosen.stays}
     places = {pkey: place for place, pkey in enumerate(pkey for pkey in chosen.order if pkey in names)}
     leaders = sorted({stay.leader for stay in chosen.stays if stay.leader not in (None, NO_LEADER)})
-    kinds: dict[int | None, str] = {leader: f"p{place % LEADERS}" for place, leader in enumerate(leaders)} | {
-        NO_LEADER: "lost"
-    }
+    kinds: dict[int | None, str] = {leader: f"p{place % LEADERS}" for place, leader in enumerate(leaders)}
+    kinds[NO_LEADER] = "lost"
     drawn: list[list[str]] = [[] for _ in places]
     for stay, end_ms in zip(chosen.stays, chosen.ends, strict=True):
         if stay.leader is not None:
