@@ -84,7 +84,14 @@ def export_whole_part(
     if in_lake:
         to = lake_directory(to, cluster_id)
     manifest = export_log(
-        frames, to, cluster_id=cluster_id, from_offset=from_offset, until=until, snapshot=image
+        frames,
+        to,
+        cluster_id=cluster_id,
+        from_offset=from_offset,
+        until=until,
+        snapshot=image,
+        begins_at=part.first,
+        ends_at=part.until,
     )
     return manifest, tuple(lines)
 

@@ -10,9 +10,10 @@ what follows may rest on what that record changed. The state is then what SQL ma
 """
 
 import json
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
@@ -40,6 +41,7 @@ from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRe
 from metadata_log.replay.columns import Batch, Columns, position_row, topic_names
 from metadata_log.replay.digest import apply_all, exported_digest, image_of_snapshot
 from metadata_log.replay.export_writer import SEGMENT_RECORDS, ExportWriter
+from metadata_log.replay.histories import Ending, check_history
 from metadata_log.replay.kinds import MANIFEST
 from metadata_log.replay.opaque import OpaqueRecord, Unknown, decode_known, unknown_in
 from metadata_log.replay.subjects.registry import CHANGES
@@ -52,6 +54,8 @@ from metadata_log.replay.tables import (
     named_cluster,
     read_manifest,
 )
+
+log = logging.getLogger(__name__)
 
 FramesFrom = Callable[[int, int | None], Iterable[tuple[FrameHeader, bytes]]]
 """As `SegmentedLog.frames`: whole frames from the one that contains an offset, up to another (exclusive) or the end."""
@@ -75,8 +79,12 @@ def export_log(
     from_offset: int | None = None,
     until: int | None = None,
     snapshot: MetadataImage | None = None,
+    begins_at: int = 0,
+    ends_at: int | None = None,
 ) -> dict[str, Any]:
     """Write what `to` does not hold yet, and return the manifest.
+
+    The log holds the offsets from `begins_at` up to `ends_at`; None: as far as there are frames.
 
     A first run begins at the batch that contains `from_offset`, which needs an image at or before it: `snapshot`, or the
     log's own beginning; without `from_offset` it begins at `snapshot`, else at 0. A later run goes on where the last one
@@ -91,9 +99,20 @@ def export_log(
     """
     ahead: Iterable[tuple[FrameHeader, bytes]] | None = None
 
-    def goes_on(end_offset: int) -> bool:
+    def goes_on(before: Export) -> bool:
         nonlocal ahead
-        coming = iter(frames(end_offset, until))
+        end_offset = before.end_offset
+        if begins_at >= end_offset:
+            coming = iter(frames(end_offset, until))
+        else:
+            # From the last exported batch on, which shows whether this is the same log.
+            coming = iter(frames(end_offset - 1, None if until is None else max(until, end_offset)))
+            first = next(coming, None)
+            if first is not None and first[0].base_offset >= end_offset:
+                coming = chain((first,), coming)  # the log begins there
+            else:
+                ending, end = _last_common(frames, before, first, begins_at=begins_at, ends_at=ends_at)
+                check_history(before, ending, begins_at=begins_at, ends_at=end)
         first = next(coming, None)
         ahead = () if first is None else chain((first,), coming)
         return first is not None
@@ -101,7 +120,7 @@ def export_log(
     def frames_behind(end_offset: int, until: int | None) -> Iterable[tuple[FrameHeader, bytes]]:
         return frames(end_offset, until) if ahead is None else ahead
 
-    return export_batches(
+    manifest = export_batches(
         lambda image: _batches(frames_behind, image, cluster_id=cluster_id, until=until),
         to,
         cluster_id=cluster_id,
@@ -109,6 +128,46 @@ def export_log(
         snapshot=snapshot,
         goes_on=goes_on,
     )
+    say_where_it_ends(to, manifest, until)
+    return manifest
+
+
+def say_where_it_ends(to: Path, manifest: Mapping[str, Any], until: int | None) -> None:
+    """Say where an export ends, if that is not where it was to end."""
+    end_offset = manifest["end_offset"]
+    if until is not None and end_offset < until:
+        log.warning(
+            "%s ends at offset %d, not at %d: there the log ends, or a batch begins that %d lies inside",
+            *(to, end_offset, until, until),
+        )
+    elif until is not None and end_offset > until:
+        log.warning("%s has the offsets up to %d already, and %d was asked for", to, end_offset, until)
+
+
+def _last_common(
+    frames: FramesFrom,
+    before: Export,
+    at_end: tuple[FrameHeader, bytes] | None,
+    *,
+    begins_at: int,
+    ends_at: int | None,
+) -> tuple[Ending | None, int]:
+    """Return the log's batch with the last offset that an export has, too, and where the log ends.
+
+    `at_end` is the log's frame with the last offset of the export; None where the log ends below.
+    """
+    end = ends_at
+    if at_end is not None:
+        end = before.end_offset if end is None else end
+    elif end is None:
+        at_end = next(iter(deque(frames(begins_at, None), maxlen=1)), None)
+        end = begins_at if at_end is None else at_end[0].end_offset
+    elif begins_at < (common := min(end, before.end_offset)):
+        at_end = next(iter(frames(common - 1, None)), None)
+    if at_end is None:
+        return None, end
+    header = at_end[0]
+    return Ending(header.end_offset, header.controller_epoch, header.crc), end
 
 
 def export_batches(
@@ -119,12 +178,12 @@ def export_batches(
     from_offset: int | None = None,
     snapshot: MetadataImage | None = None,
     columns: type[Columns] = Columns,
-    goes_on: Callable[[int], bool] = lambda _: True,
+    goes_on: Callable[[Export], bool],
 ) -> dict[str, Any]:
     """Write what `to` does not hold yet of the batches that continue an image, and return the manifest; as `export_log`.
 
-    `goes_on` answers whether the log may hold a batch from an offset on. An export that has the whole log is left as it is,
-    its last state unread: an export that follows a silent log asks this every few seconds.
+    `goes_on` answers whether the log holds more than the export so far, and raises where it is another log. An export that
+    has the whole log is left as it is, its last state unread: one that follows a silent log asks this every few seconds.
     """
     named_cluster(cluster_id)
     before = read_manifest(to)
@@ -141,8 +200,13 @@ def export_batches(
         raise PositionOutOfRange(
             f"{to} holds offsets up to {before.end_offset}; going on at {from_offset} would leave a gap"
         )
+    if before is not None and from_offset is not None and from_offset < before.first_offset:
+        log.warning(
+            "%s begins at offset %d: what came before it, from %d on, is not added: export to another directory",
+            *(to, before.first_offset, from_offset),
+        )
     _remove_leftovers(to, before)
-    if before is not None and not goes_on(before.end_offset):
+    if before is not None and not goes_on(before):
         return before.manifest()
     run = _Run(to, cluster_id, before, columns)
     if before is None:

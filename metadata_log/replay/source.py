@@ -1,5 +1,6 @@
 """Edge: where a log comes from: an export as it is; files or a controller's URL by way of an export to a scratch folder."""
 
+import logging
 import re
 import tempfile
 import urllib.parse
@@ -16,17 +17,20 @@ from metadata_log.replay import export_cache
 from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClient, Shown, controllers
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
-from metadata_log.replay.kafka.log import export_kafka, files_of
-from metadata_log.replay.kinds import MANIFEST, is_kafka_log, segments_in
+from metadata_log.replay.kafka.log import checkpoints_in, export_kafka, files_of
+from metadata_log.replay.kinds import MANIFEST, PARTITION, is_kafka_log, segments_in
 from metadata_log.replay.nearby import check_format, no_log_at
 from metadata_log.replay.opaque import decode_known
 from metadata_log.replay.scratch import Scratch
 from metadata_log.replay.slices.frames import damaged_segment, missing_file
 from metadata_log.replay.slices.stored import names_another_file_system, path_of
 from metadata_log.replay.state_files import export_state_file
-from metadata_log.replay.tables import clusters_in, lake_directory
+from metadata_log.replay.tables import clusters_in, lake_directory, read_manifest
 from snapshots.snapshot_file import position_of, read_snapshot
 
+log = logging.getLogger(__name__)
+
+_SNAPSHOT: Final = re.compile(r"\d{20}-\d{10}\.snapshot")
 PAGE_BYTES: Final = 8 * 1024 * 1024
 """The most that one answer of /v1/log holds."""
 
@@ -68,7 +72,7 @@ def exported(
     if form == "kafka" or (form is None and is_kafka_log(path)):
         if skips_damaged:
             return _whole_part(path, form)
-        return _kept_or_scratch(*files_of(path), lambda to: export_kafka(path, to))
+        return _kept_or_scratch(path, *files_of(path), lambda to: export_kafka(path, to))
     if not segments_in(path):
         clusters = clusters_in(path)
         if len(clusters) > 1:
@@ -83,15 +87,41 @@ def exported(
     files = segments_in(path)
     begins_at = int(files[0].stem)
     rests_on = None if begins_at == 0 else _oldest_snapshot(path, not_below=begins_at)
-    return _kept_or_scratch(files, rests_on, lambda to: export_directory(path, to))
+    return _kept_or_scratch(path, files, rests_on, lambda to: export_directory(path, to))
 
 
 def _kept_or_scratch(
-    files: Sequence[Path], rests_on: Path | None, export: Callable[[Path], object]
+    path: Path, files: Sequence[Path], rests_on: Path | None, export: Callable[[Path], object]
 ) -> tuple[Path, Scratch]:
-    """Export files of a log, or what is new of them since they were opened before."""
+    """Export the files of a log at `path`, or what is new of them since they were opened before."""
     scratch = export_cache.kept(files, rests_on, export) if files else None
-    return _scratch(export) if scratch is None else (scratch.path, scratch)
+    if scratch is None:
+        _, scratch = _scratch(export)
+    manifest = read_manifest(scratch.path)
+    if files and manifest is not None:
+        scratch.missing = lost_end(path, manifest.end_offset)
+    return scratch.path, scratch
+
+
+def lost_end(path: Path, end_offset: int) -> tuple[str, ...]:
+    """Return a line if files of a log, ours or Kafka's, end below the newest snapshot or checkpoint beside them."""
+    snapshots = [(position_of(file.stem)[0], file) for file in _snapshots_of(path)]
+    directory = path / PARTITION if (path / PARTITION).is_dir() else path
+    checkpoints = [(offset, file) for file, offset in checkpoints_in(directory)]
+    newest = max(snapshots + checkpoints, default=None)
+    if newest is None or newest[0] <= end_offset:
+        return ()
+    what = f"the log ends at offset {end_offset}, and {newest[1]} has the state at {newest[0]}"
+    return (f"{what}: the offsets {end_offset}-{newest[0] - 1} are missing: they were lost, or not copied",)
+
+
+def _snapshots_of(path: Path) -> list[Path]:
+    """Return the snapshots of a data directory, or those beside a folder of segments."""
+    folders = [path, path / "snapshots"]
+    if not (path / "log").is_dir():
+        folders.append(path.parent / "snapshots")
+    found = [file for folder in folders for file in sorted(folder.glob("*.snapshot"))]
+    return [file for file in found if _SNAPSHOT.fullmatch(file.name)]  # Kafka has other files of this ending
 
 
 def _whole_part(path: Path, form: str | None) -> tuple[Path, Scratch]:
@@ -130,7 +160,10 @@ def export_files(
     check_format(path, form)
     is_kafka = form == "kafka" or (form is None and is_kafka_log(path))
     export = export_kafka if is_kafka else export_directory
-    return export(path, to, from_offset=from_offset, until=until, in_lake=in_lake)
+    manifest = export(path, to, from_offset=from_offset, until=until, in_lake=in_lake)
+    for line in lost_end(path, manifest["end_offset"]) if until is None else ():
+        log.warning("%s", line)
+    return manifest
 
 
 def export_directory(
@@ -178,7 +211,15 @@ def export_directory(
     cluster_id = _cluster_id(image, frames)
     if in_lake:
         to = lake_directory(to, cluster_id)
-    return export_log(frames, to, cluster_id=cluster_id, from_offset=from_offset, until=until, snapshot=image)
+    return export_log(
+        frames,
+        to,
+        cluster_id=cluster_id,
+        from_offset=from_offset,
+        until=until,
+        snapshot=image,
+        begins_at=begins_at,
+    )
 
 
 def _frames_of(file: Path, *, is_last: bool) -> Iterator[tuple[FrameHeader, bytes]]:
@@ -198,12 +239,7 @@ def _frames_of(file: Path, *, is_last: bool) -> Iterator[tuple[FrameHeader, byte
 
 
 def _oldest_snapshot(path: Path, *, not_below: int) -> Path:
-    found = [
-        file
-        for folder in (path, path / "snapshots", path.parent / "snapshots")
-        for file in sorted(folder.glob("*.snapshot"))
-        if position_of(file.stem)[0] >= not_below
-    ]
+    found = [file for file in _snapshots_of(path) if position_of(file.stem)[0] >= not_below]
     if not found:
         raise OffsetCompacted(
             f"{path}: the log begins at offset {not_below}, and no snapshot is here to begin an export at"
@@ -262,7 +298,14 @@ def export_controller(url: str, to: Path, *, shown: Shown = NOTHING_SHOWN) -> di
                     f"{client.urls[0]} has nothing at offset {first} of the {ends_at} records that it has told of: try again"
                 )
 
-    return export_log(frames, to, cluster_id=status.cluster_id, snapshot=image)
+    return export_log(
+        frames,
+        to,
+        cluster_id=status.cluster_id,
+        snapshot=image,
+        begins_at=begins_at,
+        ends_at=ends_at,
+    )
 
 
 def _downloaded(client: ControllerClient, *, not_below: int) -> MetadataImage:

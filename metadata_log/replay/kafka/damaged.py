@@ -80,6 +80,7 @@ def export_whole_part(
         log,
         to,
         sound,
+        begins_at=part.first,
         checkpoint=part.checkpoint,
         from_offset=from_offset,
         until=part.until if until is None else min(until, part.until),

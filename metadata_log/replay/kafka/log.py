@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -14,14 +15,15 @@ from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.records.features import METADATA_VERSION
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.snapshots import SnapshotHeaderRecord
-from metadata_log.replay.export import export_batches, export_image
+from metadata_log.replay.export import export_batches, export_image, say_where_it_ends
+from metadata_log.replay.histories import Ending, check_history
 from metadata_log.replay.kafka.batches import Batch, batches
 from metadata_log.replay.kafka.causes import Teller
 from metadata_log.replay.kafka.columns import KafkaBatch, KafkaColumns
 from metadata_log.replay.kafka.records import Entry, Translator, snapshot_record
 from metadata_log.replay.kafka.schemas import Decoded, UnknownVersion, decode, decode_control
 from metadata_log.replay.kinds import CHECKPOINT, PARTITION
-from metadata_log.replay.tables import lake_directory
+from metadata_log.replay.tables import Export, lake_directory
 
 UNKNOWN_CLUSTER: Final = "unknown"
 """The cluster's id where no meta.properties names it."""
@@ -72,7 +74,14 @@ def export_kafka(
         return _export_newest_checkpoint(log, to, in_lake=in_lake)
     _, checkpoint = files_of(path)
     return export_part(
-        log, to, log.whole, checkpoint=checkpoint, from_offset=from_offset, until=until, in_lake=in_lake
+        log,
+        to,
+        log.whole,
+        begins_at=int(log.segments[0].stem),
+        checkpoint=checkpoint,
+        from_offset=from_offset,
+        until=until,
+        in_lake=in_lake,
     )
 
 
@@ -121,21 +130,26 @@ def export_part(
     to: Path,
     batches_from: "BatchesFrom",
     *,
+    begins_at: int,
     checkpoint: Path | None,
     from_offset: int | None = None,
     until: int | None = None,
     in_lake: bool = False,
 ) -> dict[str, Any]:
-    """Export the batches that continue a checkpoint, or the log's own beginning."""
+    """Export the batches that continue a checkpoint, or the log's own beginning; the first batch is at `begins_at`."""
     cluster_id = log.cluster_id
-    return export_batches(
+    to = lake_directory(to, cluster_id) if in_lake else to
+    manifest = export_batches(
         lambda image: _continuing(batches_from, image, cluster_id=cluster_id, until=until),
-        lake_directory(to, cluster_id) if in_lake else to,
+        to,
         cluster_id=cluster_id,
         from_offset=from_offset,
         snapshot=None if checkpoint is None else checkpoint_image(checkpoint, cluster_id=cluster_id),
         columns=KafkaColumns,
+        goes_on=lambda before: _goes_on(batches_from, before, begins_at=begins_at),
     )
+    say_where_it_ends(to, manifest, until)
+    return manifest
 
 
 def _export_newest_checkpoint(log: KafkaLog, to: Path, *, in_lake: bool) -> dict[str, Any]:
@@ -335,6 +349,22 @@ class BatchesFrom(Protocol):
     """Yields batches, each with its file, from the one that holds an offset on; `last_crc` is that of the one before."""
 
     def __call__(self, first: int, *, last_crc: int) -> Iterator[tuple[Path, Batch]]: ...
+
+
+def _goes_on(batches_from: BatchesFrom, before: Export, *, begins_at: int) -> bool:
+    """Answer whether a log holds more than an export; raises as `check_history`."""
+    if begins_at >= before.end_offset:
+        return True
+    unit = next(_units(batches_from(before.end_offset - 1, last_crc=0)), None)
+    if unit is None:
+        # The log ends below the export: its own last batch is compared.
+        ended = deque(_units(batches_from(begins_at, last_crc=0)), maxlen=1)
+        unit = ended[0] if ended else None
+    last = None if unit is None else unit.batches[-1]
+    ending = None if last is None else Ending(last.end_offset, last.leader_epoch, last.crc)
+    end = max(begins_at, 0 if last is None else last.end_offset)
+    check_history(before, ending, begins_at=begins_at, ends_at=end)
+    return end >= before.end_offset
 
 
 def _continuing(
