@@ -64,6 +64,8 @@ def feed_lines(
         yield from lines
         is_further, at = str(next_offset) != at, str(next_offset)
         if not follow and (next_offset >= source.end_offset or not (lines or is_further)):
+            if until is not None and until.isdigit() and next_offset < int(until):
+                say(f"{until} lies inside the batch that begins at offset {next_offset}: shown up to there")
             return
 
 

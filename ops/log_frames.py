@@ -3,17 +3,18 @@
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
-from metadata_log.errors import InvalidRequest
+from metadata_log.errors import InvalidRequest, OffsetInFuture
 from metadata_log.node.durable_files import renamed_os_errors
 from ops.client import Answer, Unreachable
 from ops.talk import say
-from ops.when import AtOffset, AtTime, When
+from ops.when import AtOffset, AtTime, When, time_text
 
 PAGE_BYTES: Final = 8 * limits.MIB
 """The most that one answer of /v1/log holds."""
@@ -46,9 +47,11 @@ class Frame(NamedTuple):
 def cluster_frames(ask: Callable[[str], Answer], *, first: str | None, until: str | None) -> Iterator[Frame]:
     """Yield frames from the one that contains `first` (None: where the log begins), page by page.
 
-    It ends at `until`, else where the log ended when the first page was read. Offsets, or t<UNIX_MS>.
+    It ends at `until`, else where the log ended when the first page was read. Offsets, or t<UNIX_MS>. A frame that holds the
+    offset `until` is the last one.
     """
     end_offset: int | None = None
+    stop = int(until) if until is not None and until.isdigit() else None
     while True:
         query = (
             {"max_bytes": str(PAGE_BYTES)}
@@ -64,9 +67,18 @@ def cluster_frames(ask: Callable[[str], Answer], *, first: str | None, until: st
                 return
             yield frame
             next_offset = frame.header.end_offset
+        if next_offset is None and stop is not None and first is not None and first.isdigit():
+            if int(first) < min(stop, end_offset):
+                yield from _holding(ask, int(first))
+            return
         if next_offset is None or next_offset >= end_offset:
             return
         first = str(next_offset)
+
+
+def _holding(ask: Callable[[str], Answer], offset: int) -> Iterator[Frame]:
+    """Yield the frame that holds an offset."""
+    yield from islice(frames_in(ask(f"/v1/log?from={offset}&max_bytes=1")), 1)
 
 
 def high_watermark(answer: Answer) -> int:
@@ -121,14 +133,20 @@ def file_frames(path: Path) -> Iterator[Frame]:
 def within(frames: Iterable[Frame], *, first: When | None, until: When | None) -> Iterator[Frame]:
     """Yield the frames between two positions; times are compared with the running maximum of the frames' own.
 
-    A frame that contains `first` belongs to it, one that contains `until` does not.
+    A frame that contains the offset `first` or `until` belongs to it.
+
+    Raises:
+        OffsetInFuture: an offset lies beyond the frames.
     """
-    latest_ms = 0
+    latest_ms, end_offset, is_begun = 0, 0, False
     for frame in frames:
         header = frame.header
-        latest_ms = max(latest_ms, header.appended_at_ms)
+        latest_ms, end_offset = max(latest_ms, header.appended_at_ms), header.end_offset
+        if not is_begun:
+            is_begun = True
+            _say_beginning(header, first)
         match until:
-            case AtOffset(offset) if header.end_offset > offset:
+            case AtOffset(offset) if header.base_offset >= offset:
                 return
             case AtTime(unix_ms) if latest_ms > unix_ms:
                 return
@@ -138,3 +156,29 @@ def within(frames: Iterable[Frame], *, first: When | None, until: When | None) -
             case AtTime(unix_ms) if latest_ms < unix_ms:
                 continue
         yield frame
+    for what, asked in (("--from", first), ("--until", until)):
+        if isinstance(asked, AtOffset) and asked.offset > end_offset:
+            raise OffsetInFuture(f"{what} {asked.offset} lies beyond the end of what is here, {end_offset}")
+
+
+def telling_of_its_beginning(
+    frames: Iterable[Frame], *, first: When | None, begins_at: int
+) -> Iterator[Frame]:
+    """Yield the frames of a cluster; say where its log begins, if that is behind what is asked for."""
+    for place, frame in enumerate(frames):
+        if place == 0 and frame.header.base_offset == begins_at:
+            _say_beginning(frame.header, first)
+        yield frame
+
+
+def _say_beginning(header: FrameHeader, first: When | None) -> None:
+    """Say where a log begins, if that is behind what is asked for."""
+    is_later = header.base_offset > 0 and (
+        (isinstance(first, AtOffset) and first.offset < header.base_offset)
+        or (isinstance(first, AtTime) and first.unix_ms < header.appended_at_ms)
+    )
+    if is_later:
+        say(
+            f"the log here begins at offset {header.base_offset}, {time_text(header.appended_at_ms)}: what came before it "
+            "is not here"
+        )

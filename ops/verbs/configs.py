@@ -4,6 +4,7 @@ import argparse
 import urllib.parse
 from typing import Any, Final
 
+from metadata_log.errors import InvalidConfig
 from metadata_log.limits import REQUEST_ITEMS_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
@@ -11,7 +12,7 @@ from ops.arguments import Noun, from_to
 from ops.client import client_from
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
-from ops.talk import fail_usage, show
+from ops.talk import fail_usage, say, show
 from ops.verbs.topics import key_values
 
 CONFIGS: Final = (
@@ -133,6 +134,11 @@ def _asked(args: argparse.Namespace, more: dict[str, int]) -> list[dict[str, Any
         whose = {"broker": args.broker} if args.broker is not None else {"cluster": 1}
     query = urllib.parse.urlencode(whose | more)
     items: list[dict[str, Any]] = client_from(args).read(f"/v1/configs?{query}")["items"]
+    unknown = sorted(set(args.keys) - {item["name"] for item in items})
+    if unknown and "effective" in more:
+        raise InvalidConfig(f"no such setting: {', '.join(unknown)}")
+    if unknown:
+        say(f"not set here: {', '.join(unknown)}; `configs describe` shows what counts instead")
     return [item for item in items if not args.keys or item["name"] in args.keys]
 
 

@@ -1,6 +1,7 @@
 """Edge: `log dump|verify|export`: the log of the cluster over HTTP, or of files on this machine."""
 
 import argparse
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from metadata_log.errors import (
     DamagedFile,
     InvalidRequest,
     OffsetCompacted,
+    OffsetInFuture,
     Unavailable,
     UnknownFormat,
     another_version,
@@ -29,10 +31,10 @@ from ops.bulk_reads import bulk_source, read_in_bulk, snapshots_in
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
 from ops.foreign_logs import FOREIGN, verified
 from ops.log_feed import feed_lines
-from ops.log_frames import cluster_frames, file_frames, frames_in, within
+from ops.log_frames import cluster_frames, file_frames, frames_in, telling_of_its_beginning, within
 from ops.processes import running_process
 from ops.talk import fail_usage, patience, put, say, show
-from ops.when import AtOffset, AtTime, When, time_text
+from ops.when import OFFSET_MAX, AtOffset, AtTime, When, time_text
 
 OCTETS: Final = "application/octet-stream"
 JOURNAL: Final = "journal"
@@ -142,26 +144,46 @@ def run_dump(args: argparse.Namespace) -> int:
             follow=args.follow,
             from_leader=args.leader,
         )
-        for text in _dumped(feed, args.output):
+        for text in _dumped(feed if args.follow else _said_if_none(feed), args.output):
             put(text, output=args.output, flush=True)
         return 0
     if args.path is None:
         client = client_from(args)
         source = bulk_source(client, from_leader=args.leader)
-        frames = cluster_frames(
-            lambda path: read_in_bulk(client, source, path, accept=OCTETS),
-            first=None if args.first is None else args.first.query,
-            until=None if args.until is None else args.until.query,
+        frames = telling_of_its_beginning(
+            cluster_frames(
+                lambda path: read_in_bulk(client, source, path, accept=OCTETS),
+                first=None if args.first is None else args.first.query,
+                until=None if args.until is None else args.until.query,
+            ),
+            first=args.first,
+            begins_at=source.status["log_start_offset"],
         )
     else:
         if kind_of(args.path) not in {None, Kind.LOG, Kind.SEGMENT, Kind.SNAPSHOT}:
             raise not_for("log dump", args.path, reads="logs, segments and snapshots of metaquorum")
         frames = within(file_frames(args.path), first=args.first, until=args.until)
     from_offset = args.first.offset if isinstance(args.first, AtOffset) else 0
-    lines = (line for frame in frames for line in log_lines(frame.batch(), from_offset=from_offset))
-    for text in _dumped(lines, args.output):
+    until_offset = args.until.offset if isinstance(args.until, AtOffset) else OFFSET_MAX
+    lines = (
+        line
+        for frame in frames
+        for line in log_lines(frame.batch(), from_offset=from_offset)
+        if line["offset"] < until_offset
+    )
+    for text in _dumped(_said_if_none(lines), args.output):
         put(text, output=args.output)
     return 0
+
+
+def _said_if_none(lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the lines, and say so if there are none: an empty dump looks like a log in which nothing happened."""
+    is_empty = True
+    for line in lines:
+        is_empty = False
+        yield line
+    if is_empty:
+        say("no record of the log lies in this range")
 
 
 def _dumped(lines: Iterable[dict[str, Any]], output: render.Output) -> Iterator[str]:
@@ -426,9 +448,25 @@ def _say_unknown(to: Path, manifest: dict[str, Any], told: object = None) -> obj
     return unknown
 
 
+class _Once(logging.Filter):
+    """Lets each warning pass once: an export that follows a log would repeat it with every run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        line = record.getMessage()
+        is_new = line not in self._seen
+        self._seen.add(line)
+        return is_new
+
+
 def _follow(args: argparse.Namespace, run: Callable[..., dict[str, Any]]) -> NoReturn:
     """Export again and again; what a moment's fault costs is made up for by the next run."""
     ended, told = -1, None
+    if logging.lastResort is not None:
+        logging.lastResort.addFilter(_Once())
     while True:
         try:
             with patience("the log is being exported") if ended < 0 else nullcontext():
@@ -479,6 +517,8 @@ def export_cluster(
     def offset_of(moment: When | None, *, later_ms: int) -> int | None:
         """Return the base of the first frame at least `later_ms` later than a time; an offset is itself."""
         if not isinstance(moment, AtTime):
+            if moment is not None and moment.offset > end_offset:
+                raise OffsetInFuture(f"offset {moment.offset} lies beyond the high watermark {end_offset}")
             return None if moment is None else moment.offset
         found = list(frames_in(ask(f"/v1/log?from=t{moment.unix_ms + later_ms}&max_bytes=1")))
         return found[0].header.base_offset if found else end_offset
@@ -495,6 +535,8 @@ def export_cluster(
         # The last frame not later than a time ends where the first later frame begins.
         until=offset_of(until, later_ms=1),
         snapshot=image,
+        begins_at=status["log_start_offset"],
+        ends_at=end_offset,
     )
 
 

@@ -10,6 +10,7 @@ from ops.client import ClusterClient, client_from
 from ops.item_requests import REFUSED, ItemRequest, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, say, show
+from ops.verbs.topics import quoted
 from ops.when import AtOffset, When, duration_text, time_text
 
 AT_MOST: Final = 500
@@ -117,6 +118,9 @@ def _named(args: argparse.Namespace, client: ClusterClient) -> list[dict[str, An
     if args.cancel and args.partition is None:
         under_way = client.read("/v1/partitions/reassignments")["items"]
         numbers = [one["partition"] for one in under_way if one["topic"] == args.topic]
+        if not numbers:
+            client.read(f"/v1/topics/{quoted(args.topic)}")  # is refused where there is none of that name
+            say(f"no reassignment of {args.topic} is under way")
     elif args.partition is None or (args.replicas is None and not args.cancel):
         fail_usage(args, "--partition with --replicas or --cancel is needed")
     else:
@@ -132,6 +136,8 @@ def run_list(args: argparse.Namespace) -> int:
         fail_usage(args, "--since is of the history: add --history")
     items = client.read("/v1/partitions/reassignments")["items"]
     items = [one for one in items if args.topic in (None, one["topic"])]
+    if args.topic is not None and not items:
+        client.read(f"/v1/topics/{quoted(args.topic)}")  # is refused where there is none of that name
     show(args, items, table=lambda: render.table(UNDER_WAY, items, empty="no reassignment is under way"))
     return 0
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from metadata_log.errors import BrokerIdNotRegistered, InvalidRequest
 from ops import render
 from ops.arguments import Noun, Parser, add_shown, from_to, log_place, moment
 from ops.client import SHOWN
@@ -169,9 +170,22 @@ def run_report(args: argparse.Namespace) -> int:
             log = log.between(_at(args.first), _at(args.last))
         if args.topic is not None:
             log = log.about(args.topic)
+        if args.broker is not None and not _names_broker(log, args.broker):
+            raise BrokerIdNotRegistered(
+                f"the log names no broker {args.broker} in these offsets", broker_id=args.broker
+            )
         text = report_of(log, args.output, broker=args.broker)
     put(text.rstrip("\n"), output=args.output)
     return 0
+
+
+def _names_broker(log: Any, broker_id: int) -> bool:
+    tables = ("broker_changes", "brokers")
+    named = " UNION ALL ".join(
+        f"SELECT 1 AS found FROM {name} WHERE broker_id = {broker_id}"  # noqa: S608 names of ours
+        for name in tables
+    )
+    return bool(log.engine.answer(log.sql(named)).num_rows)
 
 
 def run_sql(args: argparse.Namespace) -> int:
@@ -235,6 +249,11 @@ def run_history(args: argparse.Namespace) -> int:
     with patience("the history is being read"):
         log = _log(args)
         answer = log.engine.answer(log.history(args.entity))
+    if not answer.num_rows:
+        export = log.export
+        raise InvalidRequest(
+            f"the log tells nothing of {args.entity} in the offsets {export.first_offset} up to {export.end_offset}"
+        )
     show_rows(args, answer)
     return 0
 

@@ -9,8 +9,8 @@ from ops import render
 from ops.arguments import Noun, moment
 from ops.bulk_reads import bulk_source, read_in_bulk
 from ops.client import client_from
-from ops.talk import show
-from ops.when import time_text
+from ops.talk import say, show
+from ops.when import AtOffset, time_text
 
 
 def add_parsers(noun: Noun) -> None:
@@ -32,6 +32,8 @@ def run_state(args: argparse.Namespace) -> int:
     else:
         source = bulk_source(client, from_leader=args.leader)
         state = read_in_bulk(client, source, f"/v1/state?at={args.at.query}", accept=JSON).json()
+        if isinstance(args.at, AtOffset) and state["end_offset"] != args.at.offset:
+            say(f"{args.at.offset} lies inside a batch that begins at {state['end_offset']}: shown there")
     show(args, state, table=lambda: _table(state))
     return 0
 

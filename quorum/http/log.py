@@ -15,12 +15,15 @@ from metadata_log.errors import (
     OffsetInFuture,
 )
 from metadata_log.node.access import of
+from metadata_log.node.clock import unix_ms
 from quorum.http.bodies import NDJSON, OCTETS, integer
 from quorum.http.door import Door, takes_stale
 from quorum.http.feed import PARAMETERS, send_feed
 from quorum.log.past import wait_ends_s
 
 LOG_BYTES_DEFAULT: Final = 1 * limits.MIB
+TIME_AHEAD_MAX_MS: Final = 60_000
+"""A client's now may lie so far ahead of ours: clocks disagree by seconds, and `--until now` is no mistake."""
 LOG_BYTES_MAX: Final = 8 * limits.MIB
 
 
@@ -116,9 +119,18 @@ async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
 
 
 async def offset_of(text: str, *, offset_at: Callable[[int], Awaitable[int]]) -> int:
-    """Read an offset, or t<UNIX_MS>: then `offset_at` finds the offset of that time."""
+    """Read an offset, or t<UNIX_MS>: then `offset_at` finds the offset of that time.
+
+    Raises:
+        OffsetInFuture: the time has not come yet, so what lies there is not known.
+    """
     if text.startswith("t"):
-        return await offset_at(integer(text[1:], "a time"))
+        asked_ms, now_ms = integer(text[1:], "a time"), unix_ms()
+        if asked_ms > now_ms + TIME_AHEAD_MAX_MS:
+            raise OffsetInFuture(
+                f"the time {asked_ms} (Unix milliseconds) has not come yet: here it is {now_ms}"
+            )
+        return await offset_at(asked_ms)
     return integer(text, "an offset")
 
 

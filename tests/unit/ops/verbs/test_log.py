@@ -80,13 +80,72 @@ def test_every_way_to_show_it_has_every_record(
     assert len([line for line in shown if line.startswith(begins) and "OFFSET" not in line]) == END
 
 
-def test_an_empty_dump_is_an_empty_list(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert dumped(capsys, data, "--from", END) == []
+def test_an_empty_dump_is_an_empty_list_and_says_so(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["log", "dump", str(data), "--from", str(END), "-o", "json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out) == []
+    assert "no record of the log lies in this range" in told.err
+    with node() as asked:
+        serve(asked, per_page=100)
+        assert cli.main(["log", "dump", "--bootstrap", asked.url, "--from", str(END), "-o", "json"]) == 0
+    assert "no record of the log lies in this range" in capsys.readouterr().err
+
+
+def test_a_range_inside_a_batch_has_the_records_of_the_range(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: offsets name records. Method: ranges that begin and end inside batches, of files and of a cluster's pages."""
+    large = max((step.batch for step in HISTORY), key=lambda batch: len(batch.records))
+    base, end = large.base_offset, large.end_offset
+    assert end - base > 3
+    ranges = [
+        (base + 1, base + 2),
+        (base, base + 1),
+        (base + 1, end - 1),
+        (base - 1, base + 1),
+        (end - 1, end + 1),
+    ]
+    with node() as told:
+        for per_page in (1, 7, 100):
+            serve(told, per_page=per_page)
+            for source in ([str(data)], ["--bootstrap", told.url]):
+                for first, until in ranges:
+                    lines = dumped(capsys, *source, "--from", first, "--until", until)
+                    assert [line["offset"] for line in lines] == list(range(first, until)), (
+                        source,
+                        first,
+                        until,
+                    )
+
+
+@pytest.mark.parametrize("flag", ["--from", "--until"])
+def test_an_offset_beyond_the_files_is_refused_by_name(
+    data: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    assert cli.main(["log", "dump", str(data), flag, str(END + 1), "-o", "json"]) == 3
+    assert f"{flag} {END + 1} lies beyond the end of what is here, {END}" in capsys.readouterr().err
+
+
+def test_a_beginning_behind_what_is_asked_for_is_said(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, *_ = sorted((data / "log").glob("*.log"))
+    begins_at = int(second.stem)
+    for words in (["--from", "0"], ["--from", "2020-01-01T00:00Z"]):
+        assert cli.main(["log", "dump", str(data), *words]) == 0
+        assert "the log here begins" not in capsys.readouterr().err
+    first.unlink()
+    for words in (["--from", "0"], ["--from", "2020-01-01T00:00Z"], ["--from", str(begins_at - 1)]):
+        assert cli.main(["log", "dump", str(data), *words]) == 0
+        assert f"the log here begins at offset {begins_at}, " in capsys.readouterr().err
+    for words in ([], ["--from", str(begins_at)]):
+        assert cli.main(["log", "dump", str(data), *words]) == 0
+        assert "the log here begins" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", [0, 1, 17, 39])
 def test_positions_cut_at_whole_batches(place: int) -> None:
-    """Goal: `from` begins with the batch that contains it, `until` ends before the one that does."""
+    """Goal: `from` begins with the batch that contains it, `until` ends with the one that does."""
     frames = [Frame(read_header(step.frame), step.frame, "here") for step in HISTORY]
     batch = HISTORY[place].batch
 
@@ -96,9 +155,7 @@ def test_positions_cut_at_whole_batches(place: int) -> None:
     every = [step.batch.base_offset for step in HISTORY]
     assert bases(None, None) == every
     assert bases(AtOffset(batch.last_offset), None) == every[place:]
-    assert bases(None, AtOffset(batch.last_offset)) == [
-        base for base, step in zip(every, HISTORY, strict=True) if step.batch.end_offset <= batch.last_offset
-    ]
+    assert bases(None, AtOffset(batch.last_offset)) == [base for base in every if base < batch.last_offset]
     latest = [max(step.batch.appended_at_ms for step in HISTORY[: at + 1]) for at in range(len(HISTORY))]
     moment = latest[place]
     assert bases(AtTime(moment), None) == [b for b, t in zip(every, latest, strict=True) if t >= moment]
@@ -446,7 +503,7 @@ def test_the_clusters_log_comes_in_pages(per_page: int) -> None:
         got = [
             frame.content for frame in cluster_frames(client.get, first="0", until=str(middle.last_offset))
         ]
-        assert got == [step.frame for step in HISTORY if step.batch.end_offset <= middle.last_offset]
+        assert got == [step.frame for step in HISTORY if step.batch.base_offset < middle.last_offset]
 
 
 def test_a_dump_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
@@ -480,6 +537,8 @@ def test_an_export_that_reaches_further_already_is_left_as_it_is(
         for more in ([], ["--until", "5"]):
             assert cli.main([*words, *more]) == 0
             assert json.loads(capsys.readouterr().out) == manifest
+        assert cli.main([*words, "--until", str(END + 1)]) == 3
+        assert f"offset {END + 1} lies beyond the high watermark {END}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("first", "until"), [("6", "5"), ("-1m", "-2m")])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from metadata_log.errors import InvalidRequest
+from metadata_log.node.clock import unix_ms
 from metadata_log.node.routes import CONTROLLERS, check_query
 from tests.support.desk import Ask, Desk, at_desk
 from tests.support.lab import online
@@ -103,6 +104,19 @@ def test_a_write_without_trials_refuses_validate_only_by_name(
             or "at least" in answer["message"]
             or ">= 1" in answer["message"]
         )
+
+    at_desk(tmp_path, story)
+
+
+def test_a_time_that_has_not_come_is_refused_like_an_offset_beyond_the_end(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        now_ms = unix_ms()
+        for where in ("state?at", "log?from", "log?until"):
+            for moment in (f"t{now_ms + 3_600_000}", str(10**6)):
+                status, answer = await ask("GET", f"/v1/{where}={moment}")
+                assert (status, answer["error"]) == (409, "OFFSET_IN_FUTURE"), (where, moment)
+        status, _ = await ask("GET", f"/v1/state?at=t{now_ms + 1_000}")
+        assert status == 200, "a client whose clock is ahead"
 
     at_desk(tmp_path, story)
 
