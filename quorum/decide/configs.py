@@ -201,6 +201,7 @@ def _changed(context: DecideContext, resource: ResourceChange) -> list[ConfigRec
     )
     if context.checks_as_brokers:
         _check_named_once(resource)
+        _check_valued(resource)
     values: dict[str, str | None] = {}
     for name, operation, value in resource.changes:
         if operation is ConfigOperation.SET:
@@ -220,6 +221,9 @@ def _replaced(context: DecideContext, resource: ResourceChange) -> list[ConfigRe
     before: Mapping[str, str] = (
         context.image.configs.get((resource.resource_type, resource.resource_name)) or {}
     )
+    if context.checks_as_brokers:
+        _check_named_once(resource)
+        _check_valued(resource)
     values = {change.name: change.value for change in resource.changes}
     _check_as_brokers(context, resource, values)
     explicit = _records(context, resource, before, values)
@@ -293,6 +297,17 @@ def _check_named_once(resource: ResourceChange) -> None:
         raise InvalidRequest(f"a setting is named twice: {', '.join(twice)}")
     if "" in names:
         raise InvalidRequest("a setting needs a name")
+
+
+def _check_valued(resource: ResourceChange) -> None:
+    """Refuse null as a value: only a deletion has none."""
+    without = [
+        change.name
+        for change in resource.changes
+        if change.value is None and change.operation is not ConfigOperation.DELETE
+    ]
+    if without:
+        raise InvalidRequest(f"null is no value of a setting: {', '.join(sorted(without))}")
 
 
 def _check_as_brokers(

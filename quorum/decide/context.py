@@ -84,7 +84,7 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     part is over. `node_id` is the controller's, and `static_configs` are the settings of its file, under all dynamic ones.
     `unix_ms` is the time that a batch appended now is stamped with.
     Replicas are placed by `placement_rng`, by default by `rng`. With `checks_as_brokers`, a decision also refuses what
-    Kafka's brokers refuse before they forward a request to the controller.
+    Kafka's request layer refuses, on its brokers and controllers, before the controller decides (docs/kafka-checks.md).
     `is_linked` answers whether this controller is linked with another one now.
     """
 

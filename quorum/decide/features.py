@@ -3,11 +3,11 @@
 Source: KIP-584, KIP-966; Kafka's FeatureControlManager and ConfigurationControlManager.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from metadata_log.errors import InvalidUpdateVersion
+from metadata_log.errors import InvalidRequest, InvalidUpdateVersion
 from metadata_log.records.brokers import FeatureRange
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, ConfigRecord
 from metadata_log.records.features import (
@@ -55,10 +55,15 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     not, and those of single brokers are deleted.
 
     Raises:
+        InvalidRequest: a feature is given twice.
         InvalidUpdateVersion: a level is not supported by this controller, by a registered broker or controller, or a voter
             is not registered; or it lies in the other direction.
     """
     records: list[Record] = []
+    if context.checks_as_brokers:
+        times = Counter(wanted.feature for wanted in command.updates)
+        if twice := sorted(name for name, count in times.items() if count > 1):
+            raise InvalidRequest(f"a feature is given twice: {', '.join(twice)}")
     for wanted in command.updates:
         _check(context, wanted)
         records.append(FeatureLevelRecord(wanted.feature, wanted.level))

@@ -3,11 +3,13 @@
 import re
 from typing import Final
 
-from metadata_log.errors import InvalidTopic
+from metadata_log.errors import InvalidRequest, InvalidTopic
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import unified_name
 from metadata_log.limits import NAME_LENGTH_MAX
 
+CLUSTER_METADATA: Final = "__cluster_metadata"
+"""The name of Kafka's own metadata log. A topic of this name would be taken for it."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -25,6 +27,16 @@ def check_name(name: str) -> None:
         raise InvalidTopic(f"the name has {len(name)} characters; at most {NAME_LENGTH_MAX} are allowed")
     if not _NAME.fullmatch(name):
         raise InvalidTopic(f"{name!r} has characters other than a-z, A-Z, 0-9, '.', '_' and '-'")
+
+
+def check_not_metadata(name: str) -> None:
+    """Refuse the name of the metadata log, as Kafka does before it asks its controller.
+
+    Raises:
+        InvalidRequest.
+    """
+    if name == CLUSTER_METADATA:
+        raise InvalidRequest(f"the creation of the internal topic {CLUSTER_METADATA} is prohibited")
 
 
 def check_collision(image: MetadataImage, name: str) -> None:

@@ -55,9 +55,11 @@ from quorum.decide.deleted_topics import (
 from quorum.decide.items import check_fits, why
 from quorum.decide.java import first_of_hash_table
 from quorum.decide.new_partitions import NewPartitions
-from quorum.decide.topic_names import check_collision, check_name
+from quorum.decide.topic_names import CLUSTER_METADATA, check_collision, check_name, check_not_metadata
 
 DEFAULT: Final = -1
+NO_ID: Final = TopicId(bytes(16))
+"""Kafka's zero uuid: no id is given."""
 
 
 class TopicCreated(NamedTuple):
@@ -165,7 +167,7 @@ def create_many(context: DecideContext, command: CreateTopics) -> Sliced[Decisio
     defaults, total = context.topic_defaults, 0
     times = Counter(topic.name for topic in command.topics)
     for wanted in command.topics:
-        if times[wanted.name] == 1:
+        if times[wanted.name] == 1 and wanted.name != CLUSTER_METADATA:
             count = defaults.partitions if wanted.partitions == DEFAULT else max(wanted.partitions, 0)
             total += len(wanted.assignment) or count
     check_fits(total, "partitions")
@@ -199,6 +201,8 @@ def _created(
 ) -> Sliced[tuple[TopicImage, list[Record]]]:
     """Make a topic to be, and its records; raises as `create`."""
     image = context.image
+    if context.checks_as_brokers:
+        check_not_metadata(wanted.name)
     if wanted.name in image.topics.ids:
         raise TopicAlreadyExists(
             f"topic {wanted.name!r} exists: choose another name, or delete it first",
@@ -420,7 +424,7 @@ def _to_end(context: DecideContext, named: str | TopicId, *, now: bool) -> Topic
 def delete_many(context: DecideContext, command: DeleteTopics) -> Sliced[Decision]:
     """Decide the end of several topics, each by name or id; one that is refused changes nothing for the others.
 
-    A name is refused whose topic is given by its id as well.
+    Where a topic is given by its name and by its id, both are refused, as in Kafka.
 
     Raises:
         PolicyViolation: several topics have more partitions than one request may delete.
@@ -438,8 +442,10 @@ def delete_many(context: DecideContext, command: DeleteTopics) -> Sliced[Decisio
             given if isinstance(given, str) else None if known is None else known.name, topic_id
         )
         try:
-            if _is_given_twice(given, topic_id, times):
+            if _is_given_twice(given, topic_id, None if known is None else known.name, times):
                 raise InvalidRequest("the topic is given twice")
+            if given == NO_ID:
+                raise InvalidRequest("the topic is given neither by a name nor by an id")
             topic = _to_end(context, given, now=command.now)
             if topic is not known and topic.topic_id in ended:
                 raise InvalidRequest("the topic is given twice")
@@ -463,9 +469,18 @@ def delete_many(context: DecideContext, command: DeleteTopics) -> Sliced[Decisio
     )
 
 
-def _is_given_twice(given: str | TopicId, topic_id: TopicId | None, times: Counter[str | TopicId]) -> bool:
-    """Answer whether a request names a topic twice alike, or by its name where it gives its id as well."""
-    return times[given] > 1 or (isinstance(given, str) and topic_id is not None and topic_id in times)
+def _is_given_twice(
+    given: str | TopicId, topic_id: TopicId | None, name: str | None, times: Counter[str | TopicId]
+) -> bool:
+    """Answer whether a request names a topic twice alike, or both by its name and by its id.
+
+    A name that stands there twice names nothing, so an id beside it counts.
+    """
+    if times[given] > 1:
+        return True
+    if isinstance(given, str):
+        return topic_id is not None and topic_id in times
+    return name is not None and times[name] == 1
 
 
 # --- what is kept for repetitions

@@ -28,6 +28,7 @@ from quorum.decide.described_configs import (
     describe_cluster_configs,
     describe_topic_configs,
 )
+from quorum.decide.topic_names import check_name
 from quorum.http.bodies import broker_id_of
 from quorum.http.door import Door, Write, carry_out
 
@@ -174,6 +175,8 @@ async def list_configs(door: Door, request: web.Request) -> web.Response:
         raise InvalidRequest('"on" is of the effective settings of a topic')
 
     def items(image: MetadataImage) -> list[Any]:
+        if resource_type == TOPIC:
+            check_name(resource_name)
         if resource_type == TOPIC and resource_name not in image.topics.ids:
             raise UnknownTopicOrPartition(f"topic {resource_name!r} does not exist")
         if not is_effective:

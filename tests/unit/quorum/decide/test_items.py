@@ -170,15 +170,16 @@ def test_topics_are_deleted_by_name_and_by_id_each_once() -> None:
     world = a_world()
     t, u = world.image.topics.ids["t"], world.image.topics.ids["u"]
     nobody = TopicId(Uuid(word_uuid("nobody")))
-    decision = world.decide(DeleteTopics(topics=("t", t, "u", "u", nobody, "no")))
+    decision = world.decide(DeleteTopics(topics=("t", t, "u", "u", u, nobody, "no")))
     assert [tuple(one[:3]) for one in results(decision)] == [
         ("t", t, "INVALID_REQUEST"),
-        ("t", t, None),
+        ("t", t, "INVALID_REQUEST"),
         ("u", u, "INVALID_REQUEST"),
+        ("u", u, None),
         (None, nobody, "UNKNOWN_TOPIC_ID"),
         ("no", None, "UNKNOWN_TOPIC_OR_PARTITION"),
     ]
-    assert list(decision.records) == [RemoveTopicRecord(t)]
+    assert list(decision.records) == [RemoveTopicRecord(u)]
 
 
 def test_topics_of_many_partitions_are_deleted_one_at_a_time() -> None:
