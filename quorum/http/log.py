@@ -99,7 +99,7 @@ async def _frames(
 
 
 async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
-    """Yield the lines of some records at a time.
+    """Yield the lines of some records at a time, also where the last of them are the first ones of a batch.
 
     Raises:
         LogDamaged: the log cannot be read there.
@@ -111,11 +111,14 @@ async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
         frames, _ = await door.committed_log.read_in_thread(
             start, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
         )
-        lines, start, _ = await door.past.lines(frames, start, order=order, begin_by_s=begin_by_s)
+        if not frames:  # `until` lies inside the next batch
+            frames, _ = await door.committed_log.read_in_thread(start, max_bytes=1)
+        lines, end, _ = await door.past.lines(frames, start, order=order, begin_by_s=begin_by_s)
         begin_by_s = None
         if not lines:
             return
-        yield lines
+        yield lines if end <= until else b"".join(lines.splitlines(keepends=True)[: until - start])
+        start = end
 
 
 async def offset_of(text: str, *, offset_at: Callable[[int], Awaitable[int]]) -> int:

@@ -92,6 +92,31 @@ def test_behind_lines_that_were_sent_the_error_is_the_last_and_the_answer_is_cut
 
 
 @pytest.mark.parametrize("piece_bytes", [1, limits.ANSWER_PIECE_BYTES])
+def test_lines_of_a_range_inside_a_batch_are_those_of_the_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    large = max((step.batch for step in HISTORY), key=lambda batch: len(batch.records))
+    base, end = large.base_offset, large.end_offset
+    assert end - base > 3
+
+    async def story(client: Client) -> None:
+        for start, until in (
+            (base + 1, base + 2),
+            (0, base + 1),
+            (base + 2, end - 1),
+            (base + 1, end),
+            (base, base),
+        ):
+            path = f"/v1/log?consistency=stale&from={start}&until={until}"
+            answer = await client.get(path, headers={"Accept": NDJSON})
+            lines = (await answer.read()).splitlines()
+            assert [json.loads(line)["offset"] for line in lines] == list(range(start, until))
+
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", piece_bytes)
+    beside_a_log_of_another_release(tmp_path, story)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, limits.ANSWER_PIECE_BYTES])
 def test_a_state_in_pieces_is_the_whole_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
