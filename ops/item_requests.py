@@ -12,7 +12,7 @@ from ops import render
 from ops.client import client_from
 from ops.dry_run import DryRun, show_foreseen
 from ops.render import Column
-from ops.talk import fail_usage, show
+from ops.talk import fail_usage, say, show
 
 Item = TypeVar("Item")
 
@@ -62,14 +62,18 @@ def carry_out(
     if args.dry_run:
         return _show_dry_run(args, request, items, more)
     client = client_from(args)
+    written: list[bool] = []
 
     def send(some: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        results: list[dict[str, Any]] = client.write(
-            request.method, request.path, {request.items: some, **more}
-        )[request.items]
+        answer = client.write(request.method, request.path, {request.items: some, **more})
+        written.append(answer["offsets"]["base"] < answer["offsets"]["end"])
+        results: list[dict[str, Any]] = answer[request.items]
         return results
 
     results = in_parts(send, items, request.items_max, is_one=args.all_or_nothing)
+    is_trial = bool(more.get("validate_only"))
+    if written and not any(written) and not is_trial and all(one["error"] is None for one in results):
+        say("nothing was written: all was as asked already")
     show(args, results, table=lambda: render.table(request.columns, results, empty=request.empty))
     return 0 if all(one["error"] in (None, ElectionNotNeeded.error) for one in results) else REFUSED
 

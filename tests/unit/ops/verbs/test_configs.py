@@ -1,15 +1,18 @@
-"""Edge: values of settings that come from a file or the standard input."""
+"""Edge: settings on the command line: their values, and what is said of names that are not there."""
 
 import argparse
 import io
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from metadata_log.records.configs import is_sensitive
+from ops import cli
 from ops.verbs.topics import key_values
 from quorum.decide.config_defaults import BROKER_SETTINGS
+from tests.support.told_node import Reply, node
 
 
 def fail(message: str) -> None:
@@ -44,3 +47,31 @@ def test_each_password_of_kafka_is_a_secret() -> None:
     passwords = [name for name, known in BROKER_SETTINGS.items() if known.type == "PASSWORD"]
     assert "ssl.keystore.certificate.chain" in passwords
     assert all(map(is_sensitive, passwords))
+
+
+@pytest.mark.parametrize(("base", "end"), [(5, 5), (5, 6)])
+def test_a_change_that_writes_nothing_says_so(
+    capsys: pytest.CaptureFixture[str], base: int, end: int
+) -> None:
+    row = {"resource_type": "topic", "resource_name": "t", "error": None, "message": None}
+    body = json.dumps({"resources": [row], "offsets": {"base": base, "end": end}}).encode()
+    with node() as told:
+        told.answer = lambda _: Reply(body=body)
+        words = ["configs", "unset", "--bootstrap", told.url, "--topic", "t", "retention.ms"]
+        assert cli.main(words) == 0
+    assert ("nothing was written" in capsys.readouterr().err) is (base == end)
+
+
+def test_settings_that_are_not_there_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    item = {"resource_type": "topic", "resource_name": "t", "name": "retention.ms", "value": "1"}
+    items = [{**item, "source": "DEFAULT_CONFIG", "type": "LONG"}]
+    body = json.dumps({"end_offset": 5, "controller_epoch": 1, "items": items}).encode()
+    with node() as told:
+        told.answer = lambda _: Reply(body=body)
+        asked = ["--bootstrap", told.url, "--topic", "t", "-o", "json", "retention.ms", "retention.mss"]
+        assert cli.main(["configs", "list", *asked]) == 0
+        shown = capsys.readouterr()
+        assert [one["name"] for one in json.loads(shown.out)] == ["retention.ms"]
+        assert "not set here: retention.mss" in shown.err
+        assert cli.main(["configs", "describe", *asked]) == 3
+        assert "no such setting: retention.mss" in capsys.readouterr().err
