@@ -94,21 +94,29 @@ def _kept_or_scratch(
     path: Path, files: Sequence[Path], rests_on: Path | None, export: Callable[[Path], object]
 ) -> tuple[Path, Scratch]:
     """Export the files of a log at `path`, or what is new of them since they were opened before."""
+    newest = _newest_state(path) if files else None
     scratch = export_cache.kept(files, rests_on, export) if files else None
     if scratch is None:
         _, scratch = _scratch(export)
     manifest = read_manifest(scratch.path)
-    if files and manifest is not None:
-        scratch.missing = lost_end(path, manifest.end_offset)
+    if manifest is not None:
+        scratch.missing = _lost_end(newest, manifest.end_offset)
     return scratch.path, scratch
 
 
-def lost_end(path: Path, end_offset: int) -> tuple[str, ...]:
-    """Return a line if files of a log, ours or Kafka's, end below the newest snapshot or checkpoint beside them."""
+def _newest_state(path: Path) -> tuple[int, Path] | None:
+    """Return the newest snapshot or checkpoint beside a log, and where it ends.
+
+    Look before the log is read: a node writes its log first, so the log reaches as far as any snapshot that is there.
+    """
     snapshots = [(position_of(file.stem)[0], file) for file in _snapshots_of(path)]
     directory = path / PARTITION if (path / PARTITION).is_dir() else path
     checkpoints = [(offset, file) for file, offset in checkpoints_in(directory)]
-    newest = max(snapshots + checkpoints, default=None)
+    return max(snapshots + checkpoints, default=None)
+
+
+def _lost_end(newest: tuple[int, Path] | None, end_offset: int) -> tuple[str, ...]:
+    """Return a line if a log ends below the newest snapshot or checkpoint that lay beside it."""
     if newest is None or newest[0] <= end_offset:
         return ()
     what = f"the log ends at offset {end_offset}, and {newest[1]} has the state at {newest[0]}"
@@ -160,8 +168,9 @@ def export_files(
     check_format(path, form)
     is_kafka = form == "kafka" or (form is None and is_kafka_log(path))
     export = export_kafka if is_kafka else export_directory
+    newest = _newest_state(path) if until is None else None
     manifest = export(path, to, from_offset=from_offset, until=until, in_lake=in_lake)
-    for line in lost_end(path, manifest["end_offset"]) if until is None else ():
+    for line in _lost_end(newest, manifest["end_offset"]):
         log.warning("%s", line)
     return manifest
 

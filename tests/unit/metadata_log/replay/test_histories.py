@@ -13,6 +13,7 @@ from metadata_log import replay
 from metadata_log.codec import read_header
 from metadata_log.errors import InvalidRequest, InvariantBroken
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.replay import source
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import export_log
 from metadata_log.replay.kafka.log import export_kafka
@@ -200,4 +201,21 @@ def test_a_lost_end_beside_a_newer_snapshot_is_told(tmp_path: Path, caplog: pyte
     assert line in caplog.text
     caplog.clear()
     export_files(directory, tmp_path / "part", until=end // 2)
+    assert not caplog.messages
+
+
+def test_a_snapshot_that_a_node_writes_meanwhile_is_no_lost_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = _written(OURS[:20], tmp_path / "data")
+    (directory / "snapshots").mkdir()
+    exported = source.export_directory
+
+    def exporting(*places: Path, **part: Any) -> dict[str, Any]:
+        manifest = exported(*places, **part)
+        write_snapshot(OURS[30].image, directory / "snapshots")
+        return manifest
+
+    monkeypatch.setattr(source, "export_directory", exporting)
+    export_files(directory, tmp_path / "to")
     assert not caplog.messages
