@@ -20,7 +20,8 @@ SLICE_MS: Final = 5
 TURN_MS: Final = 10
 """After a decision this slow, other writes wait equally long: consecutive slow decisions must not silence heartbeats."""
 ROUND_MS: Final = 20
-"""Of decisions, and of whatever else runs between them, until the loop serves others: a fifth of a heartbeat.
+"""Decisions, and whatever else runs between them, may hold the loop this long before sockets are read: two fifths of
+HEARTBEAT_MS.
 
 A turn of the loop may have the end of one round and the next: its end is a callback among others.
 """
