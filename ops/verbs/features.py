@@ -10,6 +10,7 @@ from ops.dry_run import show_what_if
 from ops.render import Column
 from ops.talk import show
 
+NEW_CLUSTERS: Final = "A new cluster begins without eligible leader replicas, with which one of Kafka 4.1 or later begins: see the example."
 FEATURES: Final = (
     Column("feature"),
     Column("level"),
@@ -27,7 +28,7 @@ def add_parsers(noun: Noun) -> None:
         examples=("features list",),
     )
     for name, does, run in (
-        ("upgrade", "Finalize a feature at a higher level.", run_upgrade),
+        ("upgrade", f"Finalize a feature at a higher level. {NEW_CLUSTERS}", run_upgrade),
         ("downgrade", "Finalize a feature at a lower level; 0 switches it off.", run_downgrade),
     ):
         level = 1 if name == "upgrade" else 0
