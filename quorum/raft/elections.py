@@ -154,8 +154,12 @@ class Elections:
             self.own_delay_until = now + self._state.settings.heartbeat_ms
         return now < self.own_delay_until
 
-    def heard_leader(self, leader: NodeId) -> None:
-        self._state.leader, self._state.leader_heard_at = leader, self._state.now
+    def heard_leader(self, leader: NodeId, *, is_whole: bool = True) -> None:
+        """Note a message of the leader, or bytes of one that is not whole yet."""
+        state = self._state
+        state.leader, state.leader_heard_at = leader, state.now
+        if is_whole:
+            state.leader_said_at = state.now
         self.restart_timer()
         self.own_delay_until = NEVER
         self._retry_until = NEVER
@@ -315,9 +319,9 @@ class Elections:
     def leader_heard_ms_ago(self, now: float) -> int | None:
         """Return how long ago the leader that this node follows sent its newest message; None without one."""
         state = self._state
-        if state.leader is None or state.leader_heard_at == NEVER:
+        if state.leader is None or state.leader_said_at == NEVER:
             return None
-        return round(now - state.leader_heard_at)
+        return round(now - state.leader_said_at)
 
     def would_found_another(self, message: Message) -> bool:
         """Answer whether to refuse a vote because the candidate's log is empty: it would found a second quorum."""

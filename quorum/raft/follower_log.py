@@ -127,7 +127,7 @@ class FollowerLog:
         On a link with little bandwidth heartbeats wait behind entries, and so do our answers to them. Without this a leader
         would be deposed by its own traffic. The answer is neither match nor refusal.
         """
-        self._elections.heard_leader(source)
+        self._elections.heard_leader(source, is_whole=False)
         last_index = self._state.log[-1][1]
         self._outbox.send(
             source, messages.next_node_idx(term=self._state.engine.term, next_index=last_index + 1)

@@ -71,6 +71,9 @@ class QuorumState:
         """Who is connected, and under which directory; observers among them. The longest connected comes first."""
         self.leader: NodeId | None = None
         self.leader_heard_at = NEVER
+        """When a message of it, or a part of one, arrived last."""
+        self.leader_said_at = NEVER
+        """When a message of it was last whole: until then this node knows nothing newer of the log."""
         self.disk_stalled = False
         """A sync has been under way for too long: this node neither leads nor campaigns."""
         self._send = outbox.send
@@ -106,7 +109,7 @@ class QuorumState:
         return self.log[index - self.log[0][1]][2]
 
     def forget_leader(self) -> None:
-        self.leader, self.leader_heard_at = None, NEVER
+        self.leader, self.leader_heard_at, self.leader_said_at = None, NEVER, NEVER
 
     # --- terms
 

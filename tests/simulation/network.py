@@ -306,6 +306,14 @@ class Network:
         queued = max(0.0, self._sent_until.get((source, target), 0.0) - self._loop.time())
         return DELAY_SECONDS + self.slowness.latencies.get(link, 0.0) + queued
 
+    def end_slowness(self) -> None:
+        """Let all links be fast from now on; narrow ones are made anew, without what waited there."""
+        narrow = [sorted(link) for link in self.slowness.bandwidths]
+        self.slowness.latencies.clear()
+        self.slowness.bandwidths.clear()
+        for one, other in narrow:
+            self.flap(one, other)
+
     def _rotten(self, message: Message) -> Message:
         other = rotten(message, self._rng)
         if other is None:
@@ -402,7 +410,8 @@ class Network:
             return
         self._epochs[pair] = self._epochs.get(pair, 0) + 1
         for way in (pair, pair[::-1]):
-            self._sent_until.pop(way, None)  # what an older connection had not sent is lost with it
+            if self._sent_until.pop(way, None) is not None:
+                self._arrives.pop(way, None)  # what an older connection had not sent is lost with it
         dialler = self._dialler(pair)
         for node_id, peer in ((one, other), (other, one)):
             transport, member = self._transports[node_id], self._transports[peer].member

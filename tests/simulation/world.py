@@ -1480,7 +1480,8 @@ class World:
             node.was_suspended(seconds)
 
     def end_faults(self) -> None:
-        """Wake, mend and start every node."""
+        """Wake, mend and start every node, and let nothing be slow any more."""
+        self.network.end_slowness()
         for node in self.nodes.values():
             node.paused_until = 0.0
             node.wake()

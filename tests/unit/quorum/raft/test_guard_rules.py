@@ -1051,6 +1051,9 @@ def test_arriving_bytes_answer_neither_match_nor_refusal() -> None:
     assert quorum.deliver(B, A) == 1
     assert (progress.match, progress.next, progress.in_flight_bytes) == before
     assert progress.heard_at == quorum.now and not progress.probing
+    assert quorum[B].guard.elections.leader_heard_ms_ago(quorum.now) == 10, (
+        "observers are answered by what is whole"
+    )
     assert not [letter for letter in quorum.take(A, B) if letter[2]["entries"]]
 
 
