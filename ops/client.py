@@ -472,7 +472,7 @@ def credentials_from(args: argparse.Namespace, bootstrap: Sequence[str]) -> Cred
         else:
             tls = trusting(ca)
         dates = dates_of(cert, ca)
-        _tell_of_ends(dates)
+        tell_of_ends(dates)
     elif given["cert"] is not None:
         fail_usage(args, "--cert needs --ca, the authority that the nodes' certificates come from")
     file = given["token_file"]
@@ -489,7 +489,7 @@ def credentials_from(args: argparse.Namespace, bootstrap: Sequence[str]) -> Cred
     return Credentials(tls, token, dates, frozenset(bootstrap), getattr(args, "insecure", False))
 
 
-def _tell_of_ends(dates: Sequence[Dated]) -> None:
+def tell_of_ends(dates: Sequence[Dated]) -> None:
     """Say on stderr which of the client's own files ends within a month."""
     for each in dates:
         condition = each.condition(unix_ms() / 1000)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from quorum.config import ControllerSettings, TimingSettings, VoterSettings
 if TYPE_CHECKING:
     from ops.certificates import Authority
 
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+"""Of a node's settings file and data directory, below that of the cluster."""
 HOST: Final = "127.0.0.1"
 PRINCIPALS: Final = "principals.toml"
 """Of a cluster with TLS, beside its cluster.json."""
@@ -104,6 +107,10 @@ def read_cluster_file(file: Path) -> tuple[str, tuple[Member, ...], tuple[Member
         if version != 1:
             raise ValueError(f"version {version} is unknown to this release")
         found: _ClusterFile = convert(value, _ClusterFile, "cluster")
+        members = *(row.member() for row in found.controllers), *(row.member() for row in found.brokers)
+        for name in (name for member in members for name in (member.config, member.data)):
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name in this directory")
     except (OSError, ValueError) as error:
         raise _no_cluster(file, str(error)) from error
     return (

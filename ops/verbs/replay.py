@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from metadata_log.errors import BrokerIdNotRegistered, InvalidRequest
+from metadata_log.node.credentials import dates_of
 from ops import render
 from ops.arguments import Noun, Parser, add_shown, from_to, log_place, moment
-from ops.client import SHOWN
+from ops.client import SHOWN, tell_of_ends
 from ops.row_output import check_output, show_items, show_rows
 from ops.sql_prompt import answer_all
 from ops.talk import fail_usage, patience, put, say, show
@@ -270,6 +271,8 @@ def _log(args: argparse.Namespace, *, engine: str | None = None, or_lake: bool =
     engine = engine or getattr(args, "engine", "duckdb")
     if or_lake and isinstance(args.export, Path) and kind_of(args.export) is Kind.LAKE:
         return replay.lake(args.export, engine)
+    if isinstance(args.export, str) and given["ca"]:  # a controller's URL
+        tell_of_ends(dates_of(Path(given["cert"]) if given["cert"] else None, Path(given["ca"])))
     log = replay.open(
         args.export,
         engine,

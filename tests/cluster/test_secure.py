@@ -21,6 +21,7 @@ from metadata_log.replay.controller_client import Shown
 from ops.certificates import Authority
 from ops.client import ClusterClient, Credentials
 from ops.local_cluster import LocalCluster
+from tests.support.certificates import certified
 from tests.support.wire import calm
 
 pytestmark = pytest.mark.slow
@@ -88,8 +89,16 @@ def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
         with pytest.raises(NotAuthorized, match="token_file, or cert and key"):
             replay.open(url, shown=Shown(ca=ours.ca))
 
-        # Certificates are replaced under the running nodes.
+        # Certificates are replaced under the running nodes, but not by one that has expired.
         served = serial(cluster.http(1), ours)
+        certified(ours, "controller", "1", begins_s=time.time() - 99, ends_s=time.time() - 9)
+        deadline = time.monotonic() + 60
+        while "CERTIFICATES_NOT_RELOADED" not in admin.get("/readyz").body.decode():
+            admin = asking(cluster, admin.credentials, cluster.http(1))
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert serial(cluster.http(1), ours) == served
+        admin = cluster.client(timeout_s=60)
         for end in ("crt", "key"):
             (tls / f"controller-1.{end}").unlink()
         ours.certify("controller", "1")

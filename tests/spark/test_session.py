@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from metadata_log.errors import InvalidRequest
+from metadata_log.replay.engines import Spark
 from metadata_log.replay.session import java_home
 
 pytestmark = pytest.mark.slow
@@ -61,3 +64,13 @@ def test_a_session_on_the_wrapped_java_is_silent(tmp_path: Path) -> None:
         check=False,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "45\n", "")
+
+
+def test_a_query_names_tables_and_no_files(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    engine = Spark(spark)
+    table = spark.createDataFrame([(1,)], "n INT")
+    assert engine.query("SELECT n FROM known", {"known": table}).collect()[0].n == 1
+    for form in ("csv", "text", "parquet", "binaryFile"):
+        with pytest.raises(InvalidRequest):
+            engine.query(f"SELECT * FROM {form}.`{tmp_path}/secret.csv`", {}).collect()

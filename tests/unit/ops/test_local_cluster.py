@@ -19,7 +19,7 @@ import pytest
 from metadata_log.errors import DirectoryInUse, InvalidSettings
 from metadata_log.ids import Uuid, uuid_text
 from metadata_log.node.data_directory import DirectoryLock, load_meta, write_process_json
-from ops.cluster_layout import free_ports
+from ops.cluster_layout import free_ports, read_cluster_file
 from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with
 from ops.processes import is_locked, running_process
 from ops.settings import load_broker_settings, load_controller_settings
@@ -113,6 +113,16 @@ def test_a_wiped_controller_is_not_formatted_again_a_broker_is(tmp_path: Path) -
     prepared(tmp_path)
     assert not (tmp_path / "controller-1" / "meta.json").exists()
     assert (tmp_path / "broker-11" / "meta.json").exists()
+
+
+@pytest.mark.parametrize("name", ["../b", "/tmp/b", "a/b", "..", ".", "", "a\n"])
+@pytest.mark.parametrize("field", ["config", "data"])
+def test_a_cluster_json_names_nothing_outside_of_its_directory(tmp_path: Path, name: str, field: str) -> None:
+    row = {"id": 11, "http": "http://127.0.0.1:1", "config": "b.toml", "data": "b"} | {field: name}
+    told = {"version": 1, "cluster_id": "c", "controllers": [], "brokers": [row]}
+    (tmp_path / "cluster.json").write_text(json.dumps(told))
+    with pytest.raises(InvalidSettings, match="is no name in this directory"):
+        read_cluster_file(tmp_path / "cluster.json")
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"version": 2}', '{"version": 1, "cluster_id": "x"}'])
