@@ -76,7 +76,12 @@ class Access:
         self._unix_ms = unix_ms
         self._by_name: dict[str, Principal] = {}
         self._by_token: dict[bytes, Principal] = {}
-        self._state: tuple[int, int, int] | None = None
+        self._state: tuple[int, ...] | None = None
+        """Of the file as it counts."""
+        self._refused: tuple[int, ...] | None = None
+        """The state that was tried last."""
+        self._not_read: str | None = None
+        """Why the file that lies there now does not count."""
         self._looked_at = 0.0
         if file is not None:
             self._state = _state_of(file)
@@ -201,12 +206,18 @@ class Access:
         try:
             state = _state_of(self._file)
             if state == self._state:
+                self._not_read = None  # what lay there meanwhile was taken back
+            if state in (self._state, self._refused):
                 return
-            self._state = state
+            self._refused = state
             self._read(self._file)
-            log.info("principals_reloaded", extra={"path": str(self._file), "principals": len(self._by_name)})
         except InvalidSettings as error:
-            log.error("principals_not_reloaded", extra={"reason": error.message})
+            if error.message != self._not_read:  # once: requests ask for it as often as they come
+                log.error("principals_not_reloaded", extra={"reason": error.message})
+            self._not_read = error.message
+            return
+        self._state, self._not_read = state, None
+        log.info("principals_reloaded", extra={"path": str(self._file), "principals": len(self._by_name)})
 
     def _read(self, file: Path) -> None:
         check_trusted(file)
@@ -278,12 +289,14 @@ def _principals(rows: list[_Row]) -> tuple[dict[str, Principal], dict[bytes, Pri
     return by_name, by_token
 
 
-def _state_of(file: Path) -> tuple[int, int, int]:
+def _state_of(file: Path) -> tuple[int, ...]:
+    """Return what differs once a file, or who may change it, does."""
     try:
-        status = file.stat()
+        status, folder = file.stat(), file.parent.stat()
     except OSError as error:
         raise InvalidSettings(f"{file}: {error.strerror}") from error
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    who = (status.st_mode, status.st_uid, folder.st_mode, folder.st_uid)
+    return status.st_mtime_ns, status.st_size, status.st_ino, *who
 
 
 def peer_address(transport: Any) -> str | None:
