@@ -28,7 +28,7 @@ def feed_lines(
 ) -> Iterator[dict[str, Any]]:
     """Yield the lines that concern some topics (none given: all lines) from `first` on (None: where the log begins).
 
-    With `follow` it goes on for ever.
+    With `follow` it goes on for ever, and stderr says where history ends and news begins.
 
     What one answer brings is yielded once it is whole, and the next request begins behind it. So a controller that dies
     costs nothing: the next one goes on at the same offset.
@@ -39,6 +39,7 @@ def feed_lines(
     """
     at = first
     source: Source | None = None
+    is_told = False
     while True:
         try:
             if source is None:
@@ -62,6 +63,9 @@ def feed_lines(
             time.sleep(PAUSE_S)
             continue
         yield from lines
+        if follow and not is_told and next_offset >= source.end_offset:
+            say(f"up to offset {next_offset} is history; what follows is written from now on")
+            is_told = True
         is_further, at = str(next_offset) != at, str(next_offset)
         if not follow and (next_offset >= source.end_offset or not (lines or is_further)):
             if until is not None and until.isdigit() and next_offset < int(until):

@@ -180,7 +180,8 @@ def cluster_id_of(directory: Path) -> str:
         if path.is_file():
             with renamed_os_errors(path):
                 text = path.read_text(errors="replace")
-            found = re.search(r"^cluster\.id=(\S+)", text, re.MULTILINE)
+            # Some images of Kafka format a directory with the text of an option, "Some(ID)".
+            found = re.search(r"^cluster\.id=(?:Some\()?([^\s()]+)", text, re.MULTILINE)
             if found is not None:
                 return found[1]
     return UNKNOWN_CLUSTER

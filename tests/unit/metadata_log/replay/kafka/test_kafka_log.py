@@ -283,6 +283,15 @@ def test_one_state_has_one_digest_wherever_its_log_begins(tmp_path: Path) -> Non
     assert [row["voter_ids"] for row in _rows(one.table("voters_over_time"))] == [[1, 2, 3]]
 
 
+def test_a_cluster_whose_id_was_written_as_an_option_is_read(tmp_path: Path) -> None:
+    """Goal: a log of a public image is read. Method: the meta.properties that its start script writes."""
+    directory = by_hand.written(tmp_path, [FOUNDED, CREATED])
+    (directory / "meta.properties").write_text(
+        "version=1\ncluster.id=Some(5L6g3nShT-eMCtK--X86sw)\nnode.id=1\n"
+    )
+    assert replay.open(directory).export.cluster_id == "5L6g3nShT-eMCtK--X86sw"
+
+
 def test_clearing_eligible_replicas_changes_every_partition_that_has_some(tmp_path: Path) -> None:
     cleared = by_hand.batch(3, [by_hand.value(28, 0, by_hand.string(""))])
     log = _open(tmp_path, [FOUNDED, CREATED, cleared])
