@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.engines import DuckDb
@@ -11,9 +11,18 @@ from metadata_log.replay.named_tables import Relation
 from metadata_log.replay.tables import clusters_in, open_export
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from duckdb import DuckDBPyRelation
+    from pyspark.sql import DataFrame, SparkSession
 
 
+@overload
+def open_lake(
+    path: str | Path, engine: "Literal['duckdb'] | DuckDb" = "duckdb"
+) -> "Lake[DuckDBPyRelation]": ...
+@overload
+def open_lake(path: str | Path, engine: "Literal['spark'] | SparkSession") -> "Lake[DataFrame]": ...
+@overload
+def open_lake(path: str | Path, engine: str) -> "Lake[Any]": ...
 def open_lake(path: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb") -> "Lake[Any]":
     """Open a folder of exports as `log export --lake` writes it; `engine` as in `open_log`.
 

@@ -29,10 +29,10 @@ def moment_of(at: At) -> int | datetime | None:
             except ValueError:
                 raise InvalidRequest(f"{at!r} is no offset (1234) and no time (2026-01-01T10:00Z)") from None
         case np.datetime64():
-            time = at.astype("datetime64[us]").item()
-            if not isinstance(time, datetime):
+            asked = at.astype("datetime64[us]").item()
+            if not isinstance(asked, datetime):
                 raise InvalidRequest(f"{at!r} is no time in the years 1 to 9999")
-            return _in_utc(time)
+            return _in_utc(asked)
         case datetime():
             if not at == at:  # noqa: PLR0124 pandas' NaT is a datetime that equals nothing
                 raise InvalidRequest(f"{at!r} is no time")
@@ -51,5 +51,5 @@ def moment_of(at: At) -> int | datetime | None:
     return offset
 
 
-def _in_utc(time: datetime) -> datetime:
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+def _in_utc(asked: datetime) -> datetime:
+    return asked.replace(tzinfo=UTC) if asked.tzinfo is None else asked.astimezone(UTC)

@@ -191,6 +191,9 @@ def _known_for(
 def _batches(export: Export) -> tuple[Numbers, Numbers, Numbers, Numbers, npt.NDArray[np.bool_]]:
     """Return first and last offset, time and claim of each batch, in order, and whether it marks a quiet controller."""
     found = [_distinct(rows) for rows in _row_groups(export)]
+    if not found:  # a state alone, without a history
+        none = np.zeros(0, np.int64)
+        return none, none, none, none, none.astype(np.bool_)
     bases, lasts, times, epochs, marks = (np.concatenate(parts) for parts in zip(*found, strict=True))
     # A batch may lie in several row groups, as large families have groups of their own.
     bases, places = np.unique(bases, return_index=True)
