@@ -33,9 +33,9 @@ def brokers(log: Log, scale: Scale, incidents: Sequence[Incident], broker: int |
     for each, state, begin, end, _, cause in intervals[:SPELLS_MAX]:
         if each not in places:
             continue
-        left, right = scale.x(begin), scale.x(scale.last_ms if end < 0 else end)
+        left, wide = scale.stretch(begin, scale.last_ms if end < 0 else end)
         why = html.escape(f" ({cause})") if cause else ""
-        shape = bar(state, left, 2, max(right - left, 0.5), LANE - 4, pattern=pattern_of(state))
+        shape = bar(state, left, 2, wide, LANE - 4, pattern=pattern_of(state))
         drawn[places[each]].append(
             f"<g><title>broker {each} {state} from {time_text(begin)}{why}</title>{shape}</g>"
         )

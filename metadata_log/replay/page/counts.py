@@ -37,7 +37,7 @@ def conditions(log: Log, scale: Scale, incidents: Sequence[Incident]) -> str:
     parts += marks(incidents, scale, height)
     legend = "".join(line_key(kind, label) for kind, _, label in _LINES)
     details = f"{scale.text}; the most in each of {BUCKETS} equal spans of time; numbers: the incidents below"
-    return figure(f"Partitions {legend}", details, [panel(height + AXIS, parts)])
+    return figure(f"How many partitions were {legend}", details, [panel(height + AXIS, parts)])
 
 
 def _steps(values: Sequence[int], scale: Scale, width_ms: int, top: int, height: int) -> str:

@@ -65,7 +65,8 @@ def marks(incidents: Sequence[Incident], scale: Scale, bottom: float) -> Iterabl
         x = scale.x(at_ms)
         label = ""
         if x - free >= MARKS_APART:
-            label, free = f'<text x="{x:.1f}" y="9" text-anchor="middle">{number}</text>', x
+            anchor = "end" if x > WIDTH - MARKS_APART else "middle"
+            label, free = f'<text x="{x:.1f}" y="9" text-anchor="{anchor}">{number}</text>', x
         yield (
             f'<a href="#incident-{number}"><title>incident {number} at {time_text(at_ms)}</title>'
             f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{MARK - 2}" y2="{bottom:.0f}"/>{label}</a>'

@@ -91,8 +91,7 @@ def partitions(log: Log, scale: Scale, incidents: Sequence[Incident]) -> str:
 
 
 def _drawn(stay: _Stay, end_ms: int | None, scale: Scale, kinds: Mapping[int | None, str]) -> str:
-    left = scale.x(stay.begin_ms)
-    wide = max(scale.x(scale.last_ms if end_ms is None else end_ms) - left, 0.5)
+    left, wide = scale.stretch(stay.begin_ms, scale.last_ms if end_ms is None else end_ms)
     whole = set(stay.isr) >= set(stay.replicas)
     is_lost = stay.leader == NO_LEADER
     led = "no leader" if is_lost else f"leader {stay.leader}"

@@ -12,6 +12,8 @@ LEFT: Final = 112
 AXIS: Final = 18
 """Room below a chart for its ticks."""
 TICKS_MAX: Final = 8
+SEEN: Final = 1.5
+"""The width of what is too short to be drawn."""
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _STEPS_MS: Final = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500),
@@ -37,6 +39,12 @@ class Scale(NamedTuple):
         """Return where a moment lies; what is outside lies at the edge."""
         inside = min(max(ms, self.first_ms), self.last_ms) - self.first_ms
         return LEFT + inside * (WIDTH - LEFT) / (self.last_ms - self.first_ms)
+
+    def stretch(self, begin_ms: int, end_ms: int) -> tuple[float, float]:
+        """Return where a time begins and how wide it is: wide enough to be seen, and within the chart."""
+        left, right = self.x(begin_ms), self.x(end_ms)
+        wide = max(right - left, SEEN)
+        return min(left, WIDTH - wide), wide
 
     def ticks(self) -> list[Tick]:
         """Return round moments within the span, about TICKS_MAX; the first names its day, and so does each midnight."""

@@ -13,7 +13,7 @@ from metadata_log.replay.export import export_log
 from metadata_log.replay.page import charts, page
 from metadata_log.replay.page.counts import _steps
 from metadata_log.replay.page.drawn import Incident, lanes, marks
-from metadata_log.replay.page.scale import LEFT, WIDTH, Scale
+from metadata_log.replay.page.scale import LEFT, SEEN, WIDTH, Scale
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, random_history
 
@@ -35,6 +35,11 @@ def test_ticks_are_round_and_few_at_every_length() -> None:
 def test_a_moment_outside_lies_at_the_edge() -> None:
     scale = Scale(1_000, 2_000)
     assert [scale.x(at) for at in (0, 1_000, 2_000, 9_000)] == [LEFT, LEFT, WIDTH, WIDTH]
+    for begin, end in ((1_500, 1_500), (2_000, 2_000), (1_000, 2_000)):
+        left, wide = scale.stretch(begin, end)
+        assert wide >= SEEN and left >= LEFT and left + wide <= WIDTH, (
+            "what is short is seen, at the end, too"
+        )
 
 
 def test_counts_are_drawn_as_steps() -> None:
