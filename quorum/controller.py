@@ -763,6 +763,10 @@ class Controller:
         self.turns.rest_after(began_ms)
         return decision.more
 
+    def time_of_day_ms(self) -> int:
+        """Return Unix time as this controller stamps its batches."""
+        return self._unix_ms()
+
     def _watch_time_of_day(self, now_ms: int) -> None:
         """Log when the machine's clock was set: no decision rests on it, but the times in the log do."""
         ahead_ms = self._unix_ms() - now_ms

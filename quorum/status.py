@@ -113,12 +113,22 @@ class QuorumStatus:
             "controller_epoch": committed.controller_epoch,
             "high_watermark": committed.end_offset,
             "log_start_offset": self.committed_log.log_start_offset,
+            "observed_until_ms": self._observed_until_ms(raft),
             "digest": {"end_offset": counted.end_offset, "value": digest(counted)},
             "node_id": self.settings.node_id,
             "change_pending": raft.change_pending,
             "voters": [self._row(raft, node_id, raft.voters[node_id]) for node_id in sorted(raft.voters)],
             "observers": self._observers(raft),
         }
+
+    def _observed_until_ms(self, raft: RaftStatus) -> int | None:
+        """Return up to when, in Unix ms, this node knows that the log holds no more than what it has: a leader commits an
+        entry every second, though it has none. None: it has seen no commit.
+        """
+        if raft.committed_ms_ago is None:
+            return None
+        is_present = raft.leader_id is not None and raft.committed_ms_ago <= READY_WITHIN_MS
+        return self.controller.time_of_day_ms() - (0 if is_present else raft.committed_ms_ago)
 
     def _observers(self, raft: RaftStatus) -> list[dict[str, Any]]:
         observers = [(peer.node_id, peer.directory_id) for peer in raft.peers if not peer.is_voter]

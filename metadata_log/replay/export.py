@@ -81,6 +81,7 @@ def export_log(
     snapshot: MetadataImage | None = None,
     begins_at: int = 0,
     ends_at: int | None = None,
+    observed_until_ms: int | None = None,
 ) -> dict[str, Any]:
     """Write what `to` does not hold yet, and return the manifest.
 
@@ -88,7 +89,8 @@ def export_log(
 
     A first run begins at the batch that contains `from_offset`, which needs an image at or before it: `snapshot`, or the
     log's own beginning; without `from_offset` it begins at `snapshot`, else at 0. A later run goes on where the last one
-    ended. `until` (exclusive) inside a batch is cut back to its beginning.
+    ended. `until` (exclusive) inside a batch is cut back to its beginning. `observed_until_ms` is up to when, in Unix ms, a
+    controller saw that the log holds no more than what is exported.
 
     Raises:
         InconsistentClusterId: `to` is the export of another cluster.
@@ -127,6 +129,7 @@ def export_log(
         from_offset=from_offset,
         snapshot=snapshot,
         goes_on=goes_on,
+        observed_until_ms=observed_until_ms,
     )
     say_where_it_ends(to, manifest, until)
     return manifest
@@ -179,6 +182,7 @@ def export_batches(
     snapshot: MetadataImage | None = None,
     columns: type[Columns] = Columns,
     goes_on: Callable[[Export], bool],
+    observed_until_ms: int | None = None,
 ) -> dict[str, Any]:
     """Write what `to` does not hold yet of the batches that continue an image, and return the manifest; as `export_log`.
 
@@ -207,7 +211,7 @@ def export_batches(
         )
     _remove_leftovers(to, before)
     if before is not None and not goes_on(before):
-        return before.manifest()
+        return _stored(_observed(before, before, observed_until_ms), before).manifest()
     run = _Run(to, cluster_id, before, columns)
     if before is None:
         run.begin(snapshot if snapshot is not None else EMPTY, first_offset=from_offset)
@@ -222,10 +226,21 @@ def export_batches(
         raise InvalidRequest(
             f"the log holds no whole batch from {run.image.end_offset} on: nothing to export"
         )
+    return _stored(_observed(export, before, observed_until_ms), before).manifest()
+
+
+def _observed(export: Export, before: Export | None, until_ms: int | None) -> Export:
+    """Return an export that says until when it was observed; no later run takes back what an earlier one saw."""
+    known = [ms for ms in (until_ms, None if before is None else before.observed_until_ms) if ms is not None]
+    return replace(export, observed_until_ms=max(known, default=None))
+
+
+def _stored(export: Export, before: Export | None) -> Export:
+    """Write the manifest of an export, if it is another than before."""
     if export != before:
         content = (json.dumps(export.manifest(), indent=1) + "\n").encode()
-        replace_file(to / MANIFEST, content, is_private=False)
-    return export.manifest()
+        replace_file(export.directory / MANIFEST, content, is_private=False)
+    return export
 
 
 def export_image(

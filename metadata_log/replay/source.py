@@ -314,6 +314,7 @@ def export_controller(url: str, to: Path, *, shown: Shown = NOTHING_SHOWN) -> di
         snapshot=image,
         begins_at=begins_at,
         ends_at=ends_at,
+        observed_until_ms=status.observed_until_ms,
     )
 
 

@@ -38,6 +38,7 @@ Kafka's default of broker.session.timeout.ms, too, and 18 of its NoOps."""
 QUIET_KNOWN_MS: Final = 2 * limits.QUIET_MARK_MS
 """The same within a claim of ours that has marks: a mark may be late, as a commit may."""
 _COLUMNS: Final = ("batch_base", "batch_last_offset", "ts", "controller_epoch", "operation")
+_NOTHING: Final = (*(np.zeros(0, np.int64) for _ in range(4)), np.zeros(0, np.bool_))
 _POSITION: Final = TYPE_IDS[SnapshotHeaderRecord]
 
 
@@ -109,6 +110,13 @@ class Timeline:
             known += min(passed, self.tail_ms)
         return Mark(known, unknown, int(self.steps[place]))
 
+    def steps_back(self, first_offset: int, end_offset: int) -> tuple[int, int, int]:
+        """Return how many batches of a part have an earlier time than the one before, the largest step, and all together."""
+        begin, stop = np.searchsorted(self.bases, (first_offset, end_offset), side="left")
+        back = -np.diff(self.times_ms[max(0, int(begin) - 1) : int(stop)])
+        back = back[back > 0]
+        return back.size, int(back.max(initial=0)), int(back.sum())
+
     def clock(self, first: Mark, end: Mark, *, from_offset: int, end_offset: int) -> pa.Table:
         """Return when each batch of a part was written, counted from the part's begin: `clock` of the analyses."""
         begin, stop = np.searchsorted(self.bases, (from_offset, end_offset), side="left")
@@ -146,7 +154,7 @@ def timeline_of(export: Export) -> Timeline:
     """
     bases, lasts, times, epochs, marks = _batches(export)
     begun = _begun(export)
-    first_time, first_epoch = begun if begun is not None else (times[0], epochs[0])
+    first_time, first_epoch = begun or ((times[0], epochs[0]) if times.size else (0, 0))
     times = np.concatenate(([first_time], times))
     epochs = np.concatenate(([first_epoch], epochs))
     gaps = np.diff(times)
@@ -190,10 +198,7 @@ def _known_for(
 
 def _batches(export: Export) -> tuple[Numbers, Numbers, Numbers, Numbers, npt.NDArray[np.bool_]]:
     """Return first and last offset, time and claim of each batch, in order, and whether it marks a quiet controller."""
-    found = [_distinct(rows) for rows in _row_groups(export)]
-    if not found:  # a state alone, without a history
-        none = np.zeros(0, np.int64)
-        return none, none, none, none, none.astype(np.bool_)
+    found = [_distinct(rows) for rows in _row_groups(export)] or [_NOTHING]
     bases, lasts, times, epochs, marks = (np.concatenate(parts) for parts in zip(*found, strict=True))
     # A batch may lie in several row groups, as large families have groups of their own.
     bases, places = np.unique(bases, return_index=True)

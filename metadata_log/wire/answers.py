@@ -21,6 +21,8 @@ class LogStatus(Shape, frozen=True, forbid_unknown_fields=False):
     cluster_id: str
     log_start_offset: Annotated[int, _OFFSET]
     high_watermark: Annotated[int, _OFFSET]
+    observed_until_ms: Annotated[int, _OFFSET] | None = None
+    """Up to when it knows that its log is all; None: it does not, or is of an earlier release."""
 
 
 class OfferedSnapshot(Shape, frozen=True, forbid_unknown_fields=False):

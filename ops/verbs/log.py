@@ -537,6 +537,12 @@ def export_cluster(
         snapshot=image,
         begins_at=status["log_start_offset"],
         ends_at=end_offset,
+        # Of a controller that knows of more by now, what is exported is not all up to its present.
+        observed_until_ms=(
+            status.get("observed_until_ms")
+            if until is None and status["high_watermark"] == end_offset
+            else None
+        ),
     )
 
 

@@ -3,18 +3,21 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from metadata_log.errors import InvalidRequest
 from metadata_log.printable import json_text, without_controls, without_markup
 from metadata_log.replay.catalog import SHARED
 from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
 from metadata_log.replay.library import Log
 from metadata_log.replay.page import charts, page
-from metadata_log.replay.plain import plain_rows
+from metadata_log.replay.plain import plain_rows, plain_rows_of
 from metadata_log.replay.report import events as told
 from metadata_log.replay.report import sections
 from metadata_log.replay.report.focus import Focus
+from metadata_log.replay.report.impact import impact, refusals, under_min_isr
 from metadata_log.replay.report.start import begun, start_of
-from metadata_log.replay.report.summary import head, summary, verified
+from metadata_log.replay.report.summary import head, steps_back, summary, verified
 from metadata_log.replay.tables import open_export
 
 if TYPE_CHECKING:
@@ -63,11 +66,19 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
         case "json":
             start = start_of(log, brokers)
             digest, is_same = verified(log)
+            first, last = log.marks
+            unknown_ms = last.unknown_ms - first.unknown_ms
+            under = focus.of("under_min_isr_spells", plain_rows_of(under_min_isr(log)))
             tables = {name: focus.of(name, plain_rows(log, log.table(name))) for name in JSON_TABLES}
             about = {
                 "cluster_id": log.export.cluster_id,
                 "from": log.first._asdict(),
                 "to": log.last._asdict(),
+                "time": {
+                    "known_ms": last.known_ms - first.known_ms,
+                    "unknown_ms": unknown_ms,
+                    "clock_steps_back": steps_back(log)._asdict(),
+                },
                 "topic": focus.topic,
                 "broker": focus.broker,
                 "missing": list(log.missing),
@@ -81,6 +92,8 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
                     **start.spells,
                 },
             }
+            about["impact"] = impact(tables["unavailability"], under, unknown_ms).strip("*")
+            tables["under_min_isr"] = under
             return json_text(about | tables, indent=1) + "\n"
         case "html":
             return without_controls(page(_sections(log, focus, brokers), charts(log, broker=broker)))
@@ -89,7 +102,10 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
 
 
 def _fetch(engine: Engine[Any], table: Any) -> list[dict[str, Any]]:
-    computed = engine.arrow(table)
+    return _rows_of(engine.arrow(table))
+
+
+def _rows_of(computed: pa.Table) -> list[dict[str, Any]]:
     return [dict(zip(computed.column_names, row, strict=True)) for row in rows(computed)]
 
 
@@ -102,6 +118,7 @@ def _sections(log: Log, focus: Focus, brokers: list[dict[str, Any]]) -> list[str
     incidents = fetched("incidents")
     unavailable = fetched("unavailability")
     availability = fetched("broker_availability")
+    under = focus.of("under_min_isr_spells", _rows_of(under_min_isr(log)))
     start = start_of(log, brokers)
     events = [
         *told.claimed(claims),
@@ -113,7 +130,14 @@ def _sections(log: Log, focus: Focus, brokers: list[dict[str, Any]]) -> list[str
     ]
     return [
         head(log, focus),
-        summary(log, incidents, unavailable, availability, start),
+        summary(
+            log,
+            start,
+            incidents=incidents,
+            unavailable=unavailable,
+            availability=availability,
+            under=under,
+        ),
         *([] if start is None else [begun(start, focus)]),
         sections.incidents(incidents),
         told.timeline(events),
@@ -125,6 +149,7 @@ def _sections(log: Log, focus: Focus, brokers: list[dict[str, Any]]) -> list[str
         sections.elections(fetched("elections")),
         sections.reassignments(fetched("reassignments")),
         sections.unavailability(unavailable),
+        refusals(under),
         sections.topics(topics),
         *sections.opaque(fetched("opaque_records")),
     ]

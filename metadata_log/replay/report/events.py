@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 from metadata_log.ids import NO_LEADER
 from metadata_log.printable import printable
 from metadata_log.records.configs import CLUSTER_DEFAULT
-from metadata_log.replay.report.words import by, cause, clock, duration, shown
+from metadata_log.replay.report.start import SERVING
+from metadata_log.replay.report.words import by, cause, clock, duration, lasted, shown
 
 EVENTS_MAX: Final = 200
 """Lines of the timeline; of more, the newest are shown."""
@@ -25,6 +26,10 @@ _RESOURCES: Final = {
     "GROUP": "group",
 }
 """Kafka's types of resources that have settings."""
+
+
+_NOT_TOLD: Final = (None, "", "BROKER_UNREGISTERED", "STOPPED_OR_SILENT")
+"""Causes of a broker's end behind which the log does not tell how its process ended."""
 
 
 class _Event(NamedTuple):
@@ -91,7 +96,7 @@ def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None, first_
     ):
         detail = json.loads(interval["cause_detail"] or "{}")
         ending = ", after a clean stop" if detail.get("clean") else ", after an unclean stop"
-        if before is not None and before["cause_code"] == "BROKER_UNREGISTERED":
+        if before is not None and before["cause_code"] in _NOT_TOLD and before["state"] not in SERVING:
             ending = ""
         if before is None:
             # A broker that was removed before a part of the log is as unknown in it as a new one.
@@ -105,9 +110,7 @@ def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None, first_
                 return (
                     f"{broker} unfenced: online; it was {before['state'].lower()} from before these offsets"
                 )
-            return (
-                f"{broker} unfenced: online after {duration(before['duration_ms'])} {before['state'].lower()}"
-            )
+            return f"{broker} unfenced: online after {lasted(before)} {before['state'].lower()}"
         case "STOPPING":
             return f"{broker} asked to stop: its leaderships move away"
         case "OFFLINE" if interval["cause_code"] == "BROKER_UNREGISTERED":
@@ -115,7 +118,7 @@ def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None, first_
         case "OFFLINE" if interval["cause_code"] == "SHUTDOWN_GRANTED":
             return f"{broker} stopped cleanly"
         case _:
-            return f"{broker} fenced ({why})"
+            return f"{broker} fenced ({why or 'stopped, or silent'})"
 
 
 def topic_events(topics: Sequence[dict[str, Any]]) -> Iterable[_Event]:

@@ -1,11 +1,18 @@
 """Edge: the report's tables in Markdown, each made of rows of the catalog's tables."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from metadata_log.replay.report.events import topic_verb
 from metadata_log.replay.report.start import SERVING
-from metadata_log.replay.report.words import cause, duration, moment, place, table
+from metadata_log.replay.report.words import cause, duration, lasted, moment, place, table
+
+_WHAT: Final = {
+    "broker": "broker {node_id}: {verdict}",
+    "controller": "controller {node_id} took over",
+    "partitions": "partitions lost their leaders",
+    "before": "partitions had no leader already",
+}
 
 
 def incidents(incidents: Sequence[dict[str, Any]]) -> str:
@@ -29,8 +36,8 @@ def incidents(incidents: Sequence[dict[str, Any]]) -> str:
                 row["from_offset"],
                 moment(row["from_ts"]),
                 f"broker {row['node_id']} lost"
-                if row["trigger"] == "broker"
-                else f"controller {row['node_id']} took over",
+                if row["trigger"] == "broker" and row["verdict"] not in {"stopped", "stopped or lost", "disk"}
+                else _WHAT[row["trigger"]].format(**row),
                 row["verdict"],
                 f"{row['leaders_moved']:,}",
                 f"{row['left_leaderless']:,}",
@@ -49,7 +56,7 @@ def _how_long(incident: dict[str, Any]) -> str:
     if incident["trigger"] == "controller":
         gap_ms = incident["write_gap_at_most_ms"]
         return "" if gap_ms is None else f"at most {duration(gap_ms)}"
-    return duration(incident["duration_ms"]) + ("" if incident["to_ts"] is not None else " so far")
+    return lasted(incident, so_far=incident["to_ts"] is None)
 
 
 def voters(changes: Sequence[dict[str, Any]], first_offset: int) -> str:
@@ -76,13 +83,15 @@ def voters(changes: Sequence[dict[str, Any]], first_offset: int) -> str:
 def availability(brokers: Sequence[dict[str, Any]]) -> str:
     return table(
         "## Availability of brokers",
-        ("broker", "served", "of", "percent", "outages", "longest", "processes", "state"),
+        ("broker", "served", "of known", "percent", "unknown", "outages", "longest", "processes", "state"),
         (
             (
                 row["broker_id"],
                 duration(row["serving_ms"]),
                 duration(row["known_ms"]),
                 "" if row["availability_percent"] is None else f"{row['availability_percent']:.2f}",
+                (duration(row["unknown_ms"]) if row["unknown_ms"] else "")
+                + (" (a clock stepped)" if row["clock_stepped"] else ""),
                 row["outages"],
                 duration(row["longest_outage_ms"]),
                 row["processes"],
@@ -107,7 +116,7 @@ def controllers(claims: Sequence[dict[str, Any]]) -> str:
                 claim["first_offset"],
                 moment(claim["ts"]),
                 "" if claim["silent_ms"] is None else duration(claim["silent_ms"]),
-                duration(claim["tenure_ms"]) + (" so far" if claim["lasting"] else ""),
+                lasted(claim, "tenure_ms", so_far=claim["lasting"]),
                 f"{claim['record_count']:,}",
             )
             for claim in claims
@@ -134,7 +143,7 @@ def brokers(intervals: Sequence[dict[str, Any]], first_offset: int) -> str:
                 interval["broker_id"],
                 interval["state"],
                 *place(interval["from_offset"], interval["from_ts"], first_offset),
-                duration(interval["duration_ms"]) + (" so far" if interval["lasting"] else ""),
+                lasted(interval, so_far=interval["lasting"]),
                 cause(interval["cause_code"], interval["cause_detail"]),
             )
             for interval in ordered
@@ -206,13 +215,14 @@ def reassignments(found: Sequence[dict[str, Any]]) -> str:
 def unavailability(unavailable: Sequence[dict[str, Any]]) -> str:
     return table(
         "## Time without a leader",
-        ("topic", "partitions", "episodes", "partition time", "longest", "still leaderless"),
+        ("topic", "partitions", "episodes", "partition time", "unknown", "longest", "still leaderless"),
         (
             (
                 row["topic_name"],
                 f"{row['partition_count']:,}",
                 f"{row['episodes']:,}",
                 duration(int(row["total_ms"])),
+                duration(row["unknown_ms"]) if row["unknown_ms"] else "",
                 duration(row["longest_ms"]),
                 f"{row['lasting']:,}",
             )

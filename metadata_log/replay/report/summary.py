@@ -1,15 +1,16 @@
 """Edge: the head of the report, and its summary: what happened, what it cost, and who did it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from metadata_log.printable import printable
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import rows
 from metadata_log.replay.library import Log
 from metadata_log.replay.report.focus import Focus
+from metadata_log.replay.report.impact import impact
 from metadata_log.replay.report.start import Start
 from metadata_log.replay.report.words import counted, duration, moment
 from metadata_log.replay.state import state_at
@@ -43,9 +44,12 @@ def head(log: Log, focus: Focus) -> str:
             verdict = "the same as the log's own fold"
         case False:
             verdict = f"**NOT the log's own, which is `{export.digest}`**"
-    began_ms = _began_ms(log)
-    began, ended = (moment(datetime.fromtimestamp(ms / 1000, UTC)) for ms in (began_ms, log.last.time_ms))
-    span = duration(max(0, log.last.time_ms - began_ms))
+    first, last = log.marks
+    known_ms, unknown_ms = last.known_ms - first.known_ms, last.unknown_ms - first.unknown_ms
+    span = duration(known_ms + unknown_ms) + (
+        f", of which {duration(unknown_ms)} are unknown" if unknown_ms else ""
+    )
+    began, ended = (moment(datetime.fromtimestamp(ms / 1000, UTC)) for ms in _times(log))
     return "\n".join(
         [
             f"# Cluster {export.cluster_id}",
@@ -67,38 +71,49 @@ def head(log: Log, focus: Focus) -> str:
     )
 
 
-def _began_ms(log: Log) -> int:
-    """Return the time from which intervals are counted: of the batch before a part, or else of the first batch."""
-    if log.first.time_ms:
-        return log.first.time_ms
-    if log.first.end_offset < log.last.end_offset:
-        return log.export.batch_of(log.first.end_offset)[2]
-    return log.last.time_ms
+def _times(log: Log) -> tuple[int, int]:
+    """Return the least and the greatest time of what is looked at."""
+    ((least, greatest),) = rows(
+        log.engine.arrow(
+            log.engine.query(
+                "SELECT unix_millis(min(ts)) AS a, unix_millis(max(ts)) AS b FROM records",
+                {"records": log.table_of("records")},
+            )
+        )
+    )
+    begun_ms = log.first.time_ms or log.timeline.time_at(log.first.end_offset)
+    known = [ms for ms in (begun_ms, log.last.time_ms, least, greatest) if ms is not None]
+    return min(known), max(known)
+
+
+class Steps(NamedTuple):
+    """How often clocks stepped back, how far at most, and how far together."""
+
+    times: int
+    largest_ms: int
+    total_ms: int
+
+
+def steps_back(log: Log) -> Steps:
+    return Steps(*log.timeline.steps_back(log.first.end_offset, log.last.end_offset))
 
 
 def summary(
     log: Log,
+    start: Start | None,
+    *,
     incidents: Sequence[dict[str, Any]],
     unavailable: Sequence[dict[str, Any]],
     availability: Sequence[dict[str, Any]],
-    start: Start | None,
+    under: Sequence[dict[str, Any]],
 ) -> str:
     """Tell in a few lines what happened, what it cost, and who did it."""
-    losses = [row for row in incidents if row["trigger"] == "broker"]
-    takeovers = [row for row in incidents if row["trigger"] == "controller"]
-    verdicts = Counter(row["verdict"] for row in losses)
+    first, last = log.marks
     lines = [
+        f"- {impact(unavailable, under, last.unknown_ms - first.unknown_ms)}",
         *([] if log.unknown is None else [f"- **{log.unknown.line}**"]),
-        "- "
-        + counted(len(losses), "loss of a broker", "losses of brokers")
-        + (
-            f" ({', '.join(f'{verdict}: {n:,}' for verdict, n in sorted(verdicts.items()))})"
-            if losses
-            else ""
-        )
-        + ", "
-        + counted(len(takeovers), "takeover of a controller", "takeovers of controllers")
-        + _longest_gap(takeovers),
+        *_of_time(log),
+        f"- {_what_happened(incidents)}",
     ]
     if still := sum(row["to_ts"] is None for row in incidents):
         lines.append(f"- {still:,} of these {'has' if still == 1 else 'have'} not recovered yet")
@@ -106,43 +121,17 @@ def summary(
         shown = ", ".join(f"broker {row['broker_id']} ({ending})" for row, ending in start.out[:8])
         more = f" and {len(start.out) - 8:,} more" if len(start.out) > 8 else ""
         lines.append(f"- Out of service already when it began: {shown}{more}")
-    total_ms = sum(int(row["total_ms"]) for row in unavailable)
-    episodes = sum(row["episodes"] for row in unavailable)
-    lines.append(
-        f"- Partitions without a leader: {counted(episodes, 'spell', 'spells')}"
-        f"{_from_before(start, 'leaderless_spells')}, {duration(total_ms)} of partition time"
-        if episodes
-        else "- No partition was without a leader"
-    )
-    ((count, lost_ms),) = rows(
-        log.engine.arrow(
-            log.engine.query(
-                "SELECT count(*) AS n, CAST(coalesce(sum(duration_ms), 0) AS BIGINT) AS ms FROM spells",
-                {"spells": log.table_of("under_min_isr_spells")},
-            )
-        )
-    )
-    lines.append(
-        f"- Partitions under min.insync.replicas: {counted(count, 'spell', 'spells')}"
-        f"{_from_before(start, 'under_min_isr_spells')}, {duration(lost_ms)} of partition time"
-        if count
-        else "- No partition was under min.insync.replicas"
-    )
-    rated = [row for row in availability if row["availability_percent"] is not None]
-    if rated:
-        worst = min(rated, key=lambda row: row["availability_percent"])
-        served = sum(row["serving_ms"] for row in rated) / max(1, sum(row["known_ms"] for row in rated))
-        lines.append(
-            f"- Broker {worst['broker_id']} served {served:.2%} of the time"
-            if len(rated) == 1
-            else f"- Brokers served {served:.2%} of the time; least broker {worst['broker_id']}, "
-            f"{worst['availability_percent']:.2f} %"
-        )
+    lines += [
+        _spells("without a leader", "leaderless_spells", unavailable, "episodes", start),
+        _spells("under min.insync.replicas", "under_min_isr_spells", under, "spells", start),
+        *_served(availability),
+    ]
     actors = rows(
         log.engine.arrow(
             log.engine.query(
-                "SELECT actor, operation, count(*) AS n FROM actions WHERE actor IS NULL OR (actor NOT LIKE 'Broker:%' "
-                "AND actor NOT LIKE 'Controller:%') GROUP BY actor, operation ORDER BY n DESC, actor, operation",
+                "SELECT actor, operation, count(*) AS n FROM actions "
+                "WHERE coalesce(operation, '') <> 'completeActivation' AND (actor IS NULL OR (actor NOT LIKE 'Broker:%' "
+                "AND actor NOT LIKE 'Controller:%')) GROUP BY actor, operation ORDER BY n DESC, actor, operation",
                 {"actions": log.table_of("actions")},
             )
         )
@@ -154,6 +143,94 @@ def summary(
     more = f" and {len(actors) - 8:,} more" if len(actors) > 8 else ""
     lines.append(f"- Asked for by people and programs: {shown or 'nothing'}{more}")
     return "\n".join(["## Summary", "", *map(printable, lines)])
+
+
+_STOPS: Final = ("stopped", "stopped or lost")
+
+
+def _what_happened(incidents: Sequence[dict[str, Any]]) -> str:
+    """Count losses of brokers, stops that took leaders, ends that may be either, and takeovers, each apart."""
+    of_brokers = [row for row in incidents if row["trigger"] == "broker"]
+    losses = [row for row in of_brokers if row["verdict"] not in _STOPS]
+    verdicts = Counter(row["verdict"] for row in losses)
+    stops, either = (sum(row["verdict"] == verdict for row in of_brokers) for verdict in _STOPS)
+    leaderless = sum(row["trigger"] in {"partitions", "before"} for row in incidents)
+    takeovers = [row for row in incidents if row["trigger"] == "controller"]
+    kinds = (
+        f" ({', '.join(f'{verdict}: {n:,}' for verdict, n in sorted(verdicts.items()))})" if losses else ""
+    )
+    return ", ".join(
+        [
+            counted(len(losses), "loss of a broker", "losses of brokers") + kinds,
+            *(
+                [
+                    counted(stops, "stop of a broker", "stops of brokers")
+                    + " that left partitions without a leader"
+                ]
+                if stops
+                else []
+            ),
+            *(
+                [counted(either, "stop or loss", "stops or losses") + ", the log does not tell which"]
+                if either
+                else []
+            ),
+            *(
+                [counted(leaderless, "other time", "other times") + " when partitions had no leader"]
+                if leaderless
+                else []
+            ),
+            counted(len(takeovers), "takeover of a controller", "takeovers of controllers")
+            + _longest_gap(takeovers),
+        ]
+    )
+
+
+def _of_time(log: Log) -> Iterator[str]:
+    """Say of how much time the log proves nothing, and how clocks stepped."""
+    first, last = log.marks
+    if unknown_ms := last.unknown_ms - first.unknown_ms:
+        yield (
+            f"- Unknown for {duration(unknown_ms)}, known for {duration(last.known_ms - first.known_ms)}: without a record "
+            "nothing proves that a controller was there, and what brokers did; no percentage counts it"
+        )
+    steps = steps_back(log)
+    if steps.times:
+        yield (
+            f"- **Clocks stepped back {counted(steps.times, 'time', 'times')}**, by {duration(steps.largest_ms)} at most"
+            + (f", {duration(steps.total_ms)} together" if steps.times > 1 else "")
+            + ": durations across a step are marked, and not to be trusted to that extent"
+        )
+
+
+def _spells(what: str, table: str, found: Sequence[dict[str, Any]], counts: str, start: Start | None) -> str:
+    if not found:
+        return f"- No partition was {what}"
+    count = sum(row[counts] for row in found)
+    known_ms, unknown_ms = (sum(int(row[name]) for row in found) for name in ("total_ms", "unknown_ms"))
+    unknown = f", beside {duration(unknown_ms)} unknown" if unknown_ms else ""
+    return (
+        f"- Partitions {what}: {counted(count, 'spell', 'spells')}{_from_before(start, table)}, "
+        f"{duration(known_ms)} of partition time{unknown}"
+    )
+
+
+def _served(availability: Sequence[dict[str, Any]]) -> Iterator[str]:
+    rated = [row for row in availability if row["availability_percent"] is not None]
+    if not rated:
+        return
+    worst = min(rated, key=lambda row: row["availability_percent"])
+    served = sum(row["serving_ms"] for row in rated) / max(1, sum(row["known_ms"] for row in rated))
+    unknown_ms = sum(row["unknown_ms"] for row in availability)
+    time = f"the known time, {duration(sum(row['known_ms'] for row in rated))}" if unknown_ms else "the time"
+    each = "" if len(rated) == 1 else " in all"
+    beside = f"; {duration(unknown_ms)}{each} are unknown" if unknown_ms else ""
+    yield (
+        f"- Broker {worst['broker_id']} served {served:.2%} of {time}{beside}"
+        if len(rated) == 1
+        else f"- Brokers served {served:.2%} of {time}{each if unknown_ms else ''}; least broker {worst['broker_id']}, "
+        f"{worst['availability_percent']:.2f} %{beside}"
+    )
 
 
 def _from_before(start: Start | None, table: str) -> str:

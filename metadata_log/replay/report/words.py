@@ -1,7 +1,7 @@
 """Edge: how the report writes durations, moments, causes and tables."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -94,6 +94,17 @@ def clock(time: datetime) -> str:
 
 def moment(time: datetime) -> str:
     return time.strftime("%Y-%m-%d ") + clock(time)
+
+
+def lasted(row: Mapping[str, Any], known: str = "duration_ms", *, so_far: bool = False) -> str:
+    """Return how long something lasted, as far as that is known."""
+    unknown = f" and {duration(row['unknown_ms'])} unknown" if row["unknown_ms"] else ""
+    return (
+        duration(row[known])
+        + (" so far" if so_far else "")
+        + unknown
+        + (" (a clock stepped)" if row.get("clock_stepped") else "")
+    )
 
 
 def duration(ms: int) -> str:

@@ -1,0 +1,93 @@
+"""Edge: what the log cost those who write and read: the first sentence of the report, and which topics refused writes."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from metadata_log.replay.library import Log
+from metadata_log.replay.report.words import cause, counted, duration, moment, table
+
+NAMED_MAX: Final = 3
+"""Topics that the sentence names; of more, those that were harmed longest."""
+
+_UNDER_MIN_ISR: Final = """
+    SELECT
+        s.topic_name, s.cause_code, CAST(get_json_object(c.cause_detail, '$.broker_id') AS INT) AS broker_id,
+        count(DISTINCT s.partition) AS partition_count, count(*) AS spells,
+        CAST(sum(s.duration_ms) AS BIGINT) AS total_ms, CAST(sum(s.unknown_ms) AS BIGINT) AS unknown_ms,
+        min(s.from_ts) AS from_ts, max(s.to_ts) AS to_ts, count(CASE WHEN s.lasting THEN 1 END) AS lasting,
+        min(s.isr_size) AS isr_size, max(s.min_isr) AS min_isr
+    FROM spells s LEFT JOIN changes c ON s.pkey = c.pkey AND s.from_offset = c.log_offset AND c.op <> 'delete'
+    GROUP BY s.topic_name, s.cause_code, CAST(get_json_object(c.cause_detail, '$.broker_id') AS INT)
+    ORDER BY total_ms DESC, topic_name, cause_code, broker_id
+"""
+
+
+def under_min_isr(log: Log) -> pa.Table:
+    """Return which topics were under min.insync.replicas, when, and because of what."""
+    tables = {"spells": log.table_of("under_min_isr_spells"), "changes": log.table_of("partition_changes")}
+    return log.engine.arrow(log.engine.query(_UNDER_MIN_ISR, tables))
+
+
+def impact(unavailable: Sequence[dict[str, Any]], under: Sequence[dict[str, Any]], unknown_ms: int) -> str:
+    """Return the first sentence of the report: what partitions could not be written to, or read."""
+    parts = [
+        _harm(
+            "without a leader", [(row["topic_name"], row["total_ms"], row["episodes"]) for row in unavailable]
+        ),
+        _harm(
+            "under min.insync.replicas",
+            [(row["topic_name"], row["total_ms"], row["spells"]) for row in under],
+        ),
+    ]
+    told = (
+        " ".join(f"Partitions were {part}." for part in parts if part)
+        or "Every partition had a leader and as many replicas in sync as writes with acks=all need."
+    )
+    limits = (
+        f" This is what is known: for {duration(unknown_ms)} the log proves nothing." if unknown_ms else ""
+    )
+    return f"**{told}{limits}**"
+
+
+def _harm(what: str, harmed: Sequence[tuple[str, int, int]]) -> str:
+    if not harmed:
+        return ""
+    topics: dict[str, int] = {}
+    for topic, total_ms, _ in harmed:
+        topics[topic] = topics.get(topic, 0) + int(total_ms)
+    named = sorted(topics, key=lambda topic: (-topics[topic], topic))[:NAMED_MAX]
+    shown = ", ".join(f"`{topic}` for {duration(topics[topic])}" for topic in named)
+    more = len(topics) - len(named)
+    others = f" and {counted(more, 'other topic', 'other topics')}" if more else ""
+    spells = counted(sum(count for *_, count in harmed), "time", "times")
+    return f"{what} {spells}, for {duration(sum(topics.values()))} of partition time: {shown}{others}"
+
+
+def refusals(under: Sequence[dict[str, Any]]) -> str:
+    return table(
+        "## Under min.insync.replicas",
+        (
+            *("topic", "because of", "partitions", "spells", "partition time", "unknown", "from", "to"),
+            *("least in sync", "needed"),
+        ),
+        (
+            (
+                row["topic_name"],
+                (cause(row["cause_code"], None) or "not told")
+                + ("" if row["broker_id"] is None else f", broker {row['broker_id']}"),
+                f"{row['partition_count']:,}",
+                f"{row['spells']:,}",
+                duration(row["total_ms"]),
+                duration(row["unknown_ms"]) if row["unknown_ms"] else "",
+                moment(row["from_ts"]),
+                "it lasts" if row["lasting"] or row["to_ts"] is None else moment(row["to_ts"]),
+                row["isr_size"],
+                row["min_isr"],
+            )
+            for row in under
+        ),
+        none="No partition was under min.insync.replicas: none refused writes with acks=all.",
+        order="by partition time",
+    )
