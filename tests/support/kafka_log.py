@@ -81,6 +81,10 @@ def broker_change(broker_id: int, epoch: int, tags: Mapping[int, bytes]) -> byte
     return value(17, 1, struct.pack(">iq", broker_id, epoch), tags)
 
 
+def feature(name: str, level: int) -> bytes:
+    return value(12, 0, string(name) + struct.pack(">h", level))
+
+
 def controller(node_id: int) -> bytes:
     body = struct.pack(">i", node_id) + b"\0" * 15 + bytes([node_id]) + b"\0" + array([]) + array([])
     return value(27, 0, body)
@@ -101,16 +105,25 @@ def leader_change(leader_id: int, voters: Sequence[int]) -> bytes:
 
 
 def batch(
-    base: int, values: Sequence[bytes], *, epoch: int = 1, control: int | None = None, attributes: int = 0
+    base: int,
+    values: Sequence[bytes],
+    *,
+    epoch: int = 1,
+    control: int | None = None,
+    attributes: int = 0,
+    after_ms: int | None = None,
 ) -> bytes:
-    """Return a record batch; `control` is the type of its records, where these are the quorum's own."""
+    """Return a record batch; `control` is the type of its records, where these are the quorum's own.
+
+    It was appended `after_ms` since the beginning; None: a millisecond for each offset.
+    """
     key = varint(-1) if control is None else varint(4) + struct.pack(">hh", 0, control)
     records = b""
     for delta, content in enumerate(values):
         record = b"\0" + varint(0) + varint(delta) + key + varint(len(content)) + content + varint(0)
         records += varint(len(record)) + record
     attributes |= 0 if control is None else 0x20
-    time_ms = 1_700_000_000_000 + base
+    time_ms = 1_700_000_000_000 + (base if after_ms is None else after_ms)
     head = struct.pack(">hiqqqhii", attributes, len(values) - 1, time_ms, time_ms, -1, -1, -1, len(values))
     body = head + records
     crc = google_crc32c.value(body)
