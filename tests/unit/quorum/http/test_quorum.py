@@ -1,6 +1,7 @@
 """Edge: what describing the quorum costs the event loop: while more is applied, and when many clients ask at once."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -71,5 +72,24 @@ def test_clients_that_ask_at_once_are_answered_in_a_turn_each(
         counting.cancel()
         assert [answer.status for answer in answers] == [200] * 8
         assert len(set(answered_in)) == 8
+
+    at_desk(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("leader", "committed_ms_ago", "wanted"),
+    [(1, 900, 0), (1, 42_000, 42_000), (None, 900, 900), (None, None, None)],
+)
+def test_a_node_knows_its_log_up_to_now_or_up_to_its_last_commit(
+    leader: int | None, committed_ms_ago: int | None, wanted: int | None, tmp_path: Path
+) -> None:
+    """Goal: what is open in the log is open up to when somebody saw it. A leader commits an entry every second."""
+
+    async def story(desk: Desk, ask: Ask) -> None:
+        raft = replace(desk.status.raft(), leader_id=leader, committed_ms_ago=committed_ms_ago)
+        with patch.object(desk.status, "raft", lambda: raft):
+            _, told = await ask("GET", "/v1/quorum")
+        now_ms = desk.controller.time_of_day_ms()
+        assert told["observed_until_ms"] == (None if wanted is None else now_ms - wanted)
 
     at_desk(tmp_path, story)
