@@ -71,7 +71,7 @@ def voters(changes: Sequence[dict[str, Any]], first_offset: int) -> str:
                     ", ".join(map(str, row[name])) if row["log_offset"] >= first_offset else ""
                     for name in ("added", "removed")
                 ),
-                row["cause_code"] or "",
+                cause(row["cause_code"], None),
             )
             for row in changes
         ),

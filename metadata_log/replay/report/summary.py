@@ -86,6 +86,10 @@ def _times(log: Log) -> tuple[int, int]:
     return min(known), max(known)
 
 
+STEP_MS: Final = 1_000
+"""Steps of less together are told, and alarm nobody."""
+
+
 class Steps(NamedTuple):
     """How often clocks stepped back, how far at most, and how far together."""
 
@@ -196,8 +200,10 @@ def _of_time(log: Log) -> Iterator[str]:
         )
     steps = steps_back(log)
     if steps.times:
+        mark = "**" if steps.total_ms >= STEP_MS else ""
         yield (
-            f"- **Clocks stepped back {counted(steps.times, 'time', 'times')}**, by {duration(steps.largest_ms)} at most"
+            f"- {mark}Clocks stepped back {counted(steps.times, 'time', 'times')}{mark}, by "
+            f"{duration(steps.largest_ms)} at most"
             + (f", {duration(steps.total_ms)} together" if steps.times > 1 else "")
             + ": durations across a step are marked, and not to be trusted to that extent"
         )

@@ -98,6 +98,8 @@ def moment(time: datetime) -> str:
 
 def lasted(row: Mapping[str, Any], known: str = "duration_ms", *, so_far: bool = False) -> str:
     """Return how long something lasted, as far as that is known."""
+    if so_far and not row[known] and not row["unknown_ms"]:
+        return "begun at the end"
     unknown = f" and {duration(row['unknown_ms'])} unknown" if row["unknown_ms"] else ""
     return (
         duration(row[known])
