@@ -25,6 +25,7 @@ from metadata_log.log.lines import log_lines
 from metadata_log.node.data_directory import is_fresh, load_meta
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.replay.kinds import Kind, kind_of, not_for
+from metadata_log.wire.answers import log_status
 from ops import render
 from ops.arguments import Noun, Parser, directory, existing_path, moment, seconds
 from ops.bulk_reads import bulk_source, read_in_bulk, snapshots_in
@@ -539,7 +540,7 @@ def export_cluster(
         ends_at=end_offset,
         # Of a controller that knows of more by now, what is exported is not all up to its present.
         observed_until_ms=(
-            status.get("observed_until_ms")
+            log_status(status).observed_until_ms
             if until is None and status["high_watermark"] == end_offset
             else None
         ),

@@ -90,10 +90,6 @@ def controller(node_id: int) -> bytes:
     return value(27, 0, body)
 
 
-def feature(name: str, level: int) -> bytes:
-    return value(12, 0, string(name) + struct.pack(">h", level))
-
-
 def fence_broker(broker_id: int, epoch: int) -> bytes:
     """Return how releases before metadata.version 3.3-IV2 fenced a broker."""
     return value(7, 0, struct.pack(">iq", broker_id, epoch))

@@ -10,6 +10,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from metadata_log.digest import digest
+from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import MetadataImage, StateDigest, _Uncounted, buckets_of
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
 from quorum.http.quorum import show_quorum
@@ -86,7 +87,11 @@ def test_a_node_knows_its_log_up_to_now_or_up_to_its_last_commit(
     """Goal: what is open in the log is open up to when somebody saw it. A leader commits an entry every second."""
 
     async def story(desk: Desk, ask: Ask) -> None:
-        raft = replace(desk.status.raft(), leader_id=leader, committed_ms_ago=committed_ms_ago)
+        raft = replace(
+            desk.status.raft(),
+            leader_id=None if leader is None else NodeId(leader),
+            committed_ms_ago=committed_ms_ago,
+        )
         with patch.object(desk.status, "raft", lambda: raft):
             _, told = await ask("GET", "/v1/quorum")
         now_ms = desk.controller.time_of_day_ms()
