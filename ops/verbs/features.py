@@ -10,7 +10,10 @@ from ops.dry_run import show_what_if
 from ops.render import Column
 from ops.talk import show
 
-NEW_CLUSTERS: Final = "A new cluster begins without eligible leader replicas, with which one of Kafka 4.1 or later begins: see the example."
+NEW_CLUSTERS: Final = (
+    "A new cluster begins without eligible leader replicas, with which one of Kafka 4.1 or later begins: "
+    "see the example."
+)
 FEATURES: Final = (
     Column("feature"),
     Column("level"),
