@@ -26,8 +26,10 @@ from broker_agent.config import BrokerSettings
 from broker_agent.forwarding import NEVER_REPEATED, Forwarder
 from metadata_log.errors import MetadataError, OutcomeUnknown
 from metadata_log.ids import BrokerId
+from metadata_log.node.access import PRINCIPAL
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_answers import status_of
+from metadata_log.node.rights import ANYBODY
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.world import Violation
 
@@ -180,6 +182,7 @@ class ForwardLife:
                 headers=CIMultiDictProxy(CIMultiDict(headers)),
                 payload=cast("aiohttp.StreamReader", _BODY),
             )
+            request[PRINCIPAL] = ANYBODY  # identity is off
             await self._ask(forwarder, request, sent, is_write=method != "GET")
             await asyncio.sleep(rng.uniform(0.0, 0.5))
 
