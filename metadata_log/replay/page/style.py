@@ -22,7 +22,9 @@ STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1060px; margin: 1.5em auto; padding: 0 1em; color: var(--fg);
  background: var(--bg); overflow-wrap: anywhere; }
 h1 { font-size: 1.5em; margin-bottom: .3em; } h2 { font-size: 1.2em; margin: 1.6em 0 .4em; }
-p.impact { font-size: 1.15em; font-weight: 600; margin: .4em 0 .8em; } .about { color: var(--muted); font-size: .9em; }
+p.impact { font-size: 1.15em; font-weight: 600; margin: .4em 0 .8em; }
+p.impact code { font-size: .95em; word-break: normal; }
+ .about { color: var(--muted); font-size: .9em; }
 a { color: var(--link); } :target { background: var(--head); outline: 2px solid var(--link); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: .5em 0; font-size: 13px; overflow-wrap: normal; }
