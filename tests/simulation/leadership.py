@@ -34,6 +34,8 @@ LOSSY_SECONDS: Final = 30.0
 """Where links lose, double or delay messages: each of the four messages of an election may need several attempts."""
 STALL_SECONDS: Final = 0.1
 """A sync that takes longer than two on this disk do, and this, is a stall: nothing is expected of its node meanwhile."""
+BACKLOG_BYTES: Final = 100_000
+"""What a follower may lack of a life's log after an absence, and one that needs a snapshot of its tail."""
 WATCH_SECONDS: Final = 0.05
 
 Majority = frozenset[tuple[NodeId, int]]
@@ -65,7 +67,7 @@ class Leadership:
             able = {
                 each: max(ways, able.get(each, 0.0))
                 for each, ways in ((each, _slowest_way(world, each)) for each in found)
-                if each in able or since == now or not able
+                if each in able or not able
             }
             if not able:
                 since = now
@@ -123,6 +125,24 @@ def stranger_seconds(world: "World", nodes: Iterable["SimulatedNode"]) -> float:
     return 0.0
 
 
+def slow_seconds(world: "World", majority: Majority) -> float:
+    """Return how much longer a majority may take to commit something in this life than where nothing is slow.
+
+    It may have to elect, and a leader's entries reach a follower behind all that it lacks, perhaps behind a snapshot.
+    """
+    slowness, ids = world.slowness, [node_id for node_id, _ in majority]
+    links = [frozenset(pair) for pair in combinations(ids, 2)]
+    rates = [slowness.bandwidths[link] for link in links if link in slowness.bandwidths]
+    ways = max((slowness.latencies.get(link, 0.0) for link in links), default=0.0)
+    download = 0.0 if slowness.download_seconds is None else slowness.download_seconds[1]
+    return (
+        SYNCS * max(slowness.syncs.values(), default=0.0)
+        + ROUND_TRIPS * 2 * ways
+        + (2 * BACKLOG_BYTES / min(rates) if rates else 0.0)
+        + download
+    )
+
+
 def able_majorities(world: "World") -> set[Majority]:
     """Return the majorities that run, are awake and linked with each other, and whose disks do what they are asked."""
     able = [node for node in world.nodes.values() if _is_able(world, node)]
@@ -139,7 +159,7 @@ def able_majorities(world: "World") -> set[Majority]:
 
 
 def _is_able(world: "World", node: "SimulatedNode") -> bool:
-    if node.log is None or not node.is_awake() or node.is_stopping or node.disk.is_full:
+    if not node.has_engine() or not node.is_awake() or node.is_stopping or node.disk.is_full:
         return False
     stalled = 2 * world.slowness.syncs.get(node.node_id, 0.0) + STALL_SECONDS
     return node.writing is None or world.loop.time() - node.writing_since <= stalled

@@ -207,6 +207,8 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (LeadershipTransfer, "give_up_if_late", _when("transfer given up", _is_late)),
     (Elections, "has_live_leader", _returns("vote refused because a leader is alive", _is_true)),
     (Elections, "waits_for_own_delay", _returns("delayed node waits a heartbeat longer", _is_true)),
+    (FollowerLog, "on_arriving", _always("bytes of a large message keep a leader")),
+    (Elections, "may_stand", _returns("candidacy waits for a slow disk", lambda may, *_: not may)),
     (Belief, "_admits_stranger", _returns("stranger ignored", lambda admitted, *_: not admitted)),
     (Belief, "_admits_stranger", _returns("stranger believed after a silence", _believes_stranger)),
     (FollowerLog, "holds", _returns("offered snapshot is held already", _is_true)),
