@@ -31,7 +31,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "vote refused because a leader is alive": Demand(50, 7),
     "delayed node waits a heartbeat longer": Demand(5),
     "bytes of a large message keep a leader": Demand(0.5),
-    "candidacy waits for a slow disk": Demand(0.5),
+    "candidacy waits for a slow disk": Demand(5),
     "stranger ignored": Demand(200, 3),
     "stranger believed after a silence": Demand(0.2),
     "link dropped by its reader": Demand(20),

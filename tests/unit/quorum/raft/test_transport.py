@@ -20,6 +20,7 @@ import pytest
 from metadata_log.errors import CannotListen, InvariantBroken
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import (
+    HEARTBEAT_MS,
     RAFT_HELLO_BYTES_MAX,
     RAFT_MESSAGE_BYTES_MAX,
     RAFT_MESSAGE_WHOLE_MS,
@@ -1034,6 +1035,40 @@ def test_a_flipped_length_does_not_make_a_link_mute_for_as_long_as_it_claims() -
             assert len(one.messages) == 3
             assert await drained(reader) == b""
             assert one.transport.foreign_bytes_total == 1
+            writer.close()
+
+    run(test())
+
+
+def test_bytes_of_a_message_that_is_not_whole_are_reported_once_in_a_heartbeat() -> None:
+    """Goal: a large message on a slow link shows that its sender runs; what arrives at once is not reported."""
+
+    async def test() -> None:
+        now = 0
+        one, _two, ports = pair()
+        arriving: list[Member] = []
+        one.transport.on_arriving = arriving.append
+        one.transport.now_ms = lambda: now
+        whole = frame(NACK)
+        async with one.running():
+            _reader, writer = await established(ports[1], ports, 2)
+            await until(lambda: linked(one.transport), "linked")
+            (link,) = one.transport._established.values()
+            link.data_received(whole)
+            link.data_received(whole[:10])
+            now += HEARTBEAT_MS - 1
+            link.data_received(whole[10:11])
+            assert arriving == []
+            now += 1
+            link.data_received(whole[11:12])
+            link.data_received(whole[12:13])
+            assert arriving == [member(2)]
+            now += HEARTBEAT_MS
+            link.data_received(whole[13:14])
+            assert arriving == [member(2)] * 2
+            now += HEARTBEAT_MS
+            link.data_received(whole[14:] + whole[:5])
+            assert len(arriving) == 2 and len(one.messages) == 2, "another message began"
             writer.close()
 
     run(test())
