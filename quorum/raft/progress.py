@@ -28,6 +28,8 @@ class Progress:
     asked_at: float = NEVER
     """When the probe in flight left; NEVER if none is."""
     sent_at: float = NEVER
+    asked_alive_at: float = NEVER
+    """When a message without entries left, which a follower answers before its sync."""
     sent_commit: int = 0
     pointer_at: float = NEVER
     caught_up_at: float = NEVER

@@ -127,6 +127,7 @@ class Replication:
                 self.append(peer, progress, previous=progress.next - 1, entries=entries)
                 progress.sent(entries[-1][1], sum(map(messages.entry_bytes, entries)))
         if state.now >= self._due_at(progress):
+            progress.asked_alive_at = state.now
             # A follower whose position is known is asked after all that was sent, so that lost messages are noticed.
             previous = max(progress.probe, state.log[0][1]) if progress.probing else progress.next - 1
             self.append(peer, progress, previous=previous, entries=[])
@@ -136,9 +137,17 @@ class Replication:
         return RAFT_IN_FLIGHT_BYTES if self._state.counts(follower) else RAFT_OBSERVER_IN_FLIGHT_BYTES
 
     def _due_at(self, progress: Progress) -> float:
-        """Return when a follower is to hear from us without entries: news of a commit waits a little for the next ones."""
+        """Return when a follower is to hear from us without entries: news of a commit waits a little for the next ones.
+
+        A follower on a slow disk answers entries after their sync, and a heartbeat at once. So it is asked beside entries
+        that leave more often than heartbeats, too, unless it answers these.
+        """
+        heartbeat_ms = self._state.settings.heartbeat_ms
         has_news = not progress.probing and progress.sent_commit < self._state.engine.commit_index
-        return progress.sent_at + (COMMIT_NEWS_MS if has_news else self._state.settings.heartbeat_ms)
+        due_at = progress.sent_at + (COMMIT_NEWS_MS if has_news else heartbeat_ms)
+        if progress.probing:
+            return due_at
+        return min(due_at, max(progress.heard_at, progress.asked_alive_at) + heartbeat_ms)
 
     def _probe(self, peer: NodeId, progress: Progress) -> None:
         """Ask at one position at a time; on each refusal of what is in flight the engine would step back further."""

@@ -494,4 +494,13 @@ MUTANTS: Final = (
             "test_a_leader_on_slow_disks_leads_on_while_snapshots_are_named_and_files_are_begun"
         ),
     ),
+    Mutant(
+        "heartbeats-only-when-idle",
+        "a follower that is sent entries is sent no heartbeat, which it would answer before its sync",
+        "quorum.raft.replication:Replication._due_at",
+        lambda _original: (
+            lambda replication, progress: progress.sent_at + replication._state.settings.heartbeat_ms
+        ),
+        Directed(f"{_SLOW_TESTS}::test_followers_on_slow_disks_keep_their_leader_under_writes"),
+    ),
 )
