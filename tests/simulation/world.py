@@ -86,6 +86,8 @@ class Profile:
     flap_every: float | None = None
     slow: Slow = slowness.NOTHING
     """What may be steadily slow: disks, links, downloads."""
+    leads_on: bool = False
+    """Nothing befalls controllers, links and disks, however slow they are: the first leader must lead on."""
     kill_leader_every: float | None = None
     """The leader's process is killed, or its machine loses power."""
     stalls: float = 0.0
@@ -286,6 +288,15 @@ PROFILES = {
         cut_leader_every=3.0,
         cut_seconds=(0.1, 3.0),
         broker_every=8.0,
+    ),
+    "slow": Profile(
+        slow=Slow(
+            sync_seconds=(SYNC_SECONDS[0], 1.5),
+            latency_seconds=LATENCY_SECONDS,
+            bytes_per_second=BYTES_PER_SECOND,
+            download_seconds=DOWNLOAD_SECONDS,
+        ),
+        leads_on=True,
     ),
     "slow-disks": Profile(
         slow=Slow(sync_seconds=SYNC_SECONDS),
@@ -1418,6 +1429,8 @@ class World:
             for every, act in kinds:
                 if every is not None:
                     tasks.create_task(self._repeat(every, act, end))
+        if self.profile.leads_on and len(self.checks.leaders) > 1:
+            self.violated(f"nobody_falls_silent: these led, term by term: {self.checks.leaders}")
         if self.violations:
             return
         await self._calm(settle_seconds)
