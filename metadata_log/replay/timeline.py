@@ -208,7 +208,9 @@ def _batches(export: Export) -> tuple[Numbers, Numbers, Numbers, Numbers, npt.ND
 def _distinct(rows: pa.Table) -> tuple[npt.NDArray[np.generic], ...]:
     bases, places = np.unique(rows.column("batch_base").to_numpy(), return_index=True)
     times = pa.compute.cast(rows.column("ts"), pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
-    is_mark = pa.compute.equal(rows.column("operation"), WRITE_NO_OP).fill_null(False).to_numpy()
+    is_mark = np.zeros(rows.num_rows, np.bool_)
+    if "operation" in rows.column_names:  # an older release did not write it, and no marks
+        is_mark = pa.compute.equal(rows.column("operation"), WRITE_NO_OP).fill_null(False).to_numpy()
     lasts, epochs = (rows.column(name).to_numpy() for name in ("batch_last_offset", "controller_epoch"))
     return bases, lasts[places], times[places], epochs[places], is_mark[places]
 
