@@ -1,5 +1,6 @@
 """Edge: what the log cost those who write and read: the first sentence of the report, and which topics refused writes."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -34,35 +35,44 @@ def impact(unavailable: Sequence[dict[str, Any]], under: Sequence[dict[str, Any]
     """Return the first sentence of the report: what partitions could not be written to, or read."""
     parts = [
         _harm(
-            "without a leader", [(row["topic_name"], row["total_ms"], row["episodes"]) for row in unavailable]
+            "without a leader",
+            [(row["topic_name"], row["total_ms"], row["unknown_ms"], row["episodes"]) for row in unavailable],
         ),
         _harm(
             "under min.insync.replicas",
-            [(row["topic_name"], row["total_ms"], row["spells"]) for row in under],
+            [(row["topic_name"], row["total_ms"], row["unknown_ms"], row["spells"]) for row in under],
         ),
     ]
     told = (
         " ".join(f"Partitions were {part}." for part in parts if part)
         or "Every partition had a leader and as many replicas in sync as writes with acks=all need."
     )
-    limits = (
-        f" This is what is known: for {duration(unknown_ms)} the log proves nothing." if unknown_ms else ""
-    )
+    limits = f" But for {duration(unknown_ms)} the log proves nothing." if unknown_ms else ""
     return f"**{told}{limits}**"
 
 
-def _harm(what: str, harmed: Sequence[tuple[str, int, int]]) -> str:
+def _harm(what: str, harmed: Sequence[tuple[str, int, int, int]]) -> str:
+    """Return who was harmed, how often and for how long; `harmed` are topics, known and unknown time, and spells."""
     if not harmed:
         return ""
-    topics: dict[str, int] = {}
-    for topic, total_ms, _ in harmed:
-        topics[topic] = topics.get(topic, 0) + int(total_ms)
-    named = sorted(topics, key=lambda topic: (-topics[topic], topic))[:NAMED_MAX]
-    shown = ", ".join(f"`{topic}` for {duration(topics[topic])}" for topic in named)
+    known_ms: Counter[str] = Counter()
+    at_most_ms: Counter[str] = Counter()
+    for topic, known, unknown, _ in harmed:
+        known_ms[topic] += int(known)
+        at_most_ms[topic] += int(known) + int(unknown)
+    topics = sorted(at_most_ms, key=lambda topic: (-at_most_ms[topic], topic))
+    named = topics[:NAMED_MAX]
+    shown = ", ".join(f"`{topic}` for {_from_to(known_ms[topic], at_most_ms[topic])}" for topic in named)
     more = len(topics) - len(named)
     others = f" and {counted(more, 'other topic', 'other topics')}" if more else ""
     spells = counted(sum(count for *_, count in harmed), "time", "times")
-    return f"{what} {spells}, for {duration(sum(topics.values()))} of partition time: {shown}{others}"
+    total = _from_to(known_ms.total(), at_most_ms.total())
+    return f"{what} {spells}, for {total} of partition time: {shown}{others}"
+
+
+def _from_to(known_ms: int, at_most_ms: int) -> str:
+    """Return how long something lasted: as far as known, and at most, where a silence of the log lies within it."""
+    return duration(known_ms) + ("" if at_most_ms == known_ms else f" to {duration(at_most_ms)}")
 
 
 def refusals(under: Sequence[dict[str, Any]]) -> str:

@@ -45,7 +45,10 @@ def incidents(incidents: Sequence[dict[str, Any]]) -> str:
                 "not yet" if row["whole_isr_ms"] is None else duration(row["whole_isr_ms"]),
                 _how_long(row),
             )
-            for row in sorted(incidents, key=lambda row: (-(row["duration_ms"] or 0), row["from_offset"]))
+            for row in sorted(
+                incidents,
+                key=lambda row: (-(row["duration_ms"] or 0) - (row["unknown_ms"] or 0), row["from_offset"]),
+            )
         ),
         none="No broker was lost and no controller took over in these offsets.",
         order="by how long the losses took",

@@ -246,4 +246,4 @@ def _from_before(start: Start | None, table: str) -> str:
 def _longest_gap(takeovers: Sequence[dict[str, Any]]) -> str:
     """Say how long the log was silent before a takeover: idle time is part of it, so it bounds the write gap."""
     known = [row["write_gap_at_most_ms"] for row in takeovers if row["write_gap_at_most_ms"] is not None]
-    return f"; write gaps of at most {duration(max(known))}" if known else ""
+    return f"; write gaps of at most {duration(max(known))} before takeovers" if known else ""

@@ -156,6 +156,31 @@ def test_what_is_open_at_the_end_is_open_up_to_the_end_of_the_part(tmp_path: Pat
     assert report_of(part, "html").startswith("<!doctype html>") and json.loads(report_of(part, "json"))
 
 
+def test_the_first_sentence_names_what_is_known_and_what_it_may_have_been(tmp_path: Path) -> None:
+    """Goal: an outage that reaches through a silence is not told as its known part alone, nor ranked by it.
+
+    Method: four seconds without a leader, hours of silence within them; and a whole known outage of eight seconds.
+    """
+    hours_ms = 6 * 3_600_000
+    lost, back = caused("SESSION_EXPIRED", B11), caused("BROKER_UNFENCED", B11)
+    story: Story = [
+        *BEGUN,
+        (2_000, lost, LOST),
+        (10_000, back, BACK),
+        (11_000, lost, LOST),
+        (13_000, NO_ENVELOPE, NO_OP),
+        (13_000 + hours_ms, NO_ENVELOPE, claim(2, 2)),
+        (15_000 + hours_ms, back, BACK),
+    ]
+    told = report_of(opened(story, tmp_path))
+    assert told.split("## Summary")[1].splitlines()[2] == (
+        "- **Partitions were without a leader 2 times, for 12.0 s to 6 h 0 min of partition time: `orders` for 12.0 s to "
+        "6 h 0 min. But for 6 h 0 min the log proves nothing.**"
+    )
+    first, second = [line for line in told.splitlines() if "| broker 11 lost |" in line]
+    assert ("4.0 s and 6 h 0 min unknown" in first, "| 8.0 s |" in second) == (True, True)
+
+
 def test_an_export_counts_up_to_when_it_was_observed(tmp_path: Path) -> None:
     story: Story = [*BEGUN, (2_000, caused("SESSION_EXPIRED", B11), LOST)]
     log = opened(story, tmp_path, observed_until_ms=NOON_MS + 44_000)
