@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metadata_log.errors import InvalidRequest
-from metadata_log.limits import MIB
 from metadata_log.replay.analyses import duckdb_text, spark_text
 from metadata_log.replay.catalog import TABLES
 from metadata_log.replay.tables import moved_on
@@ -43,7 +42,7 @@ class Engine(Protocol[Table]):
         ...
 
     def of_arrow(self, table: pa.Table) -> Table:
-        """Return a table of rows in memory, which is small beside what it is joined with."""
+        """Return a table of rows in memory; where Spark joins it, both sides are sorted and merged."""
         ...
 
     def kept(self, table: Table, *, where: str = "true", in_one_piece: bool = False) -> Table:
@@ -98,8 +97,6 @@ class Engine(Protocol[Table]):
         ...
 
 
-BROADCAST_BYTES_MAX: Final = 64 * MIB
-"""Of a table in memory that Spark sends to all tasks whole; a larger one is sorted and merged."""
 _MACROS: Final = """
     CREATE MACRO array_except(list, other) AS list_filter(list, lambda x: NOT list_contains(other, x));
     CREATE MACRO array_join(list, separator) AS array_to_string(list, separator);
@@ -312,10 +309,8 @@ class Spark:
             raise moved_on(gone) from error
 
     def of_arrow(self, table: pa.Table) -> "DataFrame":
-        from pyspark.sql.functions import broadcast
-
-        made = self._session.createDataFrame(table)
-        return broadcast(made) if table.nbytes <= BROADCAST_BYTES_MAX else made
+        # It has a row for each batch: Spark would send it to all tasks whole.
+        return self._session.createDataFrame(table).hint("merge")
 
     def kept(self, table: "DataFrame", *, where: str = "true", in_one_piece: bool = False) -> "DataFrame":
         chosen = table.where(where)

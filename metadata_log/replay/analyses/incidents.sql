@@ -24,7 +24,7 @@
 --   unknown_ms BIGINT: time beside, of which the log proves nothing
 --   clock_stepped BOOLEAN: a clock stepped within it, so that more or less time may have passed
 WITH fenced AS (
-    SELECT
+    SELECT /*+ MERGE(b) */
         f.log_offset, f.ts, f.broker_id, f.verdict, f.back_offset, f.back_ts, f.clock_stepped,
         c.known_ms AS at_known, c.unknown_ms AS at_unknown,
         CASE WHEN f.back_offset IS NOT NULL THEN c.known_ms + f.duration_ms END AS back_known,
@@ -106,7 +106,7 @@ covered AS (
     )
 ),
 batches AS (
-    SELECT
+    SELECT /*+ MERGE(l, w) */
         t.batch_base, t.cause_code, t.cause_detail,
         CASE WHEN t.cause_code IN (
             'SESSION_EXPIRED', 'STOPPED_OR_SILENT', 'BROKER_REGISTERED', 'LOG_DIR_OFFLINE', 'BROKER_UNREGISTERED',
