@@ -33,10 +33,10 @@ def test_no_other_name_is_a_marker() -> None:
 
 
 def test_a_life_that_is_watched_is_the_same_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = World(seed=11, profile=PROFILES["wild"])
+    seen = World(seed=5, profile=PROFILES["wild"])
     assert not seen.run(4.0)
     monkeypatch.setattr(world, "watched", lambda _sometimes: nullcontext())
-    unseen = World(seed=11, profile=PROFILES["wild"])
+    unseen = World(seed=5, profile=PROFILES["wild"])
     assert not unseen.run(4.0)
     assert seen.network.trace == unseen.network.trace
     assert seen.markers.reached["torn journal batch cut"]
