@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 from metadata_log.errors import Fault
@@ -24,6 +25,8 @@ from metadata_log.errors import Fault
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+TOLD: Final = "metadata_log: "
+"""How a line begins that a worker of ours writes to stderr for the analyst."""
 JAVA_VERSION_MIN: Final = 17
 _CURE: Final = (
     "pip install 'metaquorum[replay]', which brings one, or install a JDK 17 or 21 and set JAVA_HOME"
@@ -181,16 +184,36 @@ def _quiet_imports() -> Iterator[None]:
 
 @contextmanager
 def _quiet_start() -> Iterator[None]:
-    """Keep what the launcher prints before any logging is set up ("Using Spark's default log4j profile") off stderr."""
+    """Keep what the launcher prints before any logging is set up ("Using Spark's default log4j profile") off stderr.
+
+    The JVM that starts here keeps this stderr: later, the lines that our own workers write there are passed on.
+    """
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as output:
-        os.dup2(output.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            output.seek(0)
-            os.write(kept, output.read())
-            raise
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+    read, write = os.pipe()
+    printed: list[bytes] = []
+    is_started = Event()
+    reader = Thread(target=_pass_on, args=(read, printed, is_started), daemon=True, name="spark-stderr")
+    reader.start()
+    os.dup2(write, 2)
+    os.close(write)
+    try:
+        yield
+    except BaseException:
+        os.dup2(kept, 2)
+        reader.join(timeout=1.0)  # what failed has ended, and with it what it printed
+        os.write(2, b"".join(printed))
+        raise
+    finally:
+        is_started.set()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _pass_on(read: int, printed: list[bytes], is_started: Event) -> None:
+    """Write the lines of our workers to stderr, and keep those of a start, which are shown if it fails."""
+    with os.fdopen(read, "rb") as lines:
+        for line in lines:
+            if line.startswith(TOLD.encode()):
+                os.write(2, line)
+            elif not is_started.is_set():
+                printed.append(line)

@@ -12,7 +12,7 @@ A stream's offset is the log's own, kept by Spark in the checkpoint: each batch 
 restart goes on behind the last.
 """
 
-import sys
+import os
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -44,6 +44,7 @@ from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.replay.catalog import described
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import PATIENCE_S, Shown
+from metadata_log.replay.session import TOLD
 from metadata_log.replay.slices.catalog_tables import TableSlice, ddl_of, slices_of
 from metadata_log.replay.slices.opened import sliced_log
 from metadata_log.replay.slices.slicing import Slice, SlicedLog
@@ -182,7 +183,7 @@ class HintingReader(Reader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
         for line in hints(filters, self.settings.given):
-            print(f"metadata_log: {line}", file=sys.stderr, flush=True)
+            os.write(2, f"{TOLD}{line}\n".encode())  # Spark keeps what is printed for its own log
         return filters
 
 
