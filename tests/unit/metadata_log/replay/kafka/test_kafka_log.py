@@ -439,6 +439,15 @@ def test_a_controlled_shutdown_without_a_record_of_its_begin_is_told(
         assert (causes[11], causes[12], fencing["verdict"]) == (None, "STOPPED_OR_SILENT", "stopped or lost")
 
 
+def test_a_process_that_registers_once_more_did_not_stop(tmp_path: Path) -> None:
+    """Goal: no unclean stop is invented. Method: before 3.8 a process that repeats its registration gets a new epoch."""
+    again = [by_hand.batch(offset, [by_hand.broker(11, offset)]) for offset in (1, 2)]
+    log = _open(tmp_path, [FOUNDED, *again])
+    assert [row["log_offset"] for row in _rows(log.table("repeated_registrations"))] == [2]
+    told = report_of(log)
+    assert "offset 2: broker 11 registered once more, by the same process" in told and "unclean" not in told
+
+
 def test_an_election_or_a_reassignment_is_no_shutdown(tmp_path: Path) -> None:
     """Goal: in old logs, a leader that gives way is not told to stop. Method: a preferred election, a finished move."""
     to_12 = {1: struct.pack(">i", 12)}
