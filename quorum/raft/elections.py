@@ -128,7 +128,8 @@ class Elections:
         """Count votes that came before our own was durable; ask for votes soon if only the disk delayed that.
 
         `sync_ms`: how long the sync that has ended took. A candidate's disk is taken to be as slow: a faster one wins
-        before, and where it is slower another candidate is welcome.
+        before, and where it is slower another candidate is welcome. A disk that hung, or a machine that was suspended, is
+        no measure: then the time after which a sync counts as hung is taken.
         """
         if self.awaits_own_vote():
             return
@@ -142,7 +143,7 @@ class Elections:
             self.due_at = min(self.due_at, state.now + self._rng.uniform(RETRY_MIN_MS, RETRY_MAX_MS))
         if self._vote_waits:
             self._vote_waits = False
-            self._postpone(POSTPONE_SYNCS * sync_ms)
+            self._postpone(POSTPONE_SYNCS * min(sync_ms, state.settings.disk_stall_ms))
 
     def waits_for_own_delay(self, due: float) -> bool:
         """Answer whether this node, late itself for what was `due`, waits one more heartbeat; once in a silence.

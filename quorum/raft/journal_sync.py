@@ -14,6 +14,9 @@ IDLE_MARK_MS: Final = HEARTBEAT_MS
 """The journal counts as idle this long after a sync."""
 PREPARE_REST_MS: Final = 100
 """Between two parts of the journal's next file, at least."""
+BATCH_SYNCS_MAX: Final = 4
+"""A batch that begins a file takes four syncs at most. One that removes many files takes more, but no more are allowed for:
+a disk that hangs for ever is to be noticed soon."""
 BESIDE_SYNCS: Final = 2
 """Work beside the batches is two syncs at most: zeros and header of the journal's next file, or the pointer and its name."""
 PREPARE_RESTS: Final = 4
@@ -58,7 +61,8 @@ class JournalSync:
             return None
         if self._ahead:
             return max(self._beside_at, self._free_at) + (BESIDE_SYNCS - 1) * DISK_STALL_MS
-        return max(self.since, self._free_at) + (self._batch.syncs - 1) * DISK_STALL_MS
+        syncs = min(self._batch.syncs, BATCH_SYNCS_MAX)
+        return max(self.since, self._free_at) + (syncs - 1) * DISK_STALL_MS
 
     def beside(self, work: Callable[[], None]) -> asyncio.Future[None]:
         """Run other work in the journal's thread: a batch that comes meanwhile waits for it."""
@@ -120,7 +124,8 @@ class JournalSync:
             while not self._journal.is_prepared:
                 began = self._now_ms()
                 await self.beside(self._journal.prepare)
-                rest_ms = max(PREPARE_REST_MS, PREPARE_RESTS * (self._now_ms() - began))
+                took_ms = min(self._now_ms() - began, DISK_STALL_MS)
+                rest_ms = max(PREPARE_REST_MS, PREPARE_RESTS * took_ms)
                 await asyncio.sleep(rest_ms / 1000)
         finally:
             self._is_preparing = False

@@ -71,7 +71,7 @@ class HandNode:
             self.guard.replicate(self.quorum.now)
         self._post(self.guard.outbox.take_at_once())
 
-    def sync(self) -> None:
+    def sync(self, *, took_ms: float = 0.0) -> None:
         """Make durable what the journal holds; then what waited for it leaves."""
         self.held += self.guard.outbox.take_after_sync()
         batch = self.journal.take_batch()
@@ -81,7 +81,7 @@ class HandNode:
             self.journal.completed(batch)
         self._post(self.held)
         self.held = []
-        self.guard.synced(self.quorum.now, sync_ms=0.0)
+        self.guard.synced(self.quorum.now, sync_ms=took_ms)
 
     def _post(self, letters: Iterable[tuple[NodeId, Message]]) -> None:
         self.quorum.mail += [(self.node_id, target, message) for target, message in letters]

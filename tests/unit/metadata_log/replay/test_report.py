@@ -26,6 +26,7 @@ from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.replay.engines import DuckDb, rows
 from metadata_log.replay.export import export_log
 from metadata_log.replay.library import Log
+from metadata_log.replay.page.drawn import NAME_CHARS
 from metadata_log.replay.report import report, report_of
 from metadata_log.replay.tables import Export, open_export
 from tests.support.exports import frames_of
@@ -304,10 +305,11 @@ def test_the_head_says_from_when_to_when(export: Path) -> None:
 
 def test_a_long_name_in_a_chart_is_cut_visibly(tmp_path: Path) -> None:
     """Goal: a reader sees that a name is not whole. Method: a name that fits, and one that does not."""
-    long: list[Record] = [TopicRecord(ORDERS, "a.topic.of.a.long.name"), _partition(0, B11)]
+    name = "a.topic.of.quite.a.long.name"
+    long: list[Record] = [TopicRecord(ORDERS, name), _partition(0, B11)]
     story: Story = (*STORY[:5], (2_000, NO_ENVELOPE, long))
     page = report_of(replay.open(_exported(story, tmp_path)), "html")
-    assert ">\N{HORIZONTAL ELLIPSIS}.a.long.name:0</text>" in page
+    assert f">\N{HORIZONTAL ELLIPSIS}{f'{name}:0'[1 - NAME_CHARS :]}</text>" in page
     assert ">orders:0</text>" in report_of(replay.open(_exported(STORY, tmp_path / "short")), "html")
 
 

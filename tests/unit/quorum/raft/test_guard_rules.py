@@ -316,6 +316,19 @@ def test_own_vote_no_candidacy_overtakes_one_that_waits_for_a_slow_disk(
     assert quorum[B].engine.role is Role.LEADER or not rule
 
 
+def test_own_vote_a_sync_that_hung_keeps_no_voter_from_standing_soon() -> None:
+    """Method: an hour passes while B's vote for A is synced, as when its machine is suspended; A is gone by then."""
+    quorum = HandQuorum()
+    quorum.now += 700
+    quorum.syncs = False
+    quorum[A].guard.elections.campaign()
+    quorum[A].flush()
+    quorum.deliver(A, B, "request_vote")
+    quorum.now += 3_600_000
+    quorum[B].sync(took_ms=3_600_000.0)
+    assert quorum[B].guard.elections.due_at - quorum.now <= 3 * RaftSettings().disk_stall_ms
+
+
 @pytest.mark.parametrize("rule", [True, False])
 def test_request_vote_names_a_log_that_is_durable(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: a leader holds all that was committed. Method: entry 3 is committed by A and B. C has it in memory alone when
