@@ -49,7 +49,7 @@ from snapshots.history import image_at
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore, sha256_of
 from tests.powercut.recorder import Recorder
-from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.world.virtual_loop import VirtualLoop
 from tests.support.histories import CLUSTER_ID, Step, random_history
 
 SMALL_FILE_BYTES: Final = 16 * 1024

@@ -10,7 +10,7 @@ import pytest
 
 from tests.robustness.clients import write_history
 from tests.robustness.history import Operation, _least_used, _State, check
-from tests.simulation import registers
+from tests.simulation.rules import registers
 
 
 def read(found: str | None, call: int, returned: int) -> Operation:

@@ -19,9 +19,9 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from tests.simulation import mutants
-from tests.simulation.campaign import PROFILE_NAMES, Life, Plan, Totals, append_to_ledger, outcomes
-from tests.simulation.kept_lives import KeptLives
+from tests.simulation.campaign.campaign import PROFILE_NAMES, Life, Plan, Totals, append_to_ledger, outcomes
+from tests.simulation.campaign.kept_runs import KeptLives
+from tests.simulation.mutants import trial as mutants
 from tests.support.arguments import positive, seeds
 
 BROKERS_MAX = 20

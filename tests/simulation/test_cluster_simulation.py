@@ -14,13 +14,14 @@ import metadata_log.image.results
 from metadata_log.image.results import RequestResults
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from quorum.controller import Controller
-from tests.simulation.campaign import Life, Outcome, Plan, live
-from tests.simulation.cluster import ClusterWorld
-from tests.simulation.cluster_calm import Calm
-from tests.simulation.jobs import THREAD_NAME
-from tests.simulation.markers import missing_in_check
-from tests.simulation.membership import Membership
-from tests.simulation.world import PROFILES, SimulatedNode
+from tests.simulation.campaign.campaign import Life, Outcome, Plan, live
+from tests.simulation.faults.membership import Membership
+from tests.simulation.faults.profiles import PROFILES
+from tests.simulation.rules.calm import Calm
+from tests.simulation.world.cluster import ClusterWorld
+from tests.simulation.world.jobs import THREAD_NAME
+from tests.simulation.world.markers import missing_in_check
+from tests.simulation.world.node import SimulatedNode
 
 BROAD_SEEDS = (207, 503, 515, 600, 603, 605)
 WRITES_PER_SECOND_MIN = 10.0

@@ -12,9 +12,9 @@ from metadata_log.log.segmented_log import SegmentedLog
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
 from tests.powercut.recorder import tree_of
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.files import Volume, in_memory
-from tests.simulation.jobs import Job, JobLock, ProcessEnded, cooperative_locks, rest
+from tests.simulation.world.disk import SimulatedDisk
+from tests.simulation.world.files import Volume, in_memory
+from tests.simulation.world.jobs import Job, JobLock, ProcessEnded, cooperative_locks, rest
 from tests.support.histories import random_history
 
 FOLDERS = ("log", "snapshots", "quarantine")

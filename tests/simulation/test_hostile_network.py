@@ -6,10 +6,11 @@ import pytest
 
 from quorum.raft.belief import Belief
 from quorum.raft.messages import KINDS
-from tests.simulation.campaign import Life
-from tests.simulation.cluster import ClusterWorld
-from tests.simulation.network import LinkFaults
-from tests.simulation.world import PROFILES, World
+from tests.simulation.campaign.campaign import Life
+from tests.simulation.faults.profiles import PROFILES
+from tests.simulation.world.cluster import ClusterWorld
+from tests.simulation.world.network import LinkFaults
+from tests.simulation.world.world import World
 
 HOSTILE = replace(LinkFaults().among_strangers(), flipped=0.01)
 """So many that each kind is met within seconds."""

@@ -1,6 +1,6 @@
 """The threads of simulated processes, and the locks that they share with the loop."""
 
-from tests.simulation.jobs import Job, JobLock, rest
+from tests.simulation.world.jobs import Job, JobLock, rest
 
 
 def test_a_job_that_the_loop_ended_because_it_wanted_a_lock_is_resumed_in_vain() -> None:

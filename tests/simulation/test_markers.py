@@ -7,18 +7,22 @@ import pytest
 
 from metadata_log.ids import NodeId
 from quorum.raft.read_rounds import ReadRounds
-from tests.simulation import broad, world
-from tests.simulation.markers import DEMANDS, Demand, Markers, missing
-from tests.simulation.network import Network
-from tests.simulation.stepped import Quorum
-from tests.simulation.world import PROFILES, World, profile_of
+from tests.simulation.faults import broad
+from tests.simulation.faults.profiles import PROFILES, profile_of
+from tests.simulation.world import world
+from tests.simulation.world.markers import DEMANDS, Demand, Markers, missing
+from tests.simulation.world.network import Network
+from tests.simulation.world.stepped import Quorum
+from tests.simulation.world.world import World
 
 HERE = Path(__file__).parent
 
 
 def test_every_marker_is_counted_somewhere() -> None:
     code = "".join(
-        path.read_text() for path in HERE.glob("*.py") if path.name not in ("markers.py", Path(__file__).name)
+        path.read_text()
+        for path in HERE.rglob("*.py")
+        if path.name not in ("markers.py", Path(__file__).name)
     )
     assert [name for name in DEMANDS if f'"{name}"' not in code] == []
 
@@ -53,7 +57,7 @@ def test_a_watched_branch_that_is_taken_is_counted(monkeypatch: pytest.MonkeyPat
 
 def test_a_campaign_misses_what_it_reached_too_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     demands = {"often": Demand(10.0), "seldom": Demand(0.5)}
-    monkeypatch.setattr("tests.simulation.markers.DEMANDS", demands)
+    monkeypatch.setattr("tests.simulation.world.markers.DEMANDS", demands)
     assert missing({}, hours=2.0) == ["often", "seldom"]
     assert missing({"often": 19, "seldom": 1}, hours=2.0) == ["often"]
     assert missing({"often": 20, "seldom": 1}, hours=2.0) == []

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutant import Directed, Mutant
-from tests.simulation.mutants import MUTANTS, OUTSIDE, Caught, catch, in_place, table_of_alone
-from tests.simulation.reach import calls, read, write
+from tests.simulation.mutants.mutant import Directed, Mutant
+from tests.simulation.mutants.reach import calls, read, write
+from tests.simulation.mutants.trial import MUTANTS, OUTSIDE, Caught, catch, in_place, table_of_alone
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.simulation.registers import INFINITY, NEVER_WRITTEN, Operation, check
+from tests.simulation.rules.registers import INFINITY, NEVER_WRITTEN, Operation, check
 
 
 def write(value: str, began: float, ended: float = INFINITY) -> Operation:

@@ -11,13 +11,9 @@ from metadata_log.limits import RAFT_STRANGER_TIMEOUTS
 from quorum.raft.follower_log import FollowerLog
 from quorum.raft.outbox import Outbox
 from quorum.raft.raft_settings import RaftSettings
-from tests.simulation.world import (
-    LAST_WRITE_SECONDS,
-    PROFILES,
-    SETTLE_SECONDS,
-    STOP_SECONDS_MAX,
-    World,
-)
+from tests.simulation.faults.profiles import PROFILES
+from tests.simulation.world.node import STOP_SECONDS_MAX
+from tests.simulation.world.world import LAST_WRITE_SECONDS, SETTLE_SECONDS, World
 
 
 def _replay(seed: int, seconds: float, profile: str, voters: int) -> str:

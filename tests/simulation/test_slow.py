@@ -22,10 +22,13 @@ from metadata_log.sliced import Sliced
 from quorum.raft.journal.journal import FILE_SYNCS, Journal
 from quorum.raft.journal_sync import JournalSync
 from quorum.raft.messages import Message
-from tests.simulation import slowness
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.stepped import Quorum
-from tests.simulation.world import PROFILES, Model, SimulatedNode, World
+from tests.simulation.faults import slowness
+from tests.simulation.faults.profiles import PROFILES
+from tests.simulation.world.disk import SimulatedDisk
+from tests.simulation.world.model import Model
+from tests.simulation.world.node import SimulatedNode
+from tests.simulation.world.stepped import Quorum
+from tests.simulation.world.world import World
 
 MBIT: Final = 125_000
 """Bytes per second."""
@@ -134,7 +137,7 @@ def test_entries_share_messages_of_a_bounded_size_and_large_ones_fill_the_window
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Goal: with 24 MiB to send, the window of 16 MiB is used, by an entry in each message."""
-    monkeypatch.setattr("tests.simulation.raft_rules.RaftRules._sent_too_much", lambda *_: None)
+    monkeypatch.setattr("tests.simulation.rules.raft.RaftRules._sent_too_much", lambda *_: None)
     quorum = Narrow(1000 * MBIT)
     quorum.start()
     leader = quorum.leader()

@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.simulation.cluster import ClusterWorld
-from tests.simulation.streams import StreamTransport
-from tests.simulation.world import PROFILES, World
+from tests.simulation.faults.profiles import PROFILES
+from tests.simulation.world.cluster import ClusterWorld
+from tests.simulation.world.streams import StreamTransport
+from tests.simulation.world.world import World
 
 STREAMS = PROFILES["streams"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.virtual_loop import Processor, VirtualLoop
+from tests.simulation.world.virtual_loop import Processor, VirtualLoop
 
 
 @pytest.mark.parametrize("is_busy", [False, True])

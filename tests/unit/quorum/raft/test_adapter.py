@@ -29,8 +29,9 @@ from quorum.raft.guard import Guard
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.progress import NEVER, Progress
 from quorum.raft.raft_log import Member, Role
-from tests.simulation.stepped import Quorum, frames_of, is_settled
-from tests.simulation.world import SNAPSHOT_FRAMES, Model, SimulatedNode, directory_of
+from tests.simulation.world.model import SNAPSHOT_FRAMES, Model
+from tests.simulation.world.node import SimulatedNode, directory_of
+from tests.simulation.world.stepped import Quorum, frames_of, is_settled
 
 
 @pytest.fixture

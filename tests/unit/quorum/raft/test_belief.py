@@ -20,8 +20,8 @@ from quorum.raft.peer_status import peer_statuses, why_led_below
 from quorum.raft.raft_log import Member, Role
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.term_pace import TERM_JUMP_MAX
-from tests.simulation.hand_driven import A, B, C, HandQuorum
-from tests.simulation.world import directory_of
+from tests.simulation.world.hand_driven import A, B, C, HandQuorum
+from tests.simulation.world.node import directory_of
 
 STRANGER = Member(NodeId(9), directory_of(NodeId(9), 0))
 SILENCE_MS = RAFT_STRANGER_TIMEOUTS * RaftSettings().election_timeout_max_ms

@@ -31,8 +31,8 @@ from quorum.raft.raft_log import Member, Role
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.read_rounds import ReadRounds
 from quorum.raft.replication import COMMIT_NEWS_MS, Replication
-from tests.simulation.hand_driven import A, B, C, D, E, HandQuorum
-from tests.simulation.world import directory_of
+from tests.simulation.world.hand_driven import A, B, C, D, E, HandQuorum
+from tests.simulation.world.node import directory_of
 
 OBSERVERS_WINDOW = 8 * KIB
 

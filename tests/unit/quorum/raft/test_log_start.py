@@ -11,7 +11,7 @@ from quorum.raft.log_start import LogStart
 from quorum.raft.messages import NO_OP
 from quorum.raft.pointer import Pointer
 from quorum.raft.voters_in_force import VotersInForce
-from tests.simulation.hand_driven import A, B, HandNode, HandQuorum
+from tests.simulation.world.hand_driven import A, B, HandNode, HandQuorum
 
 VOTERS = {NodeId(1): Uuid(bytes(16))}
 

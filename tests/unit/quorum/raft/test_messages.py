@@ -12,8 +12,9 @@ from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
 from quorum.raft import messages
 from quorum.raft.messages import ForeignMessage, Message
-from tests.simulation.hand_driven import A, B, HandQuorum
-from tests.simulation.world import PROFILES, World
+from tests.simulation.faults.profiles import PROFILES
+from tests.simulation.world.hand_driven import A, B, HandQuorum
+from tests.simulation.world.world import World
 
 SAMPLES: dict[str, Message] = {
     "append_entries": messages.append_entries(

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.stepped import Quorum, frames_of
-from tests.simulation.world import SimulatedNode, directory_of
+from tests.simulation.world.node import SimulatedNode, directory_of
+from tests.simulation.world.stepped import Quorum, frames_of
 
 SYNCS_S = (0.005, 0.1, 0.4, 0.6, 1.0, 1.5)
 LED_FOR_S = 7.3

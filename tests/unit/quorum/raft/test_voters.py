@@ -14,16 +14,11 @@ from quorum.raft.messages import Entry, is_entry_command
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.raft_log import Role, Voters
 from quorum.raft.voters import check_one_change, from_command, to_command
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.stepped import Quorum, frames_of
-from tests.simulation.world import (
-    JOURNAL_FILE_BYTES,
-    SNAPSHOT_FRAMES,
-    Model,
-    SimulatedNode,
-    Standing,
-    directory_of,
-)
+from tests.simulation.world.disk import SimulatedDisk
+from tests.simulation.world.model import SNAPSHOT_FRAMES, Model
+from tests.simulation.world.node import JOURNAL_FILE_BYTES, SimulatedNode, directory_of
+from tests.simulation.world.stepped import Quorum, frames_of
+from tests.simulation.world.watched_log import Standing
 
 
 def voters_of(*ids: int) -> Voters:

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from quorum.raft.wake import Wake
-from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.world.virtual_loop import VirtualLoop
 
 
 def told(story: Callable[[Wake, list[float]], Awaitable[None]]) -> list[float]:

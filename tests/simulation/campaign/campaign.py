@@ -1,0 +1,393 @@
+"""Campaigns: many seeds on several processes, the result of each, and the ledger's line for all of them."""
+
+import gc
+import logging
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tests.simulation.faults import broad
+from tests.simulation.faults.profiles import PROFILES, profile_of
+from tests.simulation.world.cluster import ClusterWorld
+from tests.simulation.world.costs import Turns
+from tests.simulation.world.markers import DEMANDS, missing
+from tests.simulation.world.world import World
+
+WRITES_PER_SECOND_MIN = 30.0
+"""Acknowledged writes per simulated second below which a run proves too little to be counted."""
+FAULTS_PER_SECOND_MIN = 0.3
+HOURS_MIN = 1.0
+"""A campaign of the profile `broad` that lasts for so many simulated hours must reach the markers."""
+USUAL_SHAPE = broad.Shape(voters=3, observers=0, brokers=3)
+PROFILE_NAMES = (*PROFILES, "swarm", broad.NAME)
+
+LEDGER_HEAD = """# Ledger of simulated hours
+
+Each line is one campaign of the deterministic simulator (`python -m tests.simulation`). The seeds it names, run by its
+command on its commit, live through the same hours again; a plus behind the commit: the tree held changes that were not
+committed yet. `counted` are the runs with at least 30 acknowledged writes and 0.3 faults per simulated second; only their
+hours stand under `hours`, the others are void (a calm run always is: nothing goes wrong in it). `violations` counts the runs
+in which a property was violated, void ones included; the simulator prints for each the command that replays it and the story
+of its last events. `sim-s per s`: simulated seconds per second of one processor, while the machine did other work too.
+
+"""
+LISTED_MAX = 10
+"""Markers that a ledger's line lists as never reached; of more it gives the number alone."""
+LEDGER_COLUMNS = (
+    "date",
+    "commit",
+    "command",
+    "profile",
+    "controllers",
+    "brokers",
+    "seeds",
+    "counted",
+    "hours",
+    "writes/s",
+    "faults/s",
+    "sim-s per s",
+    "violations",
+    "markers",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What every seed of a campaign has in common."""
+
+    profiles: Sequence[str] = ("swarm",)
+    controllers: Sequence[int] | None = None
+    """None, here and below: three, none and three, and in a life of the profile `broad` what its seed draws."""
+    observers: int | None = None
+    brokers: int | None = None
+    seconds: float = 120.0
+    raft_only: bool = False
+    hostile: bool = False
+    """Strangers speak on the controllers' ports, and bits flip on links."""
+
+    def lives(self, seeds: Iterable[int]) -> Iterator["Life"]:
+        for seed in seeds:
+            for profile in self.profiles:
+                shape = broad.shape_of(seed) if profile == broad.NAME else USUAL_SHAPE
+                for controllers in self.controllers or (shape.voters,):
+                    yield Life(
+                        seed=seed,
+                        profile=profile,
+                        controllers=controllers,
+                        observers=shape.observers if self.observers is None else self.observers,
+                        brokers=shape.brokers if self.brokers is None else self.brokers,
+                        seconds=self.seconds,
+                        raft_only=self.raft_only,
+                        hostile=self.hostile,
+                    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One world to live through."""
+
+    seed: int
+    profile: str
+    controllers: int
+    brokers: int
+    seconds: float
+    raft_only: bool
+    observers: int = 0
+    """Controllers beside the founding voters; they may become voters."""
+    variations: tuple[tuple[float, int], ...] = ()
+    """From so many simulated seconds on all is drawn anew, by this number."""
+    hostile: bool = False
+
+    def world(self) -> World:
+        world = self._world()
+        world.variations = self.variations
+        return world
+
+    def _world(self) -> World:
+        profile = profile_of(self.profile, self.seed)
+        if self.hostile:
+            profile = replace(profile, links=profile.links.among_strangers())
+        if self.raft_only:
+            # A model has no frames in whose checksums a rotten bit shows.
+            profile = replace(profile, links=replace(profile.links, rotten=0.0))
+            return World(seed=self.seed, profile=profile, voters=self.controllers, observers=self.observers)
+        return ClusterWorld(
+            seed=self.seed,
+            profile=profile,
+            voters=self.controllers,
+            observers=self.observers,
+            brokers=self.brokers,
+        )
+
+    def command(self) -> str:
+        level = "--raft-only" if self.raft_only else f"--brokers {self.brokers}"
+        if self.observers or self.profile == broad.NAME:
+            level = f"--observers {self.observers} {level}"
+        level = f"--hostile {level}" if self.hostile else level
+        varied = "".join(f" --vary {at:g}:{number}" for at, number in self.variations)
+        return (
+            f"python -m tests.simulation --seeds {self.seed} --profile {self.profile} "
+            f"--controllers {self.controllers} {level} --seconds {self.seconds:g}{varied}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of a life; cheap to send between processes."""
+
+    life: Life
+    simulated: float
+    cpu: float
+    writes: int
+    reads: int
+    leaderships: int
+    snapshots_fetched: int
+    fencings: int
+    recovered_after: float | None
+    turns: Turns
+    """The longest turns of any controller's loop."""
+    faults: Counter[str]
+    consequences: Counter[str]
+    reached: Counter[str]
+    """Markers, and how often each was reached."""
+    first_at: dict[str, float]
+    trace: int
+    violations: tuple[str, ...]
+    story: str
+
+    @property
+    def writes_per_second(self) -> float:
+        return self.writes / self.simulated
+
+    @property
+    def faults_per_second(self) -> float:
+        return self.faults.total() / self.simulated
+
+    @property
+    def counts(self) -> bool:
+        return (
+            self.writes_per_second >= WRITES_PER_SECOND_MIN
+            and self.faults_per_second >= FAULTS_PER_SECOND_MIN
+        )
+
+    def line(self) -> str:
+        life = self.life
+        speed = self.simulated / max(self.cpu, 1e-9)
+        varied = ", ".join(f"varied from {at:g} s by {number}" for at, number in life.variations)
+        name = f"seed {life.seed}{f' ({varied})' if varied else ''} {life.profile} {life.controllers}c"
+        if self.violations:
+            return f"{name}: VIOLATED {self.violations[0]}"
+        recovered = "" if self.recovered_after is None else f", well after {self.recovered_after:.1f} s"
+        return (
+            f"{name}: {'ok' if self.counts else 'void'}, {self.simulated:.0f} s, "
+            f"{self.writes_per_second:.1f} writes/s, {self.faults_per_second:.2f} faults/s, {self.reads} reads, "
+            f"{self.leaderships} leaderships, {self.fencings} fencings, {self.snapshots_fetched} snapshots fetched"
+            f"{recovered}, longest turn {self.turns.longest * 1000:.0f} ms, {speed:.0f} sim-s per s, trace {self.trace:08x}"
+        )
+
+    def report(self) -> str:
+        """Return what a person needs to find out what happened."""
+        return "\n".join(
+            (
+                *(f"  {violation}" for violation in self.violations),
+                f"  replay: {self.life.command()}",
+                "  its last events:",
+                self.story,
+            )
+        )
+
+
+def live(life: Life) -> Outcome:
+    """Live through one world."""
+    heard = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    began = time.process_time()
+    gc.collect()  # the world before
+    world = life.world()
+    violations = world.run(life.seconds)
+    logging.disable(heard)
+    return Outcome(
+        life=life,
+        simulated=world.loop.time(),
+        cpu=time.process_time() - began,
+        writes=world.writes_acknowledged,
+        reads=world.reads_answered,
+        leaderships=len(world.checks.leaders),
+        snapshots_fetched=world.snapshots_fetched,
+        fencings=world.properties.fencings if isinstance(world, ClusterWorld) else 0,
+        recovered_after=world.calm.recovered_after if isinstance(world, ClusterWorld) else None,
+        turns=world.costs.turns if isinstance(world, ClusterWorld) else Turns(),
+        faults=world.faults,
+        consequences=world.consequences,
+        reached=world.markers.reached,
+        first_at=world.markers.first_at,
+        trace=world.network.trace,
+        violations=tuple(violations),
+        story=world.story.text() if violations else "",
+    )
+
+
+def outcomes(lives: Iterable[Life], *, jobs: int, may_begin: Callable[[], bool]) -> Iterator[Outcome]:
+    """Yield the result of each life as it ends, until no other may begin and all under way have ended."""
+    if jobs == 1:
+        for life in lives:
+            if not may_begin():
+                return
+            yield live(life)
+        return
+    queue = iter(lives)
+    under_way: set[Future[Outcome]] = set()
+    # A Ctrl-C reaches every process of the terminal: it asks the campaign to end, not the lives under way.
+    with ProcessPoolExecutor(
+        jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+    ) as pool:
+        while True:
+            while len(under_way) < jobs and may_begin():
+                following = next(queue, None)
+                if following is None:
+                    break
+                under_way.add(pool.submit(live, following))
+            if not under_way:
+                return
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a campaign adds up to."""
+
+    plan: Plan
+    seeds: list[int] = field(default_factory=list)
+    lives: int = 0
+    counted: int = 0
+    void: int = 0
+    failed: int = 0
+    simulated: float = 0.0
+    hours_counted: float = 0.0
+    cpu: float = 0.0
+    writes: int = 0
+    reads: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    consequences: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+    recovered_after: float = 0.0
+    """The longest, in seconds."""
+    turns: Turns = field(default_factory=Turns)
+
+    def add(self, outcome: Outcome) -> None:
+        self.lives += 1
+        if not outcome.life.variations:
+            self.seeds.append(outcome.life.seed)
+        self.failed += bool(outcome.violations)
+        if not outcome.violations:
+            if outcome.counts:
+                self.counted += 1
+                self.hours_counted += outcome.simulated / 3600
+            else:
+                self.void += 1
+        self.simulated += outcome.simulated
+        self.cpu += outcome.cpu
+        self.writes += outcome.writes
+        self.reads += outcome.reads
+        self.faults.update(outcome.faults)
+        self.consequences.update(outcome.consequences)
+        self.reached.update(outcome.reached)
+        self.recovered_after = max(self.recovered_after, outcome.recovered_after or 0.0)
+        self.turns = max(self.turns, outcome.turns, key=lambda turns: turns.longest)
+
+    @property
+    def missing(self) -> list[str]:
+        """The markers that this campaign should have reached more often.
+
+        Nothing is demanded of a campaign that is short, or of other profiles.
+        """
+        is_named = self.plan.profiles == (broad.NAME,) and not self.plan.raft_only
+        hours = self.simulated / 3600
+        return missing(self.reached, hours=hours) if is_named and hours >= HOURS_MIN else []
+
+    def text(self) -> str:
+        simulated = max(self.simulated, 1e-9)
+        return (
+            f"{self.lives} runs, {self.counted} counted, {self.void} void (below {WRITES_PER_SECOND_MIN:.0f} acknowledged "
+            f"writes or {FAULTS_PER_SECOND_MIN} faults per simulated second), {self.failed} with violations\n"
+            f"{self.simulated / 3600:.2f} simulated hours, {self.hours_counted:.2f} of them counted; "
+            f"{self.simulated / max(self.cpu, 1e-9):.1f} simulated seconds per second of a processor; "
+            f"{self.writes / simulated:.1f} writes, {self.reads / simulated:.1f} reads and "
+            f"{self.faults.total() / simulated:.2f} faults per simulated second;\n"
+            f"all was well within {self.recovered_after:.1f} s of the last fault\n"
+            f"longest turn: {self.turns.text()}\n"
+            f"faults: {_kinds(self.faults)}\nof which came: {_kinds(self.consequences)}\n"
+            f"{len(self.reached)} of {len(DEMANDS)} markers reached: {_kinds(self.reached)}\n"
+            f"never reached: {', '.join(name for name in DEMANDS if name not in self.reached) or 'none'}\n"
+            f"reached less often than demanded: {', '.join(self.missing) or 'none'}"
+        )
+
+    def _markers_reached(self) -> str:
+        """Return how many there are, and the others' names where these are few."""
+        never = [name for name in DEMANDS if name not in self.reached]
+        names = f", not {'; '.join(never)}" if 0 < len(never) <= LISTED_MAX else ""
+        return f"{len(self.reached)} of {len(DEMANDS)}{names}"
+
+    def ledger_line(self, command: str) -> str:
+        plan, simulated = self.plan, max(self.simulated, 1e-9)
+        seeds = f"{min(self.seeds)}..{max(self.seeds)}" if self.seeds else "none"
+        drawn = "drawn" if broad.NAME in plan.profiles else "3"
+        brokers = "raft only" if plan.raft_only else str(drawn if plan.brokers is None else plan.brokers)
+        controllers = drawn if plan.controllers is None else ", ".join(map(str, plan.controllers))
+        cells = (
+            time.strftime("%Y-%m-%d", time.gmtime()),
+            commit(),
+            f"`{command}`",
+            ", ".join(plan.profiles),
+            controllers,
+            brokers,
+            f"{seeds} ({self.lives} runs)",
+            str(self.counted),
+            f"{self.hours_counted:.2f}",
+            f"{self.writes / simulated:.1f}",
+            f"{self.faults.total() / simulated:.2f}",
+            f"{self.simulated / max(self.cpu, 1e-9):.1f}",
+            str(self.failed),
+            self._markers_reached(),
+        )
+        return f"| {' | '.join(cells)} |"
+
+
+def _kinds(counted: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in counted.most_common()) or "none"
+
+
+def commit() -> str:
+    """Return the commit that is checked out, with a plus where the tree differs from it."""
+
+    def git(*arguments: str) -> str:
+        ran = subprocess.run(("git", *arguments), capture_output=True, text=True, check=False)
+        return ran.stdout.strip()
+
+    changed = git(
+        "status",
+        "--porcelain",
+        "--",
+        "quorum",
+        "metadata_log",
+        "snapshots",
+        "broker_agent",
+        "tests/simulation",
+        ":!tests/simulation/campaign/kept_runs.jsonl",  # a campaign adds to it
+    )
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")
+
+
+def append_to_ledger(path: Path, line: str) -> None:
+    if not path.exists():
+        head = " | ".join(LEDGER_COLUMNS)
+        path.write_text(f"{LEDGER_HEAD}| {head} |\n{'|---' * len(LEDGER_COLUMNS)}|\n")
+    with path.open("a") as file:
+        file.write(line + "\n")

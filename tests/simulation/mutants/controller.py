@@ -1,0 +1,422 @@
+"""Pure: seeded bugs of the controller: claims, waiters, sessions, fencings in parts, kept answers, registrations."""
+
+import asyncio
+import os
+import time
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from metadata_log.errors import ChangePending
+from quorum.turns import SLICE_MS
+from tests.simulation.mutants.mutant import Directed, Mutant, Seeds, always, reads_at_once
+
+_CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
+_REGISTRATION_TESTS: Final = "tests/unit/quorum/test_registration.py"
+_BROKER_TESTS: Final = "tests/unit/quorum/decide/test_brokers.py"
+_FETCH_TESTS: Final = "tests/unit/quorum/fetch/test_service.py"
+_SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
+_C: Final = "quorum.controller:Controller"
+
+
+def _under_another_id(original: Any) -> Any:
+    return lambda registration, _request_id: original(registration, os.urandom(16))
+
+
+def _keeps_walks(contact: Any) -> Any:
+    def keeping(sessions: Any, *arguments: Any, **rest: Any) -> None:
+        walks = dict(sessions._walks)
+        contact(sessions, *arguments, **rest)
+        sessions._walks = walks
+
+    return keeping
+
+
+def _ends_all_walks(contact: Any) -> Any:
+    def ending(sessions: Any, broker_id: Any, *arguments: Any, **rest: Any) -> None:
+        contact(sessions, broker_id, *arguments, **rest)
+        sessions._walks.pop(broker_id, None)
+
+    return ending
+
+
+def _forgets_who_was_heard_of(leaving_after: Any) -> Any:
+    def after(leaving: Any, batch: Any) -> Any:
+        cause = batch.envelope.cause
+        return (
+            leaving
+            if cause is not None and cause.code == "BROKER_HEARD_OF"
+            else leaving_after(leaving, batch)
+        )
+
+    return after
+
+
+def _grants_everybody(begin: Any) -> Any:
+    return lambda sessions, image, now_ms, silent: begin(sessions, image, now_ms)
+
+
+def _refuses_the_third_change(change_voters: Any) -> Any:
+    made: dict[int, int] = {}
+
+    async def change(controller: Any, command: Any, **rest: Any) -> Any:
+        if made.get(id(controller), 0) >= 2:
+            raise ChangePending("another change of voters is in flight; ask again when it is in force")
+        outcome = await change_voters(controller, command, **rest)
+        made[id(controller)] = made.get(id(controller), 0) + 1
+        return outcome
+
+    return change
+
+
+def _leads_before_its_claim_is_applied(original: Any) -> Any:
+    def claim(controller: Any) -> None:
+        original(controller)
+        controller._active = True
+
+    return claim
+
+
+def _waits_under_any_claim(_original: Any) -> Any:
+    def keep(waiters: Any, controller_epoch: int, _error: Any) -> None:
+        kept = [waiter._replace(controller_epoch=controller_epoch) for waiter in waiters]
+        waiters._waiting.clear()
+        waiters._waiting.extend(kept)
+
+    return keep
+
+
+def _refuses_at_once(original: Any) -> Any:
+    async def carried_out(controller: Any, begun: Any, **options: Any) -> Any:
+        if begun.batch is None:
+            begun.decision.result()
+        return await original(controller, begun, **options)
+
+    return carried_out
+
+
+def _forgets_requests(original: Any) -> Any:
+    async def submit(controller: Any, command: Any, *, actor: Any, request_id: Any) -> Any:
+        return await original(controller, command, actor=actor, request_id=None)
+
+    return submit
+
+
+def _takes_any_batch_at_its_offset(_original: Any) -> Any:
+    return lambda image, batch: batch.base_offset == image.end_offset
+
+
+def _looks_through_nothing(_original: Any) -> Any:
+    def begin(sessions: Any, image: Any, now_ms: int) -> None:
+        sessions.clear()
+        sessions.grant_all(image, now_ms)
+
+    return begin
+
+
+def _joins_the_walk_under_way(_original: Any) -> Any:
+    def elect_for(sessions: Any, broker_id: Any) -> None:
+        sessions._electing[broker_id] = sessions._elections
+
+    return elect_for
+
+
+def _parks_amid_parts(original: Any) -> Any:
+    def is_heard(service: Any, poll: Any) -> Any:
+        heartbeat = service._controller.heartbeat
+
+        def heard(command: Any, **kept: Any) -> Any:
+            decision, written_end = heartbeat(command, **kept)
+            return replace(decision, more=False), written_end
+
+        service._controller.heartbeat = heard
+        try:
+            return original(service, poll)
+        finally:
+            del service._controller.heartbeat
+
+    return is_heard
+
+
+def _evicts_by_its_own_clock(original: Any) -> Any:
+    def evicted(results: Any, *, now_ms: int) -> Any:
+        del now_ms
+        return original(results, now_ms=time.time_ns() // 1_000_000)
+
+    return evicted
+
+
+def _lets_go_of_sessions(_original: Any) -> Any:
+    return lambda *_args, **_kwargs: None
+
+
+def _goes_on_whatever_was_written(_original: Any) -> Any:
+    async def in_slices(turns: Any, work: Any, *, goes_on: Any) -> Any:
+        del goes_on
+        began_ms = turns._now_ms()
+        while True:
+            try:
+                next(work)
+            except StopIteration as ended:
+                turns.is_mid_decision = False
+                turns._end_turn()
+                return ended.value
+            if turns._now_ms() - began_ms >= SLICE_MS:
+                turns.is_mid_decision = True
+                turns._hold()
+                await asyncio.sleep(0)
+                began_ms = turns._now_ms()
+
+    return in_slices
+
+
+def _keeps_its_builders(parts: Any) -> Any:
+    def keeping(builders: Any) -> Any:
+        held = builders._open
+        made = yield from parts(builders)
+        builders._open = held
+        return made
+
+    return keeping
+
+
+MUTANTS: Final = (
+    Mutant(
+        "slices-of-any-length",
+        "a large request is decided, encoded and applied without a rest",
+        "quorum.turns:SLICE_MS",
+        lambda _original: 10**9,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_large_request_leaves_the_loop_to_others_and_is_one_batch"),
+    ),
+    Mutant(
+        "goes-on-on-an-old-tip",
+        "a large request is appended though something was written while it rested",
+        "quorum.turns:Turns.in_slices",
+        _goes_on_whatever_was_written,
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again"
+        ),
+    ),
+    Mutant(
+        "keeps-its-builders",
+        "each batch leaves a cycle that holds the image before it",
+        "metadata_log.apply:_OpenBuilders.parts",
+        _keeps_its_builders,
+        Directed(
+            "tests/unit/metadata_log/test_apply.py::test_what_is_applied_leaves_nothing_for_the_cycle_collector"
+        ),
+    ),
+    Mutant(
+        "walks-from-the-start",
+        "each part of a fencing walks over the broker's partitions from the first",
+        "quorum.sessions:Sessions.visited",
+        always(None),
+        Seeds("heavy", 10),
+    ),
+    Mutant(
+        "parts-of-any-length",
+        "a part of a long change takes as long as its records do",
+        "quorum.controller:PART_MS",
+        lambda _original: 10**9,
+        Seeds("heavy", 20),
+    ),
+    Mutant(
+        "ends-unheard",
+        "who waits for records when a controller ends is told nothing",
+        f"{_C}.stop_waiting",
+        always(None),
+        Directed(f"{_SERVER_TESTS}::test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends"),
+    ),
+    Mutant(
+        "claim-not-awaited",
+        "decides before its claim is applied",
+        f"{_C}._claim",
+        _leads_before_its_claim_is_applied,
+        Directed(f"{_CONTROLLER_TESTS}::test_nothing_is_decided_before_the_claim_is_applied"),
+    ),
+    Mutant(
+        "waits-by-offset",
+        "a waiter is answered when anybody's records fill its offset",
+        "quorum.waiters:Waiters.fail_before",
+        _waits_under_any_claim,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled"),
+    ),
+    Mutant(
+        "keeps-waiters",
+        "a newer claim ends no older waiter",
+        "quorum.waiters:Waiters.fail_before",
+        always(None),
+        Directed(_CONTROLLER_TESTS),
+    ),
+    Mutant(
+        "hasty-refusal",
+        "a refusal does not wait for what it rests on",
+        f"{_C}._carried_out",
+        _refuses_at_once,
+        Seeds("nasty", 40),
+    ),
+    Mutant(
+        "no-turns",
+        "long decisions that arrive together are made one right after the other",
+        "quorum.turns:Turns.wait_for_turn",
+        reads_at_once,
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between"
+        ),
+    ),
+    Mutant(
+        "forgets-requests",
+        "a repeated request is carried out again",
+        f"{_C}.submit",
+        _forgets_requests,
+        Seeds("wild", 10),
+    ),
+    Mutant(
+        "half-fenced-leads",
+        "a broker between two parts of its fencing gets replicas and leads",
+        "quorum.controller:leaving_after",
+        always({}),
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker"
+        ),
+    ),
+    Mutant(
+        "unwritten-fencing",
+        "a broker whose fencing has visited partitions and written nothing yet gets replicas and leads",
+        "quorum.sessions:Sessions.walking_out",
+        always(frozenset()),
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_broker_whose_fencing_began_without_a_record_gets_nothing_either"
+        ),
+    ),
+    Mutant(
+        "walk-outlives-contact",
+        "a broker that heartbeats between two parts of its fencing is still taken out of service",
+        "quorum.sessions:Sessions.contact",
+        _keeps_walks,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_that_begins_anew_visits_all_partitions"),
+    ),
+    Mutant(
+        "removal-begins-anew",
+        "each heartbeat of a broker sends its removal back to the first partition",
+        "quorum.sessions:Sessions.contact",
+        _ends_all_walks,
+        Directed(
+            f"{_CONTROLLER_TESTS}::"
+            "test_a_broker_that_polls_all_the_time_is_removed_in_as_many_parts_as_a_silent_one"
+        ),
+    ),
+    Mutant(
+        "removal-for-ever",
+        "a broker whose removal was given up gets nothing any more",
+        "quorum.sessions:Sessions.give_up_removal",
+        always(None),
+        Directed(f"{_CONTROLLER_TESTS}::test_a_broker_whose_removal_is_given_up_is_heard_of_again"),
+    ),
+    Mutant(
+        "heard-of-in-secret",
+        "the next controller goes on with a fencing that was given up, though the broker got another session",
+        "quorum.controller:leaving_after",
+        _forgets_who_was_heard_of,
+        Directed(
+            f"{_CONTROLLER_TESTS}::"
+            "test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the_next_controller"
+        ),
+    ),
+    Mutant(
+        "new-leader-new-session",
+        "a new leader gives a broker another session whose fencing had begun",
+        "quorum.sessions:Sessions.begin",
+        _grants_everybody,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_new_controller_goes_on_with_a_fencing_at_once"),
+    ),
+    Mutant(
+        "unregisters-the-living",
+        "a controller that runs can be unregistered",
+        "quorum.controller:Controller._is_linked",
+        always(False),
+        Directed(f"{_REGISTRATION_TESTS}::test_a_controller_that_is_linked_keeps_its_registration"),
+    ),
+    Mutant(
+        "registers-twice",
+        "a registration whose answer was lost is sent as another one",
+        "quorum.registration:Registration._register",
+        _under_another_id,
+        Directed(f"{_REGISTRATION_TESTS}::test_a_lost_answer_leads_to_no_second_record"),
+    ),
+    Mutant(
+        "changes-voters-no-more",
+        "once two changes of voters were made, the next is refused for ever",
+        f"{_C}.change_voters",
+        _refuses_the_third_change,
+        Seeds("members", 20),
+    ),
+    Mutant(
+        "takes-late-batches",
+        "a deposed controller's late batch is applied",
+        "metadata_log.apply:is_next",
+        _takes_any_batch_at_its_offset,
+        Directed("tests/unit/metadata_log/test_apply.py"),
+        elsewhere=("quorum.controller", "broker_agent.follower"),
+    ),
+    Mutant(
+        "fences-in-words",
+        "an expired session fences nobody",
+        f"{_C}._fence",
+        _lets_go_of_sessions,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_silent_broker_is_fenced_and_its_leaderships_move_first"),
+    ),
+    Mutant(
+        "blames-brokers",
+        "a controller that slept takes its own silence for theirs",
+        "quorum.sessions:Sessions.grant_all",
+        always(None),
+        Directed(_CONTROLLER_TESTS),
+    ),
+    Mutant(
+        "all-in-one-turn",
+        "all that arrived together is decided in one turn of the loop",
+        "quorum.turns:Turns.is_round_long",
+        lambda _original: property(lambda _turns: False),
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between"
+        ),
+    ),
+    Mutant(
+        "half-an-election",
+        "a new leader leaves an election in parts as the one before left it",
+        "quorum.sessions:Sessions.begin",
+        _looks_through_nothing,
+        Directed(f"{_CONTROLLER_TESTS}::test_an_election_in_parts_is_gone_on_with_by_the_next_controller"),
+    ),
+    Mutant(
+        "joins-amid-elections",
+        "the elections under way count for a broker that joins amid them",
+        "quorum.sessions:Sessions.elect_for",
+        _joins_the_walk_under_way,
+        Directed(f"{_BROKER_TESTS}::test_who_joins_amid_elections_in_parts_gets_its_own_behind_them"),
+    ),
+    Mutant(
+        "parks-amid-parts",
+        "a poll waits although its broker's next part is due",
+        "quorum.fetch.service:FetchService._is_heard",
+        _parks_amid_parts,
+        Directed(f"{_FETCH_TESTS}::test_a_poll_does_not_wait_while_parts_without_a_record_are_due"),
+    ),
+    Mutant(
+        "evicts-at-a-leap",
+        "a leader whose clock is an hour ahead evicts all results",
+        "metadata_log.image.results:REQUEST_RESULT_STEP_MS",
+        lambda _: 10**12,
+        Directed("tests/unit/metadata_log/test_apply.py::test_no_leap_of_the_clock_takes_a_result"),
+    ),
+    Mutant(
+        "evicts-by-clock",
+        "results are evicted by each node's own clock",
+        "metadata_log.image.results:RequestResults.evicted",
+        _evicts_by_its_own_clock,
+        Directed(
+            "tests/unit/metadata_log/test_apply.py::test_results_are_kept_for_their_time_and_an_id_used_again_names_the_newer"
+        ),
+    ),
+)

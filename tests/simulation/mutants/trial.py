@@ -1,0 +1,365 @@
+"""Seeded bugs: each switches one rule of the shipped code off, and simulated lives or a directed test must notice.
+
+    python -m tests.simulation --mutants [--only NAME] [--markdown docs/mutants.md]
+    python -m tests.simulation --mutants --simulation-only --results FILE [--jobs N] [--minutes N] [--markdown FILE]
+
+A mutant is a few attributes of shipped classes, replaced. It is caught by simulated lives within a bound of seeds, or, where
+chance hardly comes by, by a directed test that fails under it; `Directed` names the test, which runs in a process of its own
+with this module as a plugin of pytest. Without a mutant the same lives and tests pass: that is the rest of the suite.
+"""
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+from tests.simulation.mutants import (
+    brokers,
+    controller,
+    costs,
+    data,
+    decisions,
+    doors,
+    fetch,
+    partitions,
+    raft,
+    reach,
+    storage,
+    trust,
+)
+from tests.simulation.mutants.mutant import Mutant, Seeds
+
+VARIABLE: Final = "METAQUORUM_MUTANT"
+"""Which mutant the plugin puts in place."""
+SECONDS: Final = 12.0
+_MODULE: Final = (sys.executable, "-m", "tests.simulation.mutants.trial")
+TIMEOUT_S: Final = 300
+ALONE_TIMEOUT_S: Final = 1_200
+"""All the lives of `ALONE`, at the lowest priority on a machine that does other work: a minute on an idle one."""
+ALONE: Final = (
+    Seeds("files", 8),
+    Seeds("doors", 16),
+    Seeds("forwards", 4),
+    Seeds("plans", 8),
+    Seeds("nasty", 4, raft_only=True),
+    Seeds("nasty", 3, voters=5, raft_only=True),
+    Seeds("nasty", 2, voters=1, observers=2, raft_only=True),
+    Seeds("fifo", 2, raft_only=True),
+    Seeds("fifo", 3, raft_only=True, hostile=True),
+    Seeds("asleep", 3, raft_only=True),
+    Seeds("members", 4, observers=2, raft_only=True),
+    Seeds("slow-disks", 4, raft_only=True),
+    Seeds("slow-links", 2, raft_only=True),
+    Seeds("deposed", 2, voters=5, raft_only=True),
+    Seeds("losses", 12, observers=2, raft_only=True),
+    Seeds("uncommitted", 14, voters=5, observers=2, raft_only=True),
+    Seeds("fifo", 1, hostile=True),
+    Seeds("brokers", 2),
+    Seeds("swarm", 2),
+    Seeds("broad", 4),
+    Seeds("members", 1, observers=2),
+    Seeds("returns", 1),
+    Seeds("heavy", 2, brokers=4),
+)
+"""The lives that try a mutant with --simulation-only, if a directed test is what catches it; the quickest come first."""
+OUTSIDE: Final = (
+    "broker_agent.agent",
+    "metadata_log.node.data_directory",
+    "metadata_log.replay.",
+    "ops.reassignment_history",
+    "quorum.raft.link",
+    "quorum.raft.transport",
+)
+"""Rooms that no life runs: TLS and sockets, exports, what is told of the past."""
+ALONE_LIVES: Final = tuple((kind, seed) for kind in ALONE for seed in range(1, kind.most + 1))
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *raft.MUTANTS,
+    *storage.MUTANTS,
+    *fetch.MUTANTS,
+    *controller.MUTANTS,
+    *partitions.MUTANTS,
+    *decisions.MUTANTS,
+    *brokers.MUTANTS,
+    *data.MUTANTS,
+    *trust.MUTANTS,
+    *doors.MUTANTS,
+    *costs.MUTANTS,
+)
+
+
+def named(name: str) -> Mutant:
+    return next(mutant for mutant in MUTANTS if mutant.name == name)
+
+
+@contextmanager
+def in_place(mutant: Mutant) -> Iterator[None]:
+    """Put a mutant in the shipped code's place."""
+    holder, attribute = _holder(mutant)
+    replacement = mutant.replacement(getattr(holder, attribute))
+    with ExitStack() as patched:
+        for each in (holder, *map(importlib.import_module, mutant.elsewhere)):
+            patched.enter_context(patch.object(each, attribute, replacement))
+        yield
+
+
+def _holder(mutant: Mutant) -> reach.Holder:
+    module, _, path = mutant.target.partition(":")
+    *parts, attribute = path.split(".")
+    holder: Any = importlib.import_module(module)
+    for part in parts:
+        holder = getattr(holder, part)
+    return holder, attribute
+
+
+# --- what catches them
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    mutant: Mutant
+    seeds: int | None
+    """How many lives it took; None for a directed test, or where nothing caught it."""
+    seconds: float
+    how: str | None
+    """What noticed; None: nothing did."""
+
+
+def catch(mutant: Mutant) -> Caught:
+    """Try a mutant in a process of its own, on what is to catch it."""
+    if isinstance(mutant.caught_by, Seeds):
+        return catch_alive(mutant)
+    began = time.monotonic()
+    plugin = ("-p", "tests.simulation.mutants.trial")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", *plugin, mutant.caught_by.test]
+    done = _run(command, os.environ | {VARIABLE: mutant.name})
+    how = str(mutant.caught_by) if done.returncode == 1 else None
+    return Caught(mutant, None, time.monotonic() - began, how)
+
+
+def catch_alive(mutant: Mutant, called: Path | None = None) -> Caught:
+    """Try a mutant in a process of its own, on simulated lives alone; `called`: what `watch_lives` wrote."""
+    began = time.monotonic()
+    command = [*_MODULE, "--live", mutant.name]
+    command += [] if called is None else ["--called", str(called)]
+    try:
+        done = _run(command, dict(os.environ), timeout_s=ALONE_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return Caught(mutant, None, time.monotonic() - began, None)
+    words = done.stdout.strip().split("\t")
+    if done.returncode != 0 or len(words) != 2:
+        return Caught(mutant, None, time.monotonic() - began, None)
+    return Caught(mutant, int(words[0]), time.monotonic() - began, words[1])
+
+
+def _run(
+    command: Sequence[str], environment: dict[str, str], *, timeout_s: int = TIMEOUT_S
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=timeout_s
+    )
+
+
+def watch_lives(called: Path) -> None:
+    """Write down which lives call what the mutants replace."""
+    # What is imported by name elsewhere is called unseen: such a mutant is tried on all lives.
+    targets = {mutant.target: _holder(mutant) for mutant in MUTANTS if not mutant.elsewhere}
+    reach.write(called, ALONE_LIVES, reach.calls(targets, ALONE_LIVES, violations_of))
+
+
+def live(mutant: Mutant, called: Path | None = None) -> tuple[int, str] | None:
+    """Live one life after the other under a mutant; return after how many something was violated, and what.
+
+    A life that violates something without the mutant, too, says nothing of it. Nor does one that never calls what the mutant
+    replaces: it is left out.
+    """
+    lives: Sequence[tuple[Seeds, int]] = ALONE_LIVES
+    known = None if called is None else reach.read(called, ALONE_LIVES)
+    if isinstance(mutant.caught_by, Seeds):
+        lives = [(mutant.caught_by, seed) for seed in range(1, mutant.caught_by.most + 1)]
+    elif known is not None and mutant.target in known:
+        lives = [ALONE_LIVES[position] for position in known[mutant.target]]
+    for number, (kind, seed) in enumerate(lives, start=1):
+        with in_place(mutant):
+            violations = violations_of(kind, seed)
+        if violations and not violations_of(kind, seed):
+            return number, violations[0]
+    return None
+
+
+def violations_of(kind: Seeds, seed: int) -> list[str]:
+    from tests.simulation.faults.profiles import profile_of
+    from tests.simulation.world.cluster import ClusterWorld
+    from tests.simulation.world.door_run import DoorLife
+    from tests.simulation.world.file_run import FileLife
+    from tests.simulation.world.forward_run import ForwardLife
+    from tests.simulation.world.plan_run import PlanLife
+    from tests.simulation.world.world import World
+
+    if kind.profile == "files":
+        return _violations(lambda: FileLife(seed).run())
+    if kind.profile == "doors":
+        return _violations(lambda: DoorLife(seed).run())
+    if kind.profile == "forwards":
+        return _violations(lambda: ForwardLife(seed).run())
+    if kind.profile == "plans":
+        return _violations(lambda: PlanLife(seed).run())
+    make = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
+    profile = profile_of(kind.profile, seed)
+    if kind.hostile:
+        profile = replace(profile, links=profile.links.among_strangers())
+    return _violations(
+        lambda: make(seed=seed, profile=profile, voters=kind.voters, observers=kind.observers).run(SECONDS)
+    )
+
+
+def _violations(run: Callable[[], list[str]]) -> list[str]:
+    try:
+        return run()
+    except Exception as error:  # the mutant broke something that even the simulator rests on
+        return [f"{type(error).__name__}: {error}"]
+
+
+_FOR_THE_RUN: Final = ExitStack()
+"""Never closed: the process ends with the run."""
+
+
+def pytest_configure(config: object) -> None:
+    """Put the mutant that the environment names in place for a whole run of pytest."""
+    name = os.environ.get(VARIABLE)
+    if name is not None:
+        _FOR_THE_RUN.enter_context(in_place(named(name)))
+
+
+# --- the command
+
+
+def table_of(caught: Sequence[Caught]) -> str:
+    lines = ["| mutant | what is broken | caught by | seeds | s |", "|---|---|---|---:|---:|"]
+    for one in caught:
+        seeds = "" if one.seeds is None else str(one.seeds)
+        how = "**NOT CAUGHT**" if one.how is None else str(one.mutant.caught_by)
+        lines.append(f"| {one.mutant.name} | {one.mutant.breaks} | {how} | {seeds} | {one.seconds:.0f} |")
+    return "\n".join(lines)
+
+
+def table_of_alone(caught: Sequence[Caught], called: dict[str, list[int]]) -> str:
+    """Return how many mutants lives alone caught, and which not, by what the lives have to do with them."""
+    missed = [one.mutant for one in caught if one.how is None]
+    outside = [mutant for mutant in missed if mutant.target.startswith(OUTSIDE)]
+    uncalled = [mutant for mutant in missed if mutant not in outside and called.get(mutant.target) == []]
+    unnoticed = [mutant for mutant in missed if mutant not in outside and mutant not in uncalled]
+    rows = (
+        ("caught", len(caught) - len(missed), ""),
+        ("missed: a life calls what is replaced, and nothing is violated", len(unnoticed), _names(unnoticed)),
+        ("missed: no life asks for what is replaced", len(uncalled), _names(uncalled)),
+        ("missed: in rooms that no life runs", len(outside), _names(outside)),
+    )
+    lines = ["| on lives alone | mutants | of those tried | |", "|---|---:|---:|---|"]
+    lines += [
+        f"| {what} | {count} | {100 * count / max(len(caught), 1):.0f} % | {names} |"
+        for what, count, names in rows
+    ]
+    return "\n".join((*lines, "", f"{len(caught)} of {len(MUTANTS)} mutants were tried."))
+
+
+def _names(mutants: Sequence[Mutant]) -> str:
+    return ", ".join(mutant.name for mutant in mutants)
+
+
+def _put(text: str, markdown: Path, mark: str) -> None:
+    """Put a text between its marks in a document."""
+    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->\n"
+    before, _, rest = markdown.read_text().partition(begin)
+    markdown.write_text(f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}")
+
+
+def _append(caught: Caught, results: Path) -> None:
+    with results.open("a") as file:
+        row = [caught.mutant.name, caught.seeds, round(caught.seconds, 1), caught.how]
+        file.write(json.dumps(row) + "\n")
+
+
+def _known(results: Path) -> dict[str, Caught]:
+    """Read what was found; a mutant that is no more is left out."""
+    rows = map(json.loads, results.read_text().splitlines())
+    names = {mutant.name for mutant in MUTANTS}
+    return {name: Caught(named(name), *found) for name, *found in rows if name in names}
+
+
+def main(
+    only: str | None = None,
+    markdown: Path | None = None,
+    *,
+    simulation_only: bool = False,
+    results: Path | None = None,
+    jobs: int = 1,
+    may_begin: Callable[[], bool] = lambda: True,
+) -> int:
+    """Try all mutants, or one, and print the table; 1 if one was not caught.
+
+    `simulation_only`: on lives alone, `jobs` mutants at a time, which takes hours, in an order that is drawn: a run that was
+    ended has tried a fair sample. What is found is appended to `results`, and what stands there is not tried again.
+    """
+    chosen = MUTANTS if only is None else (named(only),)
+    known = {} if results is None or not results.exists() else _known(results)
+    untried = [mutant for mutant in chosen if mutant.name not in known]
+    try_one: Callable[[Mutant], Caught] = catch
+    if simulation_only:
+        random.Random(0).shuffle(untried)
+        called = None if results is None else results.with_suffix(".called")
+        if called is not None and untried and reach.read(called, ALONE_LIVES) is None:
+            subprocess.run([*_MODULE, "--watch", str(called)], check=True)
+        try_one = partial(catch_alive, called=called)
+    with ThreadPoolExecutor(jobs if simulation_only else 1) as pool:
+        trials = [pool.submit(lambda each: try_one(each) if may_begin() else None, each) for each in untried]
+        for trial in as_completed(trials):
+            one = trial.result()
+            if one is None:
+                continue
+            known[one.mutant.name] = one
+            if results is not None:
+                _append(one, results)
+            print(f"{one.mutant.name}: {(one.how or 'NOT CAUGHT')[:150]} ({one.seconds:.0f} s)", flush=True)
+    caught = [known[mutant.name] for mutant in chosen if mutant.name in known]
+    missed = [one.mutant.name for one in caught if one.how is None]
+    rate = (
+        f" by lives alone: {100 * (len(caught) - len(missed)) / max(len(caught), 1):.0f} %"
+        if simulation_only
+        else ""
+    )
+    print(f"{len(caught) - len(missed)} of {len(caught)} mutants caught{rate}", *missed)
+    if markdown is not None and simulation_only:
+        calls = None if results is None else reach.read(results.with_suffix(".called"), ALONE_LIVES)
+        _put(table_of_alone(caught, calls or {}), markdown, "table of lives alone")
+    elif markdown is not None:
+        _put(table_of(caught), markdown, "table")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants.trial")
+    parser.add_argument("--live", choices=[mutant.name for mutant in MUTANTS])
+    parser.add_argument("--called", type=Path)
+    parser.add_argument("--watch", type=Path)
+    args = parser.parse_args()
+    if args.watch is not None:
+        watch_lives(args.watch)
+        sys.exit(0)
+    found = live(named(args.live), args.called)
+    if found is None:
+        sys.exit(1)
+    print(f"{found[0]}\t{' '.join(found[1].split())}")

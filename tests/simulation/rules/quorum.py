@@ -1,0 +1,175 @@
+"""Rules of what a node promises, and of the voters under which it acts, over the messages, answers and logs of all nodes.
+
+    higher_terms_are_adopted    whoever gets a voter's answer of a higher term acts in that term from then on
+    acknowledged_is_the_leaders an acknowledgement names nothing beyond what its sender's log has in common with its leader's
+    reads_ask_a_majority        a read is answered only once a majority has confirmed, since it began, that the leader leads
+    voters_are_committed        the voters under which a node acts were set by a committed entry, or found the quorum
+    one_change_behind_at_most   whoever holds a change of voters acts under the change before it at least
+
+Source: Raft thesis 3.3 (terms), 3.5 (replication), 4.1 (changes of voters), 6.4 (reads).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from metadata_log.ids import NodeId
+from quorum.raft.messages import Message
+from quorum.raft.raft_log import Member, Role, Voters
+from quorum.raft.term_pace import TERM_JUMP_MAX
+from quorum.raft.voters import from_command
+
+if TYPE_CHECKING:
+    from tests.simulation.world.node import SimulatedNode
+    from tests.simulation.world.world import World
+
+ANSWERS: Final = frozenset({"next_node_idx", "response_vote", "read_probe_response", "nack"})
+"""What carries its sender's own term, and asks for nothing. The answer to a pre-vote repeats the term that was asked for."""
+NEVER: Final = -1
+
+
+class Reading(NamedTuple):
+    """A read that began at a leader."""
+
+    term: int
+    voters: Voters
+    began: int
+    """The number of the message before which it began."""
+
+
+class QuorumRules:
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._messages = 0
+        """The number of messages sent so far: a message is sent after a read began if its number is higher."""
+        self._told: dict[NodeId, tuple[int, Member]] = {}
+        """The higher term that each node was told since its last step, and by whom."""
+        self._confirming: dict[tuple[NodeId, NodeId, int, int], int] = {}
+        """Confirmations of a voter to a leader of a term that are on their way, by the round's id: their numbers."""
+        self._confirmed: dict[tuple[NodeId, NodeId, int], int] = defaultdict(lambda: NEVER)
+        """The newest that a leader got from a voter in a term."""
+        self._known_to_be_set: dict[NodeId, Voters] = {}
+        """The voters of each node that were found in the committed log when they were looked at last."""
+
+    def started(self, node: "SimulatedNode") -> None:
+        """Forget what the process before was told."""
+        self._told.pop(node.node_id, None)
+
+    # --- messages
+
+    def received(self, node: "SimulatedNode", sender: Member, message: Message) -> None:
+        log = node.log
+        if log is None or not node.has_engine() or sender.node_id not in self._world.nodes:
+            return
+        kind, term = message["type"], message["term"]
+        if kind not in ANSWERS or not log._guard.state.counts(sender):
+            return
+        if kind == "read_probe_response":
+            number = self._confirming.pop((sender.node_id, node.node_id, term, message["read_id"]), NEVER)
+            pair = node.node_id, sender.node_id, term
+            self._confirmed[pair] = max(self._confirmed[pair], number)
+        own = log._engine.term
+        if own < term <= own + TERM_JUMP_MAX:
+            told = self._told.get(node.node_id)
+            if told is None or told[0] < term:
+                self._told[node.node_id] = term, sender
+
+    def sent(self, node: "SimulatedNode", target: NodeId, message: Message) -> str | None:
+        """Return what is wrong with a message."""
+        self._messages += 1
+        if message["type"] == "read_probe_response":
+            key = node.node_id, target, message["term"], message["read_id"]
+            self._confirming.setdefault(key, self._messages)
+        if message["type"] == "next_node_idx" and message["success"]:
+            return self._acknowledges(node, target, message)
+        return None
+
+    def _acknowledges(self, node: "SimulatedNode", target: NodeId, message: Message) -> str | None:
+        leader, term, index = self._world.nodes.get(target), message["term"], message["next_node_idx"] - 1
+        if leader is None or leader.log is None or not leader.has_engine():
+            return None
+        engine = leader.log._engine
+        # Only while both are in that term: a later one may have cut either log.
+        if engine.role is not Role.LEADER or not engine.term == term == node.journal.getCurrentTerm():
+            return None
+        mine, theirs = node.journal, leader.journal
+        if index <= max(mine[0][1], theirs[0][1]):
+            return None  # a snapshot covers it
+        here = mine[index - mine[0][1]][2] if index <= mine[-1][1] else None
+        there = theirs[index - theirs[0][1]][2] if index <= theirs[-1][1] else None
+        if here == there is not None:
+            return None
+        return (
+            f"acknowledged_is_the_leaders: node {node.node_id} acknowledges entry {index} of term {here} to "
+            f"{target}, which has one of term {there} there"
+        )
+
+    # --- reads
+
+    def read_began(self, node: "SimulatedNode") -> Reading | None:
+        if node.log is None or not node.has_engine():
+            return None
+        return Reading(node.log._engine.term, node.log._guard.state.voters, self._messages)
+
+    def read_answered(self, node: "SimulatedNode", reading: Reading) -> str | None:
+        """Return what is wrong with the answer of a read that began earlier in the same leadership."""
+        if node.log is None:
+            return None
+        # A change of voters may come into force between the answer and this look at it.
+        either = reading.voters, node.log._guard.state.voters
+        if any(self._is_confirmed(node.node_id, voters, reading) for voters in either):
+            return None
+        return f"reads_ask_a_majority: node {node.node_id} answers a read in term {reading.term} by itself"
+
+    def _is_confirmed(self, leader: NodeId, voters: Mapping[NodeId, object], reading: Reading) -> bool:
+        confirmed = 1 + sum(
+            self._confirmed[leader, voter, reading.term] > reading.began
+            for voter in voters
+            if voter != leader
+        )
+        return 2 * confirmed > len(voters)
+
+    # --- after each step
+
+    def stepped(self, node: "SimulatedNode") -> str | None:
+        """Return what is wrong with a node that has handled all that it got."""
+        log = node.log
+        if log is None or not node.has_engine():
+            return None
+        state = log._guard.state
+        told = self._told.pop(node.node_id, None)
+        if told is not None and state.engine.term < told[0] and state.counts(told[1]):
+            return (
+                f"higher_terms_are_adopted: node {node.node_id} is in term {state.engine.term}, and {told[1].node_id} "
+                f"answered it in term {told[0]}"
+            )
+        return self._acts_under(node, state.voters)
+
+    def _acts_under(self, node: "SimulatedNode", voters: Voters) -> str | None:
+        assert node.log is not None
+        if not node.log._in_force.is_founded:
+            return None  # the settings say who votes
+        journal = node.journal
+        if len(journal.voter_changes) > 1:
+            newest = [self._set_by(node, index) for index in journal.voter_changes[-2:]]
+            if voters not in newest:
+                return (
+                    f"one_change_behind_at_most: node {node.node_id} acts under {sorted(voters)}, and its log sets "
+                    f"{[sorted(each) for each in newest]} last"
+                )
+        if self._known_to_be_set.get(node.node_id) is not voters:
+            if not self._world.checks.is_committed(voters):
+                return f"voters_are_committed: node {node.node_id} acts under {sorted(voters)}"
+            self._known_to_be_set[node.node_id] = voters
+        return None
+
+    @staticmethod
+    def _set_by(node: "SimulatedNode", index: int) -> Voters:
+        return _voters_in(node.journal[index - node.journal[0][1]][0])
+
+
+@lru_cache(maxsize=64)
+def _voters_in(command: bytes) -> Voters:
+    """Return the voters that an entry sets; the newest two are asked for after each step of each node."""
+    return from_command(command)[0]

@@ -1,0 +1,422 @@
+"""The shipped controller with all that runs beside it, on a simulated node."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from metadata_log import limits
+from metadata_log.batch import Envelope, RecordBatch
+from metadata_log.errors import DamagedFile, NotController
+from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid, random_uuid
+from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.image.topics import TopicsImage
+from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS
+from metadata_log.sliced import Sliced
+from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
+from quorum.applied_listener import AppliedListener
+from quorum.controller import Controller, Sweeping
+from quorum.decide.context import DecideContext
+from quorum.decide.decision import Decision, Elected, Walk, Walked, WalkKind
+from quorum.decide.deleted_topics import Expiry
+from quorum.decide.elections import directory_of, has_online_directory
+from quorum.decide.quiet import QuietMark
+from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.fetch.service import FetchService
+from quorum.log.committed_log import CommittedLog
+from quorum.log.fetch_window import FetchWindow
+from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.log.topic_feeds import TopicFeeds
+from quorum.periodic import SessionChecks
+from quorum.registration import Registration, registration_of
+from quorum.turns import Turns
+from snapshots.seal import Seal
+from snapshots.snapshot_file import snapshot_id
+from tests.simulation.rules.answers import watch_polls
+from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.sessions import HeardOf
+from tests.simulation.rules.sweeps import SweepRule
+from tests.simulation.world.cluster_node import READS, SESSION_TIMEOUT_MS, ClusterNode
+from tests.simulation.world.quorum_views import status_of
+
+if TYPE_CHECKING:
+    from tests.simulation.world.cluster import ClusterWorld
+
+T = TypeVar("T")
+
+DEAF_SHARE = 0.2
+"""The share of registrations after which a controller hears nothing from the leader for a while."""
+DEAF_SECONDS = (0.1, 1.0)
+LATE_READS = 0.1
+"""The share of reads before which time passes; more would keep brokers with small answers from ever catching up."""
+SEGMENT_SYNC_SECONDS = 1.0
+SWEEP_SECONDS = 2.0
+WALK_SECONDS = 4.0
+"""Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile. It
+has more time where the limits of its life make its parts few records each, with a rest between them.
+"""
+WALK_SECONDS_BUSY = 15.0
+"""Where there are many topics, or a partition stands for many: a stop goes on with each heartbeat, and all brokers may be
+down at once.
+"""
+WALK_RESTS_SECONDS = 0.5
+WINDOW_BYTES = (4_000, 40_000, FETCH_WINDOW_BYTES)
+"""What a controller holds in memory; behind it brokers are served from its segments."""
+
+
+class SimulatedKeeper(SnapshotKeeper):
+    """The shipped keeper, on a simulated directory."""
+
+    entries_max = 100
+
+    def __init__(self, controller: "SimulatedController", committed_log: CommittedLog) -> None:
+        super().__init__(
+            settings=controller.settings,
+            controller=controller,
+            committed_log=committed_log,
+            store=controller.node.snapshots,
+            run_in_thread=controller.node.in_thread,
+            unix_ms=controller.node.unix_ms,
+        )
+        self._simulated = controller
+        self._stopping.set()  # no thread rests in real time
+
+    async def _write(self, image: MetadataImage) -> Seal:
+        node = self._simulated.node
+        name = snapshot_id(image.end_offset, image.controller_epoch)
+        foreign = node.world.forgery.found(name)
+        if foreign is not None:
+            node.world.tell(node, f"has a foreign file under the name of its snapshot {name}")
+            node.tampering.plant(name, foreign)
+        seal = await super()._write(image)
+        node.world.tell(node, f"has the snapshot at {image.end_offset}")
+        if foreign is not None:
+            node.world.sometimes("foreign snapshot not announced")
+        if name not in node.tampering.rotten:  # a bit may turn before the file is hashed
+            node.world.check_seal(name, seal)
+        return seal
+
+
+class _SweepInOrder(Sweep):
+    """The shipped sweep, in an order that is the same in every process: that of a hash map is not."""
+
+    def _topics(self, topics: TopicsImage) -> Iterable[TopicId]:
+        return sorted(super()._topics(topics))
+
+
+class _TurnsOfAProcess(Turns):
+    """The shipped turns; a request that an ended process was serving goes no further."""
+
+    def __init__(self, controller: "SimulatedController") -> None:
+        super().__init__(lambda: int(controller.node.now_ms()))
+        self._controller = controller
+
+    async def wait_for_turn(self) -> None:
+        await super().wait_for_turn()
+        if not self._controller.is_running:
+            raise ConnectionError("the process has ended")
+
+
+class SimulatedController(Controller):
+    """The shipped controller on a simulated node, watched after every batch."""
+
+    def __init__(self, world: "ClusterWorld", node: ClusterNode) -> None:
+        self.settings = world.controller_settings(node.node_id)
+        super().__init__(
+            settings=self.settings,
+            now_ms=lambda: int(node.now_ms()),
+            unix_ms=node.unix_ms,
+            rng=random.Random(world.rng.getrandbits(64)),
+            load_snapshot=node.take_loaded,
+            http_url=lambda node_id: f"http://{node_id}",
+        )
+        self.world = world
+        self.node = node
+        self.turns = _TurnsOfAProcess(self)
+        self._walking: dict[Walk | None, tuple[float, float, float]] = {}
+        """When each walk under way began, when its last part was made, and within how long it must be at its end."""
+        self.incarnation = node.incarnation
+        self.stands_on = 0
+        """The end offset of the snapshot that this process last began with or took."""
+        self.heard_of = HeardOf(self)
+        self.led_until = 0.0
+        """When this controller last ceased to lead."""
+        self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)
+        self._reading_batch_at = self.committed_log.reading_batch_at
+        self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
+        self.keeper = SimulatedKeeper(self, self.committed_log)
+        node.snapshots.on_damage = self._snapshot_damaged
+        self.fetches = FetchService(
+            settings=self.settings,
+            controller=self,
+            committed_log=self.committed_log,
+            newest_snapshot=self.keeper.newest,
+            now_ms=lambda: int(node.now_ms()),
+        )
+        self.status = status_of(self)
+        self.feeds = TopicFeeds()
+        self._session_checks = SessionChecks(session_timeout_ms=SESSION_TIMEOUT_MS)
+        rng = random.Random(world.rng.getrandbits(64))
+        self.registration = Registration(
+            registration_of(self.settings, random_uuid(rng)),
+            controller=self,
+            url_of=lambda node_id: f"http://{node_id}",
+            send=self._send_registration,
+            rng=rng,
+        )
+        world.loop.call_soon(self._attach)
+
+    def _snapshot_damaged(self, _id: str, _error: DamagedFile) -> None:
+        """Let the keeper know in a turn of the loop: this is called in a thread."""
+        self.world.loop.call_soon(lambda: self.keeper.lost() if self.is_running else None)
+
+    def _attach(self) -> None:
+        if self.is_running:
+            assert self.node.log is not None
+            self.attach(
+                self.node.log,
+                [
+                    self.committed_log,
+                    self.feeds,
+                    self.keeper,
+                    self.fetches,
+                    self.registration,
+                    self._session_checks,
+                    _Watcher(self),
+                ],
+            )
+            self.node.spawn(self.registration.run)
+            self.node.spawn(self.fetches.run)
+            self.node.spawn(self.fetches.read_cold)
+            self.node.spawn(self.keeper.run)
+            self.node.spawn(self.keeper.count)
+            self.node.spawn(self._check_sessions)
+            self.node.spawn(partial(watch_polls, self))
+            sweeps: tuple[Sweeping, ...] = (*map(_SweepInOrder, SweepKind), Expiry(), QuietMark())
+            for sweep in sweeps:
+                self.node.spawn(partial(self._keep_sweeping, sweep))
+            self.node.spawn(self._sync_segments)
+
+    async def _send_registration(self, url: str, command: RegisterController, request_id: Uuid) -> int:
+        async def serve(controller: SimulatedController) -> int:
+            written = await controller.submit(
+                command, actor=f"Controller:{command.controller_id}", request_id=request_id
+            )
+            return written.end_offset
+
+        try:
+            async with asyncio.timeout(2.0):
+                target = self.world.nodes[NodeId(int(url.removeprefix("http://")))]
+                is_deaf = self._is_deaf_to(target.node_id)
+                end_offset = await self.world.remote(target, serve, caller=self.node.node_id)
+                if is_deaf:
+                    raise ConnectionError("the answer was lost")
+                return end_offset
+        except (TimeoutError, ConnectionError) as error:
+            raise NotController(f"{url} does not answer") from error
+
+    def _is_deaf_to(self, leader: NodeId) -> bool:
+        """Answer whether the answer to a registration is lost, and what the leader replicates here for a while."""
+        world, rng = self.world, self.world.rng
+        every = world.profile.partition_every
+        if every is None or not world.is_rough or rng.random() >= DEAF_SHARE:
+            return False
+        world.tell(self.node, f"hears nothing from {leader} after it sent its registration")
+        world.faults["registration unheard"] += 1
+        cut, seconds = world.network.new_cut(), rng.uniform(*DEAF_SECONDS)
+        world.network.block(leader, self.node.node_id, cut)
+        world.loop.call_later(seconds, world.network.unblock, cut)
+        return True
+
+    @property
+    def is_running(self) -> bool:
+        return self.node.log is not None and self.incarnation == self.node.incarnation
+
+    def on_leadership(self, *, is_leader: bool) -> None:
+        self.world.tell(self.node, "leads" if is_leader else "leads no more")
+        if is_leader:
+            self.world.checks.began_to_append(self.node)
+        else:
+            self.led_until = self.world.loop.time()
+        super().on_leadership(is_leader=is_leader)
+
+    def on_restore(self, snapshot_id: str) -> None:
+        self.world.tell(self.node, f"stands on snapshot {snapshot_id}")
+        super().on_restore(snapshot_id)
+        self.stands_on = self.committed.end_offset
+
+    def _on_claim(self, batch: RecordBatch) -> None:
+        was_active = self.is_active
+        super()._on_claim(batch)
+        if self.is_active and not was_active:
+            self.heard_of.claimed()
+
+    def heartbeat(
+        self, command: BrokerHeartbeat, *, address: str | None = None
+    ) -> tuple[Decision, int | None]:
+        if command.want_shut_down and not command.want_fence:
+            self.world.properties.rules.stopping(command.broker_id, self.tip.end_offset)
+        self.world.properties.sessions.heard(command)
+        self.heard_of.walks_end(command.broker_id)  # unless this heartbeat goes on with one
+        answer = super().heartbeat(command, address=address)
+        self.heard_of.contact(command.broker_id)
+        if self.tip.topics.counts.leaderless and not (answer[0].more or command.is_late):
+            with self.world.loop.unpaid():
+                self._check_leads(command.broker_id)
+        return answer
+
+    def _check_leads(self, broker_id: BrokerId) -> None:
+        """Whose elections are over leads whatever waits for a leader and has it in sync."""
+        tip, sessions = self.tip, self.sessions
+        broker, living = tip.brokers[broker_id], self.world.broker(broker_id).session
+        if (
+            living is None
+            or living.broker_epoch != broker.broker_epoch
+            or not broker.is_active
+            or sessions.is_electing(broker_id, broker.broker_epoch)
+            or sessions.is_being_removed(broker_id)
+        ):
+            return
+        committed, placed = self.committed.topics.by_id, self.world.properties.placed
+        for topic_id, number, partition in tip.topics.leaderless():
+            topic = committed.get(topic_id)
+            if (
+                topic is not None
+                and topic.partitions[number : number + 1] == (partition,)
+                and (topic_id, number) not in placed
+                and broker_id in (partition.isr or partition.eligible_leader_replicas)
+                and has_online_directory(tip, broker_id, partition)
+                # Where it failed, the partitions in it lose their leaders before the registration lists it no more.
+                and directory_of(partition, broker_id) not in living.offline_log_dirs
+            ):
+                self.world.violated(
+                    f"who_may_lead_leads: {topic.name}-{number} waits, and broker {broker_id} is in sync"
+                )
+                return
+
+    def check_sessions(self) -> int:
+        self.heard_of.looks()
+        again_ms = super().check_sessions()
+        self.heard_of.looked()
+        return again_ms
+
+    def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> bool:
+        self.heard_of.fences(broker_id)
+        return super()._fence(broker_id, broker_epoch, silent_ms)
+
+    def _extending(
+        self, tip: MetadataImage, decision: Decision, envelope: Envelope, *, controller_epoch: int
+    ) -> Sliced[RecordBatch]:
+        batch = yield from super()._extending(tip, decision, envelope, controller_epoch=controller_epoch)
+        self.heard_of.appended()
+        return batch
+
+    def _context(self, *, own: BrokerId | None = None) -> DecideContext:
+        context = super()._context(own=own)
+        self.heard_of.decides(context, own)
+        self.world.properties.rules.deciding(context)
+        return context
+
+    def _change_sessions(self, decision: Decision) -> None:
+        super()._change_sessions(decision)
+        for change in decision.session_changes:
+            if isinstance(change, Walked):
+                self._watch_walk(change.walk, is_over=change.visited is None)
+                self.heard_of.walked(change)
+                if change.visited is not None:
+                    self.world.between_parts.decided(change.walk.broker_id)
+            elif isinstance(change, Elected):
+                self._watch_walk(None, is_over=not change.more)
+                if change.more:
+                    self.world.between_parts.decided(next(iter(self.sessions._electing)))
+
+    def _watch_walk(self, walk: Walk | None, *, is_over: bool) -> None:
+        """Note a part of a walk, or of that of the elections (None)."""
+        now = self.world.loop.time()
+        before = self._walking.pop(walk, None)
+        if is_over:
+            return
+        if before is None or now - before[1] > WALK_RESTS_SECONDS:
+            began, most = now, self._walk_seconds(walk)
+        else:
+            began, _, most = before
+        self._walking[walk] = began, now, most
+        if now - began > most:
+            self.world.violated(f"walks_end: after {most:.0f} s this one has not: {walk or 'elections'}")
+
+    def _walk_seconds(self, walk: Walk | None) -> float:
+        """Return within how long a walk that begins now must be at its end."""
+        profile = self.world.profile
+        most = WALK_SECONDS_BUSY if profile.is_heavy or profile.is_weighty else WALK_SECONDS
+        if walk is None or walk.kind is not WalkKind.LEAVES:
+            return most  # only a fencing rests for PART_AGAIN_MS after each part
+        with self.world.loop.unpaid():
+            partitions = sum(1 for _ in self.tip.topics.partitions_on(walk.broker_id))
+        per_part = max(self.records_per_part_max - 1, 1)  # the last place is that of the fencing itself
+        return most + partitions / per_part * limits.PART_AGAIN_MS / 1000
+
+    async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:
+        await self.node.free(READS)
+        if self.world.profile.reads_late and self.world.rng.random() < LATE_READS:
+            await asyncio.sleep(self.world.rng.uniform(0.0, 0.1))
+            await self.node.awake()
+        with self.world.loop.unpaid():
+            found = work(*args)
+        await asyncio.sleep(self.world.rng.uniform(0.0001, 0.005))
+        await self.node.awake()
+        return found
+
+    async def _check_sessions(self) -> None:
+        while True:
+            await self.node.awake()
+            await self._session_checks.rest(self.check_sessions())
+
+    async def _keep_sweeping(self, sweep: Sweeping) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            await self.node.awake()
+            rule = SweepRule(self, sweep)
+            while True:
+                is_more = self.sweep(sweep)
+                rule.part_made()
+                if not is_more:
+                    break
+                await asyncio.sleep(SESSION_CHECK_AGAIN_MS / 1000)
+            rule.ended()
+
+    async def _sync_segments(self) -> None:
+        while True:
+            await asyncio.sleep(SEGMENT_SYNC_SECONDS)
+            await self.node.in_thread(self.node.segments.sync)
+
+    def reset_calls(self) -> None:
+        """Let everybody who waits for an answer of this process read the end of the connection."""
+        reset = ConnectionError("reset")
+        for waiter in self._waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(reset)
+                waiter.future.exception()  # whoever waits may be called off in the same moment
+        for poll in self.fetches.under_way:
+            poll.finish(reset)  # type: ignore[arg-type]  # not from the controller: its process is gone
+
+
+class _Watcher(AppliedListener):
+    """Checks every batch that a controller applies."""
+
+    def __init__(self, controller: SimulatedController) -> None:
+        self._controller = controller
+        self._who = f"controller {controller.node.node_id}"
+        self._end_offset = 0
+
+    def on_restored(self, image: MetadataImage) -> None:
+        if image.end_offset < self._end_offset:
+            raise Violation(f"offsets_never_regress: {self._who} {self._end_offset} -> {image.end_offset}")
+        self._end_offset = image.end_offset
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
+        world = self._controller.world
+        with world.loop.unpaid():
+            self.on_restored(image)
+            world.properties.applied(self._who, batch, image)
+            world.properties.committed(batch, image, delta)
