@@ -29,7 +29,6 @@ from unittest.mock import patch
 from tests.simulation.mutants import (
     brokers,
     controller,
-    costs,
     data,
     decisions,
     doors,
@@ -96,7 +95,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *data.MUTANTS,
     *trust.MUTANTS,
     *doors.MUTANTS,
-    *costs.MUTANTS,
 )
 
 

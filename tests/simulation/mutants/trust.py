@@ -157,6 +157,13 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]
         _always(True),
         "tests/unit/quorum/test_controller.py::test_a_committed_batch_that_one_node_alone_refuses_stops_it",
     ),
+    (
+        "sleep-is-silence",
+        "a node that was suspended believes a stranger, as if its leader had been silent",
+        "quorum.raft.belief:Belief.note_awake",
+        _always(None),
+        f"{_BELIEF}::test_a_sleep_is_no_silence",
+    ),
 )
 
 MUTANTS: Final = tuple(
