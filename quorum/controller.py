@@ -15,6 +15,7 @@ When decisions have the loop is for `turns.py`, how long requests wait for `wait
 """
 
 import asyncio
+import dataclasses
 import logging
 import random
 from collections import Counter, deque
@@ -39,14 +40,12 @@ from metadata_log.codec import (
     encoding,
 )
 from metadata_log.errors import (
-    ChangePending,
     Fault,
     InvalidRequest,
     InvariantBroken,
     MetadataError,
     NotController,
     OutcomeUnknown,
-    Rejected,
     ThrottlingQuotaExceeded,
     two_histories,
 )
@@ -56,11 +55,9 @@ from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, 
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import (
-    AddVoter,
     BrokerHeartbeat,
     Command,
     RegisterBroker,
-    RemoveVoter,
     UnregisterBroker,
 )
 from quorum.applied_listener import AppliedListener
@@ -77,9 +74,8 @@ from quorum.decide.quiet import QuietMark
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import DECISIONS, decide, deciding
 from quorum.decide.sweeps import Sweep
-from quorum.decide.voter_changes import check_change
 from quorum.metrics import ControllerMetrics
-from quorum.raft.raft_log import RaftLog, Voters
+from quorum.raft.raft_log import RaftLog, RaftStatus, Voters
 from quorum.sessions import Sessions
 from quorum.turns import Turns
 from quorum.waiters import Waiter, Waiters
@@ -249,12 +245,14 @@ class Controller:
     async def submit(self, command: Command, *, actor: str | None, request_id: Uuid | None) -> Written:
         """Decide `command`, append its records, and answer once they are applied.
 
-        A repeated `request_id` with the same command gets the first answer, whichever door it comes through.
+        A repeated `request_id` with the same command gets the first answer, whichever door it comes through, and whatever
+        the cluster looks like by now.
 
         Raises:
             Rejected: the decision refused; nothing was appended.
             NotController: not active, or another claim was applied before our records.
             OutcomeUnknown: nothing was applied within `commit_timeout_ms`; the records may still commit.
+            ChangePending, NotCaughtUp: the quorum cannot bear this change of voters now.
         """
         return await self._carried_out(await self._begin(command, actor, request_id))
 
@@ -422,6 +420,7 @@ class Controller:
             records_max=self.records_per_part_max,
             is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,
             is_linked=self._is_linked,
+            raft_status=self._raft_status,
         )
 
     def _ineligible(self) -> frozenset[BrokerId]:
@@ -430,6 +429,12 @@ class Controller:
 
     def _is_linked(self, node_id: NodeId) -> bool:
         return any(peer.node_id == node_id and peer.reachable for peer in self.raft.status().peers)
+
+    def _raft_status(self) -> RaftStatus:
+        """Return Raft's view of the quorum, in which a change of voters is pending from its append on."""
+        status = self.raft.status()
+        is_appended = self.tip.quorum.voters != self.committed.quorum.voters
+        return dataclasses.replace(status, change_pending=status.change_pending or is_appended)
 
     async def _carried_out(self, begun: _Begun, *, is_proved: bool = False) -> Written:
         """Wait until a write is applied, or, if it has no batch, until what it rests on is; raises as `submit`.
@@ -616,37 +621,6 @@ class Controller:
                 else self.not_controller()
             )
         )
-
-    # --- voters
-
-    async def change_voters(
-        self, command: AddVoter | RemoveVoter, *, actor: str | None, request_id: Uuid | None
-    ) -> Written:
-        """Add or remove one voter if the quorum can bear it; one change at a time.
-
-        With `validate_only` every check runs and nothing is written. A repeated request gets its first answer, whatever
-        the quorum looks like by now.
-
-        Raises:
-            ChangePending: the change before is not in force yet.
-            NotCaughtUp: the observer lacks too much of the log.
-            and what `submit` raises.
-        """
-        # Here, so that `submit` does not wait between these checks and its append.
-        await self.turns.wait_for_turn()
-        tip = self.tip
-        if request_id is None or tip.results.get(request_id) is None:
-            raft = self.raft.status()
-            if raft.change_pending or tip.quorum.voters != self.committed.quorum.voters:
-                raise ChangePending("another change of voters is in flight; ask again when it is in force")
-            decision = decide(self._context(), command)
-            if decision.refusal is None:
-                try:
-                    check_change(command, raft, node_id=self._settings.node_id)
-                except Rejected as refusal:
-                    # Like any refusal, it is answered only with proof that no newer controller decides otherwise.
-                    return await self._carried_out(self._begun(Decision(refusal=refusal), NO_ENVELOPE, None))
-        return await self.submit(command, actor=actor, request_id=request_id)
 
     # --- brokers
 

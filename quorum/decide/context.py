@@ -12,6 +12,7 @@ from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import RECORDS_PER_PART_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from quorum.decide.decision import Walk
+from quorum.raft.raft_log import RaftStatus
 
 NOBODY: Final[frozenset[BrokerId]] = frozenset()
 
@@ -85,7 +86,8 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     `unix_ms` is the time that a batch appended now is stamped with.
     Replicas are placed by `placement_rng`, by default by `rng`. With `checks_as_brokers`, a decision also refuses what
     Kafka's request layer refuses, on its brokers and controllers, before the controller decides (docs/kafka-checks.md).
-    `is_linked` answers whether this controller is linked with another one now.
+    `is_linked` answers whether this controller is linked with another one now. `raft_status` returns Raft's view, in which
+    a change of voters is pending from its append on; None: changes of voters are decided by the log alone.
     """
 
     image: MetadataImage
@@ -104,3 +106,4 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     records_max: int = RECORDS_PER_PART_MAX
     is_turn_over: Callable[[], bool] = lambda: False
     is_linked: Callable[[NodeId], bool] = lambda _: False
+    raft_status: Callable[[], RaftStatus] | None = None

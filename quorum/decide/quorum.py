@@ -29,6 +29,8 @@ from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+from quorum.decide.voter_changes import check_change, check_none_pending
+from quorum.raft.raft_log import RaftStatus
 
 
 class VoterIdentity(NamedTuple):
@@ -74,11 +76,13 @@ def add_voter(context: DecideContext, command: AddVoter) -> Decision:
         DuplicateVoter: a voter has this id, with whatever directory: a wiped one must be removed first.
         InvalidRequest: the id is a broker's; the directory id is reserved or another voter's, or so is the address;
             no host can be called so; CONTROLLERS_MAX vote already; a change that is not only
-            validated replaces something.
+            validated replaces something; the observer is not linked to the leader.
+        NotCaughtUp: the observer lacks too much of the log.
         and what `remove_voter` raises, of what is replaced.
 
     Source: KIP-853, AddVoterHandler.
     """
+    raft = _raft_status(context)
     image = context.image
     voters = _voters(image)
     identity = _identity_text(command.voter_id, command.directory_id)
@@ -109,6 +113,8 @@ def add_voter(context: DecideContext, command: AddVoter) -> Decision:
             )
     if len(voters) >= CONTROLLERS_MAX:
         raise InvalidRequest(f"{CONTROLLERS_MAX} controllers vote already, more only slow them down")
+    if raft is not None:
+        check_change(command, raft, node_id=NodeId(context.node_id))
     added = Voter(command.voter_id, command.directory_id, (endpoint,), 0, KRAFT_VERSION_LEVEL)
     return _changed("VOTER_ADDED", command, (*voters, added))
 
@@ -118,12 +124,25 @@ def remove_voter(context: DecideContext, command: RemoveVoter) -> Decision:
 
     Raises:
         VoterNotFound: no voter has this id with this directory.
-        InvalidRequest: it is the last one.
+        InvalidRequest: it is the last one, or no majority of those who remain could decide.
+        ChangePending: the change of voters before is not in force yet.
 
     Source: KIP-853, RemoveVoterHandler; Kafka, too, never shrinks the set to nobody.
     """
+    raft = _raft_status(context)
     left = _without(_voters(context.image), command.voter_id, command.directory_id)
+    if raft is not None:
+        check_change(command, raft, node_id=NodeId(context.node_id))
     return _changed("VOTER_REMOVED", command, left)
+
+
+def _raft_status(context: DecideContext) -> RaftStatus | None:
+    """Return Raft's view of the quorum, if the decision rests on it; raises as `check_none_pending`."""
+    if context.raft_status is None:
+        return None
+    raft = context.raft_status()
+    check_none_pending(raft)
+    return raft
 
 
 def identities(voters: Sequence[Voter]) -> dict[NodeId, Uuid]:

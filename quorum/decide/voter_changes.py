@@ -3,11 +3,21 @@
 Source: KIP-853 (an observer must have caught up); that a removal leaves a working majority is asked by us alone.
 """
 
-from metadata_log.errors import InvalidRequest, NotCaughtUp
+from metadata_log.errors import ChangePending, InvalidRequest, NotCaughtUp
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.raft.raft_log import PeerStatus, RaftStatus
+
+
+def check_none_pending(raft: RaftStatus) -> None:
+    """Refuse a change of voters while another one is in flight.
+
+    Raises:
+        ChangePending: the change before is not in force yet.
+    """
+    if raft.change_pending:
+        raise ChangePending("another change of voters is in flight; ask again when it is in force")
 
 
 def check_change(command: AddVoter | RemoveVoter, raft: RaftStatus, *, node_id: NodeId) -> None:

@@ -32,7 +32,7 @@ from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.routes import CONTROLLERS
 from metadata_log.node.threads import Threads
 from metadata_log.records.registry import json_rows
-from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
+from metadata_log.wire.commands import Command
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.fetch.service import FetchService
@@ -170,12 +170,7 @@ class Door:
     ) -> web.Response:
         """Carry out a client's command, and answer with its outcome as `answer_of` shows it and the records' offsets."""
         request_id = request_id_of(request)
-        if isinstance(command, AddVoter | RemoveVoter):
-            written = await self.controller.change_voters(
-                command, actor=actor_of(request), request_id=request_id
-            )
-        else:
-            written = await self.controller.submit(command, actor=actor_of(request), request_id=request_id)
+        written = await self.controller.submit(command, actor=actor_of(request), request_id=request_id)
         if not is_large(written.outcome):
             return self.ok(request, {**answer_of(written.outcome), **offsets_of(written)}, status=status)
         as_msgpack = wants_msgpack(request)

@@ -26,4 +26,4 @@ def removal(voters: Voters, node_id: NodeId) -> RemoveVoter:
 
 
 async def carry_out(command: AddVoter | RemoveVoter, controller: "SimulatedController") -> Written:
-    return await controller.change_voters(command, actor=None, request_id=None)
+    return await controller.submit(command, actor=None, request_id=None)

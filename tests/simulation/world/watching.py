@@ -9,8 +9,8 @@ from functools import wraps
 from typing import Any, Final, TypeAlias
 from unittest.mock import patch
 
-import quorum.controller
 import quorum.decide.elections
+import quorum.decide.quorum
 import quorum.raft.journal.journal
 from broker_agent.cache import Cache
 from metadata_log.errors import ChangePending, DamagedFile, NotController, OffsetCompacted, Rejected
@@ -216,9 +216,13 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (LogStart, "ensure", _raises_later("start without its snapshot refused", DamagedFile)),
     (AppliedEntries, "has_tail", _returns("log applied before leading", _is_true)),
     (PySyncObjLog, "check_change", _raises("second change of voters refused", ChangePending)),
-    (Controller, "change_voters", _raises_later("second change of voters refused", ChangePending)),
     (
-        quorum.controller,
+        quorum.decide.quorum,
+        "check_none_pending",
+        _raises("second change of voters refused", ChangePending),
+    ),
+    (
+        quorum.decide.quorum,
         "check_change",
         _raises("change of voters refused by the quorum's state", Rejected),
     ),
