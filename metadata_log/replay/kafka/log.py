@@ -11,17 +11,17 @@ from metadata_log.apply import image_of
 from metadata_log.codec import DamagedFrame, damaged_file
 from metadata_log.errors import DamagedFile, InvalidRequest, InvariantBroken, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.kafka.batches import Batch, batches
+from metadata_log.kafka.schemas import Decoded, UnknownVersion, decode, decode_control
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.records.features import METADATA_VERSION
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.export import export_batches, export_image, say_where_it_ends
 from metadata_log.replay.histories import Ending, check_history
-from metadata_log.replay.kafka.batches import Batch, batches
 from metadata_log.replay.kafka.causes import Teller
 from metadata_log.replay.kafka.columns import KafkaBatch, KafkaColumns
 from metadata_log.replay.kafka.records import Entry, Translator, snapshot_record
-from metadata_log.replay.kafka.schemas import Decoded, UnknownVersion, decode, decode_control
 from metadata_log.replay.kinds import CHECKPOINT, PARTITION
 from metadata_log.replay.tables import Export, lake_directory
 

@@ -20,11 +20,11 @@ from metadata_log.errors import (
     WrittenByAnotherVersion,
 )
 from metadata_log.ids import NO_LEADER, uuid_text
+from metadata_log.kafka.batches import batches
+from metadata_log.kafka.schemas import Decoded, decode, decode_control
 from metadata_log.records.declaration import mask
 from metadata_log.replay.digest import digest_of, exported_digest, folded, state_digest
-from metadata_log.replay.kafka.batches import batches
 from metadata_log.replay.kafka.log import checkpoint_image, export_kafka
-from metadata_log.replay.kafka.schemas import Decoded, decode, decode_control
 from metadata_log.replay.kinds import PARTITION
 from metadata_log.replay.report import report_of
 from metadata_log.replay.state import state_at
