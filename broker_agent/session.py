@@ -41,6 +41,7 @@ from metadata_log.records.features import (
     METADATA_VERSION_MIN,
     METAQUORUM_VERSION,
     METAQUORUM_VERSION_LEVEL,
+    METAQUORUM_VERSION_MIN,
 )
 from metadata_log.wire.commands import RegisterBroker, Registered
 from metadata_log.wire.fetch import FetchAnswer, FetchKind, FetchRequest
@@ -60,7 +61,7 @@ controller."""
 SUPPORTED_FEATURES: Final = (
     FeatureRange(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
     FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
-    FeatureRange(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL, METAQUORUM_VERSION_LEVEL),
+    FeatureRange(METAQUORUM_VERSION, METAQUORUM_VERSION_MIN, METAQUORUM_VERSION_LEVEL),
 )
 
 

@@ -103,6 +103,10 @@ def _as_we_are(_: Member) -> Mapping[str, str]:
     return {}
 
 
+def _this_release(_: Member) -> Path:
+    return _ROOT
+
+
 TLS_FOLDER: Final = "tls"
 ADMIN_FILES: Final = {
     name: f"{TLS_FOLDER}/{file}"
@@ -115,8 +119,9 @@ class LocalCluster:
     """A cluster below `directory`, which is created if it does not exist.
 
     `controllers` and `brokers` None: as many as the directory has, or three in a new one. `adjust` changes the settings of
-    controllers when their files are first written; `environment` gives variables to the nodes started here. `secure`: a new
-    cluster has TLS and identity, with an authority of its own below tls/; one that exists stays as it is.
+    controllers when their files are first written; `environment` gives variables to the nodes started here, and `code` names
+    the folder with the release that a node runs. `secure`: a new cluster has TLS and identity, with an authority of its own
+    below tls/; one that exists stays as it is.
 
         async with LocalCluster(path, brokers=1) as cluster:
             cluster.kill(cluster.controllers[0].id)
@@ -130,6 +135,7 @@ class LocalCluster:
         brokers: int | None = None,
         adjust: Callable[[ControllerSettings], ControllerSettings] = _as_it_is,
         environment: Callable[[Member], Mapping[str, str]] = _as_we_are,
+        code: Callable[[Member], Path] = _this_release,
         secure: bool = False,
     ) -> None:
         self.directory = directory.resolve()
@@ -141,6 +147,7 @@ class LocalCluster:
         self._credentials = NO_CREDENTIALS
         self._adjust = adjust
         self._environment = environment
+        self._code = code
         self._rng = random.SystemRandom()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._lock_fd: int | None = None
@@ -268,7 +275,7 @@ class LocalCluster:
         member = self.member(node_id)
         environment = {**os.environ, STREAM_VARIABLE: "none", **self._environment(member)}
         # With -P, Python does not import a folder named `ops` from the current directory.
-        paths = [str(_ROOT), environment.get("PYTHONPATH")]
+        paths = [str(self._code(member)), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         config = str(self.directory / member.config)
         with renamed_os_errors(self._stderr(member)), open_private(self._stderr(member), "wb") as output:

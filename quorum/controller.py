@@ -50,8 +50,10 @@ from metadata_log.errors import (
     two_histories,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
+from metadata_log.image.features import metaquorum_version
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, VoterEndpoint
+from metadata_log.records.registry import level_of
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import (
@@ -521,6 +523,10 @@ class Controller:
         self, tip: MetadataImage, decision: Decision, envelope: Envelope, *, controller_epoch: int
     ) -> Sliced[RecordBatch]:
         """Encode records and apply them to the tip, in slices, then append them in one go: nobody sees half a batch."""
+        if (level := level_of(decision.records)) > (present := metaquorum_version(tip.features)):
+            raise InvariantBroken(
+                f"a decision needs metaquorum.version {level}, and the cluster is at {present}: older nodes would stop at it"
+            )
         body = yield from encoding(envelope, decision.records)
         batch, frame = batch_of(
             body,

@@ -7,7 +7,7 @@ import immutables
 
 from metadata_log.digest import hex_of_text
 from metadata_log.image.subject import Builders, SubjectBuilder
-from metadata_log.records.features import FeatureLevelRecord
+from metadata_log.records.features import METAQUORUM_VERSION, METAQUORUM_VERSION_MIN, FeatureLevelRecord
 from metadata_log.records.registry import Record
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ class FeaturesBuilder(SubjectBuilder[FeaturesImage]):
     @staticmethod
     def view(image: FeaturesImage) -> dict[str, Any]:
         return {"features": {name: image[name] for name in sorted(image)}}
+
+
+def metaquorum_version(features: FeaturesImage) -> int:
+    """Return the level that says which records of ours are written; 1 in a log that names none."""
+    return features.get(METAQUORUM_VERSION, METAQUORUM_VERSION_MIN)
 
 
 def feature_line(name: str, level: int) -> str:

@@ -21,11 +21,13 @@ NO_SECRETS: Final[Secrets] = {}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """`versions` holds the number of fields of version 0, of version 1, ...; a record is written in the first that says all
-    of it. `mask_key` names the field with the key of its secrets' masks, if it has one; it is shown to nobody.
+    of it. `levels` holds, for each version, the level of metaquorum.version from which on it is written. `mask_key` names
+    the field with the key of its secrets' masks, if it has one; it is shown to nobody.
     """
 
     type_id: int
     versions: tuple[int, ...]
+    levels: tuple[int, ...]
     secret_fields: Secrets
     mask_key: str | None = None
 
@@ -39,22 +41,26 @@ def record(
     type_id: int,
     secret_fields: Secrets,
     versions: tuple[int, ...] | None = None,
+    levels: tuple[int, ...] | None = None,
     mask_key: str | None = None,
 ) -> Callable[[T], T]:
     """Declare a named tuple as a record type: Kafka's number, or one of ours from 1000, never reused.
 
-    `versions` may be left out for a type of one version.
+    `versions` may be left out for a type of one version, `levels` where level 1 of metaquorum.version knows all versions.
     """
 
     def declare(of: T) -> T:
         fields: tuple[str, ...] = of._fields  # type: ignore[attr-defined]  # a named tuple
+        field_counts = (len(fields),) if versions is None else versions
         declaration = Declaration(
             type_id=type_id,
-            versions=(len(fields),) if versions is None else versions,
+            versions=field_counts,
+            levels=(1,) * len(field_counts) if levels is None else levels,
             secret_fields=secret_fields,
             mask_key=mask_key,
         )
         assert declaration.versions[-1] == len(fields), f"{of.__name__}: the last version has all fields"
+        assert len(declaration.levels) == len(field_counts), f"{of.__name__}: each version has a level"
         assert {*secret_fields, *filter(None, [mask_key])} <= set(fields), (
             f"{of.__name__}: a secret that is no field"
         )

@@ -83,6 +83,17 @@ def _later_fields(of: type[Record]) -> tuple[tuple[int, int, tuple[Any, ...]], .
 _LATER_FIELDS: Final = {of: _later_fields(of) for of in RECORD_TYPES}
 
 
+_LEVELLED: Final = {of: levels for of in RECORD_TYPES if max(levels := declaration_of(of).levels) > 1}
+"""The types of which some level of metaquorum.version does not know a version, with the level of each version."""
+
+
+def level_of(records: Sequence[Record]) -> int:
+    """Return the lowest level of metaquorum.version at which all nodes know these records."""
+    if _LEVELLED.keys().isdisjoint(map(type, records)):
+        return 1
+    return max(_LEVELLED[type(each)][version_of(each)] for each in records if type(each) in _LEVELLED)
+
+
 # --- rows
 
 _HEADS: Final = {of: (TYPE_IDS[of], 0) for of in RECORD_TYPES if len(declaration_of(of).versions) == 1}

@@ -8,10 +8,18 @@ ClusterControlManager. Kafka removes no registration; that one can be removed is
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
-from metadata_log.errors import InconsistentClusterId, NodeStillAlive, PolicyViolation, UnknownControllerId
+from metadata_log.errors import (
+    InconsistentClusterId,
+    NodeStillAlive,
+    PolicyViolation,
+    UnknownControllerId,
+    UnsupportedVersion,
+)
 from metadata_log.ids import NodeId
+from metadata_log.image.features import metaquorum_version
 from metadata_log.limits import CONTROLLER_REGISTRATIONS_MAX
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
+from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.commands import RegisterController, UnregisterController
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
@@ -37,6 +45,7 @@ def register(context: DecideContext, command: RegisterController) -> Decision:
     Raises:
         InconsistentClusterId.
         PolicyViolation: too many controllers are registered.
+        UnsupportedVersion: the cluster is at a level of metaquorum.version that the controller does not know.
     """
     image, controller_id = context.image, command.controller_id
     if command.cluster_id != context.cluster_id:
@@ -49,6 +58,14 @@ def register(context: DecideContext, command: RegisterController) -> Decision:
         raise PolicyViolation(
             f"{CONTROLLER_REGISTRATIONS_MAX} controllers are registered; unregister some that are gone "
             "(metaquorum controllers list)"
+        )
+    level = metaquorum_version(image.features)
+    if any(
+        feature.name == METAQUORUM_VERSION and not feature.min_version <= level <= feature.max_version
+        for feature in command.features
+    ):
+        raise UnsupportedVersion(
+            f"controller {controller_id} does not support {METAQUORUM_VERSION} {level}, at which the cluster is: upgrade it"
         )
     epoch = image.end_offset
     record = RegisterControllerRecord(

@@ -17,6 +17,7 @@ from metadata_log.records.features import (
     METADATA_VERSION_LEVEL,
     METAQUORUM_VERSION,
     METAQUORUM_VERSION_LEVEL,
+    METAQUORUM_VERSION_MIN,
     FeatureLevelRecord,
 )
 from metadata_log.records.registry import Record
@@ -29,14 +30,10 @@ from quorum.decide.effective_configs import static_config
 SUPPORTED: Final = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
+    METAQUORUM_VERSION: (METAQUORUM_VERSION_MIN, METAQUORUM_VERSION_LEVEL),
 }
 """The levels, both ends inclusive, at which this release can finalize a feature."""
-REGISTERED: Final = tuple(
-    FeatureRange(name, *levels)
-    for name, levels in sorted(
-        {**SUPPORTED, METAQUORUM_VERSION: (METAQUORUM_VERSION_LEVEL, METAQUORUM_VERSION_LEVEL)}.items()
-    )
-)
+REGISTERED: Final = tuple(FeatureRange(name, *levels) for name, levels in sorted(SUPPORTED.items()))
 """What a controller of this release registers."""
 _DISABLED: Final = (0, 0)
 """What a node supports of a feature that its registration does not name."""
@@ -57,7 +54,7 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     Raises:
         InvalidRequest: a feature is given twice.
         InvalidUpdateVersion: a level is not supported by this controller, by a registered broker or controller, or a voter
-            is not registered; or it lies in the other direction.
+            is not registered; or it lies in the other direction; or it would lower metaquorum.version.
     """
     records: list[Record] = []
     if context.checks_as_brokers:
@@ -76,15 +73,19 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
 def _check(context: DecideContext, wanted: FeatureUpdate) -> None:
     name, level, upgrade_type = wanted
     where = f"{name} cannot become {level}"
+    present = context.image.features.get(name, 0)
     low, high = SUPPORTED.get(name, _DISABLED)
     if name not in SUPPORTED or not low <= level <= high:
         raise InvalidUpdateVersion(f"{where}: this controller supports {low} to {high}")
+    if level < present and name == METAQUORUM_VERSION:
+        raise InvalidUpdateVersion(
+            f"{where}: it is {present}, and the log may hold records that nodes of level {level} do not know"
+        )
     if blockers := "; ".join(_blockers(context, name, level)):
         raise InvalidUpdateVersion(
             f"{where}: {blockers}. Upgrade them; those that are gone for good: metaquorum brokers unregister ID, "
             "metaquorum controllers unregister ID"
         )
-    present = context.image.features.get(name, 0)
     if level < present and upgrade_type is UpgradeType.UPGRADE:
         raise InvalidUpdateVersion(f"{where}: it is {present}; ask for a downgrade")
     if level > present and upgrade_type is not UpgradeType.UPGRADE:
@@ -94,12 +95,14 @@ def _check(context: DecideContext, wanted: FeatureUpdate) -> None:
 def _blockers(context: DecideContext, name: str, level: int) -> Iterator[str]:
     """Yield every registration that does not support a level, whether its process runs or not.
 
-    Kafka names one at a time.
+    Kafka names one at a time. A broker that does not name metaquorum.version reads none of our records: any level suits it.
     """
     image = context.image
     brokers: dict[tuple[int, int], list[str]] = defaultdict(list)
     for broker_id, broker in sorted(image.brokers.items()):
         levels = _levels_of(broker.features, name)
+        if name == METAQUORUM_VERSION and levels == _DISABLED:
+            continue
         if not levels[0] <= level <= levels[1]:
             brokers[levels].append(f"{broker_id} (fenced)" if broker.fenced else str(broker_id))
     for levels, who in sorted(brokers.items()):

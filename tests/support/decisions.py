@@ -45,7 +45,7 @@ from quorum.sessions import Sessions
 
 CLUSTER_ID = "transcript-of-acluster"
 CONTROLLER = NodeId(9000)
-FEATURES = (FeatureRange("metadata.version", 25, 30), FeatureRange("metaquorum.version", 1, 1))
+FEATURES = (FeatureRange("metadata.version", 25, 30), FeatureRange("metaquorum.version", 1, 2))
 _RESERVED = {"MIGRATING": MIGRATING, "UNASSIGNED": UNASSIGNED, "LOST": LOST}
 
 

@@ -27,6 +27,7 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.limits import PART_AGAIN_MS, RECORDS_PER_PART_MAX
+from metadata_log.records import registry
 from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.sliced import Sliced, at_once
@@ -55,7 +56,7 @@ def test_the_first_claim_founds_the_cluster() -> None:
         image = controller.committed
         assert image.controller_epoch == 1
         assert image.quorum.cluster_id == CLUSTER
-        assert dict(image.features) == {"metadata.version": 30, "metaquorum.version": 1}
+        assert dict(image.features) == {"metadata.version": 30, "metaquorum.version": 2}
         assert image.quorum.kraft_version == 1
         assert [voter.node_id for voter in image.quorum.voters or ()] == [1, 2, 3]
         lab.same_everywhere()
@@ -74,6 +75,24 @@ def test_a_write_is_answered_only_when_it_is_applied() -> None:
         outcome = await task
         assert (outcome.base_offset, outcome.end_offset) == (before, before + 1)
         lab.same_everywhere()
+
+    run(story)
+
+
+def test_no_record_is_appended_that_the_finalized_level_does_not_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node of the release before would stop at it: a mutant of this rule is a cluster that cannot be upgraded."""
+
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        before = controller.tip
+        monkeypatch.setitem(registry._LEVELLED, ConfigRecord, (1, 3))
+        keyed = Decision(records=(ConfigRecord(BROKER, "", "a.password", "x", b"k" * 16),))
+        with pytest.raises(InvariantBroken, match=r"metaquorum\.version 3, and the cluster is at 2"):
+            controller.append(keyed, NO_ENVELOPE)
+        assert controller.tip is before
+        controller.append(Decision(records=(ConfigRecord(BROKER, "", "a.setting", "x", None),)), NO_ENVELOPE)
 
     run(story)
 

@@ -13,7 +13,8 @@ from metadata_log.image.metadata_image import EMPTY, buckets_of, lines
 from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord, FeatureRange
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION as ELR
-from metadata_log.records.features import METADATA_VERSION
+from metadata_log.records.features import METADATA_VERSION, FeatureLevelRecord
+from metadata_log.records.features import METAQUORUM_VERSION as OURS
 from metadata_log.records.quorum import ControllerClaimRecord, Voter, VoterEndpoint, VotersRecord
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import (
@@ -266,3 +267,57 @@ def test_the_digest_line_of_a_controller() -> None:
     assert list(lines(apply(EMPTY, batch).image)) == [
         f"n|7|1|{word_uuid('x').hex()}|0|{name}:{b'c'.hex()}:9093:0|{version}:30:30"
     ]
+
+
+# --- metaquorum.version
+
+
+def to_level(level: int, upgrade_type: UpgradeType = UpgradeType.UPGRADE) -> UpdateFeatures:
+    return UpdateFeatures(updates=(FeatureUpdate(OURS, level, upgrade_type),), validate_only=False)
+
+
+def at_level(level: int) -> World:
+    world = World()
+    world.write([FeatureLevelRecord(OURS, level)])
+    return world
+
+
+@pytest.mark.parametrize("who", ["broker", "controller"])
+def test_the_level_of_our_records_waits_for_every_node_that_reads_them(who: str) -> None:
+    """A node of the release before would stop at the first record that it does not know."""
+    world, before = at_level(1), FeatureRange(OURS, 1, 1)
+    if who == "broker":
+        carried_out(world, registration(11, features=(FEATURES[0], before)))
+    else:
+        carried_out(world, of(7, features=(before,)))
+    refused = refusal(world, to_level(2), node_id=CONTROLLER)
+    assert refused.error == "INVALID_UPDATE_VERSION"
+    assert "supports 1 to 1" in refused.message
+    if who == "broker":
+        carried_out(world, registration(11, incarnation_id=word_uuid("again"), features=FEATURES))
+    else:
+        carried_out(world, of(7, "2"))
+    world.write([*decided(world, to_level(2), node_id=CONTROLLER).records])
+    assert world.image.features[OURS] == 2
+
+
+def test_a_broker_that_reads_none_of_our_records_holds_back_no_level() -> None:
+    """A broker of Kafka names metadata.version alone."""
+    world = at_level(1)
+    carried_out(world, registration(11, features=FEATURES[:1]))
+    assert decided(world, to_level(2), node_id=CONTROLLER).refusal is None
+
+
+def test_the_level_of_our_records_never_falls() -> None:
+    world = at_level(2)
+    for upgrade_type in UpgradeType:
+        refused = refusal(world, to_level(1, upgrade_type))
+        assert refused.error == "INVALID_UPDATE_VERSION"
+    assert "the log may hold records" in refused.message
+
+
+def test_a_controller_of_the_release_before_does_not_register_at_a_level_it_does_not_know() -> None:
+    world = at_level(2)
+    refused = refusal(world, of(7, features=(FeatureRange(OURS, 1, 1),)))
+    assert refused.error == "UNSUPPORTED_VERSION"
+    carried_out(world, of(7))

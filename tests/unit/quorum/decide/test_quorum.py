@@ -36,7 +36,7 @@ def test_the_first_claim_founds_the_cluster() -> None:
         QuorumVersionRecord(1),
         VotersRecord((voter(1), voter(2))),
         FeatureLevelRecord("metadata.version", 30),
-        FeatureLevelRecord("metaquorum.version", 1),
+        FeatureLevelRecord("metaquorum.version", 2),
     )
 
 

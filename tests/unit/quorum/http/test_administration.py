@@ -345,7 +345,7 @@ def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
         assert [(one["feature"], one["level"]) for one in listed] == [
             ("eligible.leader.replicas.version", 0),
             ("metadata.version", 30),
-            ("metaquorum.version", 1),
+            ("metaquorum.version", 2),
         ]
         wanted = [
             {"feature": "metadata.version", "level": 30},
