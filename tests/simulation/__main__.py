@@ -19,7 +19,8 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from tests.simulation.campaign.campaign import PROFILE_NAMES, Life, Plan, Totals, append_to_ledger, outcomes
+from tests.simulation.campaign import ledger
+from tests.simulation.campaign.campaign import PROFILE_NAMES, Life, Plan, Totals, outcomes
 from tests.simulation.campaign.kept_runs import KeptLives
 from tests.simulation.mutants import trial as mutants
 from tests.support.arguments import positive, seeds
@@ -64,10 +65,9 @@ def main(argv: list[str]) -> int:
     print(totals.text())
     speed = totals.simulated / (time.monotonic() - began)
     print(f"{speed:.1f} simulated seconds per second, with {args.jobs} at a time")
-    line = totals.ledger_line(shlex.join(("python", "-m", "tests.simulation", *_without_ledger(argv))))
-    print(line)
     if args.ledger is not None:
-        append_to_ledger(args.ledger, line)
+        command = shlex.join(("python", "-m", "tests.simulation", *_without_ledger(argv)))
+        ledger.append(args.ledger, totals.campaign(command))
     if not totals.lives:
         print("nothing was lived through", file=sys.stderr)
         return 2
@@ -145,7 +145,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS:NUMBER",
         help="draw all anew from there on; as often as needed",
     )
-    parser.add_argument("--ledger", type=Path, help="append the last line to this table")
+    parser.add_argument(
+        "--ledger",
+        type=Path,
+        help="append what this campaign was to a file",
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Campaigns: many seeds on several processes, the result of each, and the ledger's line for all of them."""
+"""Campaigns: many seeds on several processes, the result of each, and what the ledger keeps of all of them."""
 
 import gc
 import logging
@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
+from tests.simulation.campaign.ledger import Campaign
 from tests.simulation.faults import broad
 from tests.simulation.faults.profiles import PROFILES, profile_of
 from tests.simulation.world.cluster import ClusterWorld
@@ -26,34 +26,8 @@ HOURS_MIN = 1.0
 USUAL_SHAPE = broad.Shape(voters=3, observers=0, brokers=3)
 PROFILE_NAMES = (*PROFILES, "swarm", broad.NAME)
 
-LEDGER_HEAD = """# Ledger of simulated hours
-
-Each line is one campaign of the deterministic simulator (`python -m tests.simulation`). The seeds it names, run by its
-command on its commit, live through the same hours again; a plus behind the commit: the tree held changes that were not
-committed yet. `counted` are the runs with at least 30 acknowledged writes and 0.3 faults per simulated second; only their
-hours stand under `hours`, the others are void (a calm run always is: nothing goes wrong in it). `violations` counts the runs
-in which a property was violated, void ones included; the simulator prints for each the command that replays it and the story
-of its last events. `sim-s per s`: simulated seconds per second of one processor, while the machine did other work too.
-
-"""
 LISTED_MAX = 10
-"""Markers that a ledger's line lists as never reached; of more it gives the number alone."""
-LEDGER_COLUMNS = (
-    "date",
-    "commit",
-    "command",
-    "profile",
-    "controllers",
-    "brokers",
-    "seeds",
-    "counted",
-    "hours",
-    "writes/s",
-    "faults/s",
-    "sim-s per s",
-    "violations",
-    "markers",
-)
+"""Markers that the ledger lists as never reached; of more it gives the number alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,29 +309,28 @@ class Totals:
         names = f", not {'; '.join(never)}" if 0 < len(never) <= LISTED_MAX else ""
         return f"{len(self.reached)} of {len(DEMANDS)}{names}"
 
-    def ledger_line(self, command: str) -> str:
+    def campaign(self, command: str) -> Campaign:
+        """Return what the ledger keeps of this campaign, which `command` ran."""
         plan, simulated = self.plan, max(self.simulated, 1e-9)
-        seeds = f"{min(self.seeds)}..{max(self.seeds)}" if self.seeds else "none"
         drawn = "drawn" if broad.NAME in plan.profiles else "3"
         brokers = "raft only" if plan.raft_only else str(drawn if plan.brokers is None else plan.brokers)
-        controllers = drawn if plan.controllers is None else ", ".join(map(str, plan.controllers))
-        cells = (
-            time.strftime("%Y-%m-%d", time.gmtime()),
-            commit(),
-            f"`{command}`",
-            ", ".join(plan.profiles),
-            controllers,
-            brokers,
-            f"{seeds} ({self.lives} runs)",
-            str(self.counted),
-            f"{self.hours_counted:.2f}",
-            f"{self.writes / simulated:.1f}",
-            f"{self.faults.total() / simulated:.2f}",
-            f"{self.simulated / max(self.cpu, 1e-9):.1f}",
-            str(self.failed),
-            self._markers_reached(),
+        return Campaign(
+            date=time.strftime("%Y-%m-%d", time.gmtime()),
+            commit=commit(),
+            command=command,
+            profile=", ".join(plan.profiles),
+            controllers=drawn if plan.controllers is None else ", ".join(map(str, plan.controllers)),
+            brokers=brokers,
+            seeds=f"{min(self.seeds)}..{max(self.seeds)}" if self.seeds else "none",
+            runs=self.lives,
+            counted=self.counted,
+            hours=round(self.hours_counted, 2),
+            writes_per_s=round(self.writes / simulated, 1),
+            faults_per_s=round(self.faults.total() / simulated, 2),
+            simulated_s_per_s=round(self.simulated / max(self.cpu, 1e-9), 1),
+            violations=self.failed,
+            markers=self._markers_reached(),
         )
-        return f"| {' | '.join(cells)} |"
 
 
 def _kinds(counted: Counter[str]) -> str:
@@ -383,11 +356,3 @@ def commit() -> str:
         ":!tests/simulation/campaign/kept_runs.jsonl",  # a campaign adds to it
     )
     return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")
-
-
-def append_to_ledger(path: Path, line: str) -> None:
-    if not path.exists():
-        head = " | ".join(LEDGER_COLUMNS)
-        path.write_text(f"{LEDGER_HEAD}| {head} |\n{'|---' * len(LEDGER_COLUMNS)}|\n")
-    with path.open("a") as file:
-        file.write(line + "\n")
