@@ -98,7 +98,7 @@ class BrokerAgent:
         self.cache = Cache(settings.data_dir, cluster_id=settings.cluster_id)
         self._cache_thread = CacheThread(self.cache)
         self.tls = None if settings.tls is None else Tls(settings.tls, cluster_id=settings.cluster_id)
-        self._client = ControllerClient(settings.token_file, None if self.tls is None else self.tls.client)
+        self._client = ControllerClient(settings.token_file, self.tls)
         self.fetch_loop = FetchLoop(
             controllers=settings.controllers,
             client=self._client,

@@ -1,6 +1,5 @@
 """Edge: HTTP to the controllers: each call has one outcome, and no failure of a network or a peer raises."""
 
-import ssl
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -12,6 +11,8 @@ from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
 from metadata_log.errors import InvalidRequest, MetadataError, error_named
 from metadata_log.limits import FETCH_BYTES_MAX, HTTP_SILENCE_MAX_MS, MIB
 from metadata_log.node.credentials import bearer_from, why_it_failed
+from metadata_log.node.kept_connections import KeptConnections
+from metadata_log.node.tls import Tls
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.commands import (
     AlteredPartitions,
@@ -47,7 +48,7 @@ class _Answered(NamedTuple):
 class ControllerClient:
     """Keeps a connection to each controller open; one call of the session is under way at a time, and some reports."""
 
-    def __init__(self, token_file: Path | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, token_file: Path | None = None, tls: Tls | None = None) -> None:
         self._token_file = token_file
         self._tls = tls
         self._http: aiohttp.ClientSession | None = None
@@ -55,7 +56,7 @@ class ControllerClient:
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(
             headers={"Content-Type": MSGPACK, "Accept": MSGPACK, **bearer_from(self._token_file)},
-            connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls),
+            connector=KeptConnections(self._tls),
             # A controller sends frames as stored and compresses nothing.
             auto_decompress=False,
         )

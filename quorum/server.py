@@ -45,6 +45,7 @@ from metadata_log.node.disk_space import Reserve, check_space, free_bytes
 from metadata_log.node.durable_files import settle_names
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
+from metadata_log.node.kept_connections import KeptConnections
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from metadata_log.node.routes import CONTROLLERS, rights_of
 from metadata_log.node.threads import Threads, share_the_interpreter
@@ -477,7 +478,7 @@ class _Node:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
                 headers=bearer_from(self.settings.token_file),
-                connector=aiohttp.TCPConnector(ssl=True if self.tls is None else self.tls.client),
+                connector=KeptConnections(self.tls),
             )
         return self._session
 

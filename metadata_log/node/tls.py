@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
-from metadata_log.node.certificate_dates import DAY_S, Dated
+from metadata_log.node.certificate_dates import DAY_S, Dated, has_ended
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.collector import leave_no_cycle
 from metadata_log.node.credentials import (
@@ -121,6 +121,17 @@ class Tls:
     def now_s(self) -> float:
         """The calendar's time, in Unix seconds."""
         return self._now_ms() / 1000
+
+    def has_ended(self, connection: ssl.SSLObject) -> bool:
+        """Return whether what either end of a connection of `client` has shown, or this node's authority, has expired."""
+        now_s = self.now_s
+        return has_ended(connection.getpeercert() or {}, now_s) or any(
+            now_s > each.ends_s for each in self.dates
+        )
+
+    def was_renewed_since(self, connection: ssl.SSLObject) -> bool:
+        """Return whether a connection of `client` began with files that were replaced since."""
+        return connection.context is not self.client.newest
 
     async def keep_reloading(self) -> None:
         """Read the files again whenever they changed, and notice when those that count come near their end."""

@@ -60,6 +60,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/node/answer_pieces.py": frozenset({"aiohttp", "msgpack"}),
     "metadata_log/node/http_bodies.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_query.py": frozenset({"aiohttp"}),
+    "metadata_log/node/kept_connections.py": frozenset({"aiohttp"}),
     "metadata_log/wire/*.py": frozenset({"msgpack"}),
     "metadata_log/log/index.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/replay/named_tables.py": frozenset({"typing_extensions"}),  # for type checkers alone

@@ -187,3 +187,12 @@ def test_the_engine_and_spark_have_one_importer_each() -> None:
         importers = {glob for glob, names in THIRD_PARTY.items() if name in names}
         # What Spark itself costs is measured with a source of its own.
         assert importers - {"ops/bench/spark_source.py"} == {"metadata_log/replay/*.py"}
+
+
+def test_connections_between_nodes_are_kept_in_one_file() -> None:
+    """Goal: none outlives its certificate. That of a forwarded request is closed after it; benchmarks keep none for long."""
+    makers = {module.path for module in MODULES if "TCPConnector" in module.source}
+    assert {path for path in makers if not path.startswith("ops/bench/")} == {
+        "broker_agent/forwarding.py",
+        "metadata_log/node/kept_connections.py",
+    }
