@@ -138,6 +138,10 @@ def _parks_amid_parts(original: Any) -> Any:
     return is_heard
 
 
+def _waits_for_no_record(original: Any) -> Any:
+    return lambda *args, **rest: (original(*args, **rest)[0], None)
+
+
 def _evicts_by_its_own_clock(original: Any) -> Any:
     def evicted(results: Any, *, now_ms: int) -> Any:
         del now_ms
@@ -402,6 +406,15 @@ MUTANTS: Final = (
         "quorum.fetch.service:FetchService._is_heard",
         _parks_amid_parts,
         Directed(f"{_FETCH_TESTS}::test_a_poll_does_not_wait_while_parts_without_a_record_are_due"),
+    ),
+    Mutant(
+        "answers-whom-it-fences",
+        "a broker is answered while the records of its fencing are in flight, and serves beyond them",
+        f"{_C}.heartbeat",
+        _waits_for_no_record,
+        Directed(
+            f"{_FETCH_TESTS}::test_a_broker_that_is_being_fenced_gets_no_answer_before_its_fencing_is_applied"
+        ),
     ),
     Mutant(
         "evicts-at-a-leap",

@@ -26,7 +26,14 @@ from quorum.fetch.slices import Slices
 from quorum.log.committed_log import CommittedLog
 from quorum.turns import TURN_MS
 from tests.support.lab import Lab, fetch_of, online, poll, setting, settings, spin
-from tests.unit.quorum.test_controller import fence_the_silent, leaders, slow_parts, with_many_partitions
+from tests.unit.quorum.test_controller import (
+    MANY,
+    fence_the_silent,
+    leaders,
+    silence,
+    slow_parts,
+    with_many_partitions,
+)
 
 
 class FetchLab(Lab):
@@ -232,6 +239,32 @@ def test_a_late_heartbeat_waits_for_records_about_its_broker(tmp_path: Path) -> 
         assert not fetch.done() and service.parked == 0
         lab.quorum.commit()
         await fetch
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_broker_that_is_being_fenced_gets_no_answer_before_its_fencing_is_applied(
+    tmp_path: Path, *, is_late: bool
+) -> None:
+    """Goal: no broker serves after its fencing. Its own deadline counts from the last poll that was answered: with an answer
+    from before the fencing it would serve for another session. Method: silence, and a poll while the records are in flight.
+    """
+
+    async def story(lab: FetchLab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        controller.records_per_part_max = 2 * MANY
+        silence(lab, controller, (12, epochs[12]))
+        fenced_end = controller.tip.end_offset
+        assert controller.committed.end_offset < fenced_end
+        request = lab.at_end(controller, 11, epochs[11])
+        arrived_ms = lab.now_ms - (limits.HEARTBEAT_LATE_MS if is_late else 0)
+        assert lab.services[1].take(request, lambda _: None, arrived_ms=arrived_ms) is None
+        fetch = lab.fetch(1, request)
+        await spin()
+        assert not fetch.done() and lab.services[1].parked == 0
+        lab.quorum.commit()
+        assert header(await fetch)["high_watermark"] >= fenced_end  # type: ignore[operator]
 
     run(tmp_path, story)
 
