@@ -67,7 +67,7 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
             start = start_of(log, brokers)
             digest, is_same = verified(log)
             first, last = log.marks
-            unknown_ms = last.unknown_ms - first.unknown_ms
+            unknown_ms, steps = last.unknown_ms - first.unknown_ms, steps_back(log)
             under = focus.of("under_min_isr_spells", plain_rows_of(under_min_isr(log)))
             tables = {name: focus.of(name, plain_rows(log, log.table(name))) for name in JSON_TABLES}
             about = {
@@ -77,7 +77,7 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
                 "time": {
                     "known_ms": last.known_ms - first.known_ms,
                     "unknown_ms": unknown_ms,
-                    "clock_steps_back": steps_back(log)._asdict(),
+                    "clock_steps_back": steps._asdict(),
                 },
                 "topic": focus.topic,
                 "broker": focus.broker,
@@ -92,7 +92,9 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
                     **start.spells,
                 },
             }
-            about["impact"] = impact(tables["unavailability"], under, unknown_ms).strip("*")
+            about["impact"] = impact(
+                tables["unavailability"], under, unknown_ms, alarming_steps=steps.alarm
+            ).strip("*")
             tables["under_min_isr"] = under
             return json_text(about | tables, indent=1) + "\n"
         case "html":

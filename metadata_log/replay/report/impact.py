@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from metadata_log.replay.library import Log
-from metadata_log.replay.report.words import cause, counted, duration, moment, table
+from metadata_log.replay.report.words import cause, counted, duration, moment, stepped, table
 
 NAMED_MAX: Final = 3
 """Topics that the sentence names; of more, those that were harmed longest."""
@@ -17,6 +17,7 @@ _UNDER_MIN_ISR: Final = """
         s.topic_name, s.cause_code, CAST(get_json_object(c.cause_detail, '$.broker_id') AS INT) AS broker_id,
         count(DISTINCT s.partition) AS partition_count, count(*) AS spells,
         CAST(sum(s.duration_ms) AS BIGINT) AS total_ms, CAST(sum(s.unknown_ms) AS BIGINT) AS unknown_ms,
+        max(CASE WHEN s.clock_stepped THEN 1 ELSE 0 END) = 1 AS clock_stepped,
         min(s.from_ts) AS from_ts, max(s.to_ts) AS to_ts, count(CASE WHEN s.lasting THEN 1 END) AS lasting,
         min(s.isr_size) AS isr_size, max(s.min_isr) AS min_isr
     FROM spells s LEFT JOIN changes c ON s.pkey = c.pkey AND s.from_offset = c.log_offset AND c.op <> 'delete'
@@ -31,8 +32,17 @@ def under_min_isr(log: Log) -> pa.Table:
     return log.engine.arrow(log.engine.query(_UNDER_MIN_ISR, tables))
 
 
-def impact(unavailable: Sequence[dict[str, Any]], under: Sequence[dict[str, Any]], unknown_ms: int) -> str:
-    """Return the first sentence of the report: what partitions could not be written to, or read."""
+def impact(
+    unavailable: Sequence[dict[str, Any]],
+    under: Sequence[dict[str, Any]],
+    unknown_ms: int,
+    *,
+    alarming_steps: bool,
+) -> str:
+    """Return the first sentence of the report: what partitions could not be written to, or read.
+
+    `alarming_steps`: clocks stepped back so far that durations across a step mislead.
+    """
     parts = [
         _harm(
             "without a leader",
@@ -48,6 +58,8 @@ def impact(unavailable: Sequence[dict[str, Any]], under: Sequence[dict[str, Any]
         or "Every partition had a leader and as many replicas in sync as writes with acks=all need."
     )
     limits = f" But for {duration(unknown_ms)} the log proves nothing." if unknown_ms else ""
+    if alarming_steps and any(row["clock_stepped"] for row in (*unavailable, *under)):
+        limits += " A clock stepped meanwhile: it may have been more or less."
     return f"**{told}{limits}**"
 
 
@@ -89,7 +101,7 @@ def refusals(under: Sequence[dict[str, Any]]) -> str:
                 + ("" if row["broker_id"] is None else f", broker {row['broker_id']}"),
                 f"{row['partition_count']:,}",
                 f"{row['spells']:,}",
-                duration(row["total_ms"]),
+                duration(row["total_ms"]) + stepped(row),
                 duration(row["unknown_ms"]) if row["unknown_ms"] else "",
                 moment(row["from_ts"]),
                 "it lasts" if row["lasting"] or row["to_ts"] is None else moment(row["to_ts"]),

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from metadata_log.replay.report.events import topic_verb
 from metadata_log.replay.report.start import SERVING
-from metadata_log.replay.report.words import cause, duration, lasted, moment, place, table
+from metadata_log.replay.report.words import cause, duration, lasted, moment, place, stepped, table
 
 _WHAT: Final = {
     "broker": "broker {node_id}: {verdict}",
@@ -93,8 +93,7 @@ def availability(brokers: Sequence[dict[str, Any]]) -> str:
                 duration(row["serving_ms"]),
                 duration(row["known_ms"]),
                 "" if row["availability_percent"] is None else f"{row['availability_percent']:.2f}",
-                (duration(row["unknown_ms"]) if row["unknown_ms"] else "")
-                + (" (a clock stepped)" if row["clock_stepped"] else ""),
+                (duration(row["unknown_ms"]) if row["unknown_ms"] else "") + stepped(row),
                 row["outages"],
                 duration(row["longest_outage_ms"]),
                 row["processes"],
@@ -224,7 +223,7 @@ def unavailability(unavailable: Sequence[dict[str, Any]]) -> str:
                 row["topic_name"],
                 f"{row['partition_count']:,}",
                 f"{row['episodes']:,}",
-                duration(int(row["total_ms"])),
+                duration(int(row["total_ms"])) + stepped(row),
                 duration(row["unknown_ms"]) if row["unknown_ms"] else "",
                 duration(row["longest_ms"]),
                 f"{row['lasting']:,}",

@@ -12,7 +12,7 @@ from metadata_log.replay.library import Log
 from metadata_log.replay.report.focus import Focus
 from metadata_log.replay.report.impact import impact
 from metadata_log.replay.report.start import Start
-from metadata_log.replay.report.words import counted, duration, moment
+from metadata_log.replay.report.words import counted, duration, moment, stepped
 from metadata_log.replay.state import state_at
 
 KAFKAS: Final = (
@@ -97,6 +97,10 @@ class Steps(NamedTuple):
     largest_ms: int
     total_ms: int
 
+    @property
+    def alarm(self) -> bool:
+        return self.total_ms >= STEP_MS
+
 
 def steps_back(log: Log) -> Steps:
     return Steps(*log.timeline.steps_back(log.first.end_offset, log.last.end_offset))
@@ -114,7 +118,7 @@ def summary(
     """Tell in a few lines what happened, what it cost, and who did it."""
     first, last = log.marks
     lines = [
-        f"- {impact(unavailable, under, last.unknown_ms - first.unknown_ms)}",
+        f"- {impact(unavailable, under, last.unknown_ms - first.unknown_ms, alarming_steps=steps_back(log).alarm)}",
         *([] if log.unknown is None else [f"- **{log.unknown.line}**"]),
         *_of_time(log),
         f"- {_what_happened(incidents)}",
@@ -200,7 +204,7 @@ def _of_time(log: Log) -> Iterator[str]:
         )
     steps = steps_back(log)
     if steps.times:
-        mark = "**" if steps.total_ms >= STEP_MS else ""
+        mark = "**" if steps.alarm else ""
         yield (
             f"- {mark}Clocks stepped back {counted(steps.times, 'time', 'times')}{mark}, by "
             f"{duration(steps.largest_ms)} at most"
@@ -217,7 +221,7 @@ def _spells(what: str, table: str, found: Sequence[dict[str, Any]], counts: str,
     unknown = f", beside {duration(unknown_ms)} unknown" if unknown_ms else ""
     return (
         f"- Partitions {what}: {counted(count, 'spell', 'spells')}{_from_before(start, table)}, "
-        f"{duration(known_ms)} of partition time{unknown}"
+        f"{duration(known_ms)} of partition time{unknown}{stepped(*found)}"
     )
 
 

@@ -101,12 +101,12 @@ def lasted(row: Mapping[str, Any], known: str = "duration_ms", *, so_far: bool =
     if so_far and not row[known] and not row["unknown_ms"]:
         return "begun at the end"
     unknown = f" and {duration(row['unknown_ms'])} unknown" if row["unknown_ms"] else ""
-    return (
-        duration(row[known])
-        + (" so far" if so_far else "")
-        + unknown
-        + (" (a clock stepped)" if row.get("clock_stepped") else "")
-    )
+    return duration(row[known]) + (" so far" if so_far else "") + unknown + stepped(row)
+
+
+def stepped(*rows: Mapping[str, Any]) -> str:
+    """Return what marks a duration, or a sum of durations, across a step of a clock."""
+    return " (a clock stepped)" if any(row.get("clock_stepped") for row in rows) else ""
 
 
 def duration(ms: int) -> str:

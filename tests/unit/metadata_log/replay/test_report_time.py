@@ -132,6 +132,15 @@ def test_a_clock_that_steps_makes_no_outage_and_no_service(ahead_ms: int, tmp_pa
     assert 4_000 <= leaderless_ms <= 7_000 and unknown_ms < 12_000 and stepped
     told = report_of(log)
     assert "**Clocks stepped back 1 time**, by 23 h 59 min at most" in told
+    first_sentence, without_leader = (
+        told.split("## Summary")[1].splitlines()[2],
+        told.split("## Time without a leader")[1],
+    )
+    assert "A clock stepped meanwhile: it may have been more or less." in first_sentence
+    assert " (a clock stepped) |" in without_leader.split("##")[0] and "partition time" in told
+    assert rows(log, "unavailability", "clock_stepped") == [(True,)]
+    (spells,) = [line for line in told.splitlines() if line.startswith("- Partitions without a leader: ")]
+    assert spells.endswith(" (a clock stepped)")
     assert "1 d 0 h of" not in told and "100.00" not in told
     assert json.loads(report_of(log, "json"))["time"]["clock_steps_back"]["times"] == 1
     gaps = [gap for (gap,) in rows(log, "incidents", "write_gap_at_most_ms") if gap is not None]
