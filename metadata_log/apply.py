@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from metadata_log.batch import RecordBatch
 from metadata_log.digest import Buckets
 from metadata_log.errors import InvariantBroken
+from metadata_log.image.begun import begun_after
 from metadata_log.image.metadata_image import (
     EMPTY,
     SUBJECT_BUILDERS,
@@ -98,6 +99,7 @@ def applying(image: MetadataImage, batch: RecordBatch, *, keeps_results: bool = 
         last_time_ms=batch.appended_at_ms,
         elapsed_ms=elapsed_ms,
         results=results.evicted(now_ms=batch.appended_at_ms),
+        begun=begun_after(image.begun, batch),
         state_digest=StateDigest.behind(image, delta),
         **parts,
     )

@@ -50,6 +50,7 @@ from metadata_log.errors import (
     two_histories,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
+from metadata_log.image.begun import HEARD_OF, Begun
 from metadata_log.image.features import metaquorum_version
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, VoterEndpoint
@@ -71,7 +72,7 @@ from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import SESSION_EXPIRED, fence
-from quorum.decide.parts import BROKER_UNREGISTERED, HEARD_OF, Leaving, TakenOut, leaving_after
+from quorum.decide.parts import BROKER_UNREGISTERED
 from quorum.decide.quiet import QuietMark
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import DECISIONS, decide, deciding
@@ -184,10 +185,6 @@ class Controller:
         self._broker_ends: dict[BrokerId, int] = {}
         """The end offset of our newest batch that touched a broker."""
         self._waiters = Waiters(settings.timing.commit_timeout_ms, on_unknown=self.metrics.writes_unknown.inc)
-        self._leaving: Leaving = {}
-        """Brokers that changes in parts are taking out of service, as of the tip."""
-        self._leaving_committed: Leaving = {}
-        """The same as of `committed`; every controller follows it, and a new leader goes on from it."""
         self._removals: Counter[BrokerId] = Counter()
         """How many requests are removing each broker now: repetitions, mostly."""
         self._transfers: list[asyncio.Future[NodeId]] = []
@@ -427,7 +424,7 @@ class Controller:
 
     def _ineligible(self) -> frozenset[BrokerId]:
         """Return the brokers that changes in parts are taking out of service."""
-        return self.sessions.walking_out().union(self._leaving)
+        return self.sessions.walking_out().union(self.tip.begun)
 
     def _is_linked(self, node_id: NodeId) -> bool:
         return any(peer.node_id == node_id and peer.reachable for peer in self.raft.status().peers)
@@ -543,7 +540,6 @@ class Controller:
         self._in_flight.append(_InFlight(batch=batch, frame=frame, image=image, delta=delta))
         for broker_id in delta.brokers:
             self._broker_ends[broker_id] = batch.end_offset
-        self._leaving = leaving_after(self._leaving, batch)
         return batch
 
     async def settled(self, end_offset: int, *, request_id: Uuid | None, wrote: bool) -> None:
@@ -663,7 +659,7 @@ class Controller:
         # What this heartbeat itself asks for may take the broker out in parts.
         asked = decision.cause.code if decision.more and decision.cause is not None else None
         is_being_removed = self.sessions.is_being_removed(broker_id)
-        taken_out = self._leaving.get(broker_id)
+        taken_out = self.tip.begun.get(broker_id)
         why = asked if taken_out is None else taken_out.cause
         if is_being_removed and why == BROKER_UNREGISTERED:
             # The parts of the removal stand between a silence in the log and the next controller: they must be there.
@@ -812,7 +808,6 @@ class Controller:
         self._tip, self._active = None, False
         self._in_flight.clear()
         self._broker_ends.clear()
-        self._leaving = self._leaving_committed
         if was_active:
             log.info("controller_resigned", extra={"controller_epoch": self._claim_epoch})
             for listener in self._listeners:
@@ -878,7 +873,6 @@ class Controller:
         assert made is not None, "a batch that is the next has been applied"
         image, delta = made
         self.committed = image
-        self._leaving_committed = leaving_after(self._leaving_committed, batch)
         self.metrics.batches_applied.inc()
         self.metrics.records_applied.inc(len(batch.records))
         if batch.claim is not None:
@@ -903,8 +897,8 @@ class Controller:
         self._time_of_day_ahead_ms = self._unix_ms() - now_ms
         # An earlier controller may have begun the fencing. Then the one before us wrote no part of it: it may not have known
         # of it, since it stood on a snapshot, and may have answered the broker's heartbeats.
-        begun = TakenOut(SESSION_EXPIRED, batch.controller_epoch - 1)
-        silent = [broker_id for broker_id, taken_out in self._leaving.items() if taken_out == begun]
+        begun = Begun(SESSION_EXPIRED, batch.controller_epoch - 1)
+        silent = [broker_id for broker_id, one in self.committed.begun.items() if one == begun]
         self.sessions.begin(self.committed, now_ms, silent=silent)
         log.info(
             "controller_active",
@@ -915,8 +909,6 @@ class Controller:
 
     def on_restore(self, snapshot_id: str) -> None:
         self.committed = self._load_snapshot(snapshot_id)
-        # A snapshot does not say which changes in parts are under way; their next part does. Other controllers may know.
-        self._leaving_committed = {}
         self.metrics.snapshots_installed.inc()
         self._drop_tip()
         for listener in self._listeners:

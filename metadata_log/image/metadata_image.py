@@ -10,6 +10,7 @@ import msgspec
 
 from metadata_log.digest import EMPTY_BUCKETS, Buckets, DigestBuilder
 from metadata_log.ids import BrokerId, NodeId, TopicId, in_order
+from metadata_log.image.begun import BegunImage
 from metadata_log.image.brokers import BrokersBuilder, BrokersImage
 from metadata_log.image.configs import ConfigsBuilder, ConfigsImage
 from metadata_log.image.controllers import ControllersBuilder, ControllersImage
@@ -54,6 +55,8 @@ class MetadataImage:
     next_producer_id: ProducerIdsImage = None
     controllers: ControllersImage = field(default_factory=immutables.Map)
     results: RequestResults = field(default_factory=RequestResults)
+    begun: BegunImage = field(default_factory=immutables.Map, compare=False)
+    """Changes in parts that take brokers out of service; an image that was read from a snapshot knows none."""
     state_digest: "StateDigest" = field(
         default_factory=lambda: StateDigest(EMPTY_BUCKETS), repr=False, compare=False
     )

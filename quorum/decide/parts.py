@@ -5,18 +5,11 @@ its cost does not depend on how far the walk got. Where a walk stands is kept wi
 controller walks from the start, past what is done already.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
-from metadata_log.batch import RecordBatch
-from metadata_log.ids import BrokerId
 from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import BATCH_BYTES_MAX, KIB
-from metadata_log.records.brokers import (
-    BrokerRegistrationChangeRecord,
-    RegisterBrokerRecord,
-    UnregisterBrokerRecord,
-)
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
 from quorum.decide.context import DecideContext
@@ -30,39 +23,6 @@ _VISITS_BETWEEN_LOOKS: Final = 64
 
 BROKER_UNREGISTERED: Final = "BROKER_UNREGISTERED"
 """The cause of a removal, and of each part of one."""
-
-TAKES_OUT: Final = frozenset(
-    {
-        "BROKER_REGISTERED",
-        BROKER_UNREGISTERED,
-        "SESSION_EXPIRED",
-        "FENCE_REQUESTED",
-        "SHUTDOWN_GRANTED",
-        "LOG_DIR_OFFLINE",
-    }
-)
-"""Causes of batches that take a broker out of ISRs; the record of its registration comes in the last part. A controlled
-shutdown is not among them: its first record says that the broker shuts down."""
-
-HEARD_OF: Final = "BROKER_HEARD_OF"
-"""The cause of a batch without a change: the broker sent a heartbeat, and nothing takes it out of service any more. Without
-it the next controller would go on with a fencing for silence that was given up."""
-
-
-class TakenOut(NamedTuple):
-    """A change in parts that takes a broker out of service.
-
-    `cause` is one of TAKES_OUT; `controller_epoch` is that of its newest part.
-    """
-
-    cause: str
-    controller_epoch: int
-
-
-Leaving: TypeAlias = Mapping[BrokerId, TakenOut]
-"""Brokers that changes in parts are taking out of service."""
-
-_REGISTRATIONS: Final = (BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord)
 
 
 class Part(NamedTuple):
@@ -112,24 +72,3 @@ def stretch_of(
         if visited % _VISITS_BETWEEN_LOOKS == 0 and context.is_turn_over():
             return records, True, last
     return records, False, last
-
-
-def leaving_after(leaving: Leaving, batch: RecordBatch) -> Leaving:
-    """Return the brokers that changes in parts are taking out of service, after one more batch of the log.
-
-    It follows from the log alone, so a controller that becomes active knows what the one before it had begun.
-    """
-    cause = batch.envelope.cause
-    if cause is None or (cause.code not in TAKES_OUT and cause.code != HEARD_OF):
-        return leaving
-    broker_id = cause.detail.get("broker_id")
-    if not isinstance(broker_id, int):
-        return leaving
-    is_over = cause.code == HEARD_OF or any(
-        isinstance(record, _REGISTRATIONS) and record.broker_id == broker_id
-        for record in reversed(batch.records)
-    )
-    others = {other: why for other, why in leaving.items() if other != broker_id}
-    if is_over:
-        return others
-    return {**others, BrokerId(broker_id): TakenOut(cause.code, batch.controller_epoch)}

@@ -411,7 +411,7 @@ def test_changes_in_parts_come_to_their_end(
         await life.settle()
         controller = life.controller
         active = {broker_id for broker_id, broker in life.tip.brokers.items() if broker.is_active}
-        assert not active & (controller.sessions.walking_out() | {*controller._leaving})
+        assert not active & (controller.sessions.walking_out() | {*life.tip.begun})
         assert life.removed(), "the story removes its broker at least once"
         lab.same_everywhere()
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from metadata_log.errors import ChangePending
+from metadata_log.image.metadata_image import EMPTY
 from quorum.turns import SLICE_MS
 from tests.simulation.mutants.mutant import Directed, Mutant, Seeds, always, reads_at_once
 
@@ -41,14 +42,10 @@ def _ends_all_walks(contact: Any) -> Any:
     return ending
 
 
-def _forgets_who_was_heard_of(leaving_after: Any) -> Any:
-    def after(leaving: Any, batch: Any) -> Any:
+def _forgets_who_was_heard_of(begun_after: Any) -> Any:
+    def after(begun: Any, batch: Any) -> Any:
         cause = batch.envelope.cause
-        return (
-            leaving
-            if cause is not None and cause.code == "BROKER_HEARD_OF"
-            else leaving_after(leaving, batch)
-        )
+        return begun if cause is not None and cause.code == "BROKER_HEARD_OF" else begun_after(begun, batch)
 
     return after
 
@@ -278,11 +275,12 @@ MUTANTS: Final = (
     Mutant(
         "half-fenced-leads",
         "a broker between two parts of its fencing gets replicas and leads",
-        "quorum.controller:leaving_after",
-        always({}),
+        "metadata_log.image.begun:begun_after",
+        always(EMPTY.begun),
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker"
         ),
+        elsewhere=("metadata_log.apply",),
     ),
     Mutant(
         "unwritten-fencing",
@@ -320,12 +318,13 @@ MUTANTS: Final = (
     Mutant(
         "heard-of-in-secret",
         "the next controller goes on with a fencing that was given up, though the broker got another session",
-        "quorum.controller:leaving_after",
+        "metadata_log.image.begun:begun_after",
         _forgets_who_was_heard_of,
         Directed(
             f"{_CONTROLLER_TESTS}::"
             "test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the_next_controller"
         ),
+        elsewhere=("metadata_log.apply",),
     ),
     Mutant(
         "new-leader-new-session",

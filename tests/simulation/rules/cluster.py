@@ -7,6 +7,7 @@ import metadata_log.image.results
 from metadata_log.batch import RecordBatch
 from metadata_log.digest import Buckets, DigestBuilder, digest_of_buckets
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, Uuid, is_reserved
+from metadata_log.image.begun import HEARD_OF
 from metadata_log.image.metadata_image import SUBJECT_BUILDERS, Delta, MetadataImage
 from metadata_log.image.metadata_image import _Uncounted as Uncounted
 from metadata_log.image.partitions import PartitionImage
@@ -17,7 +18,6 @@ from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.topics import TopicRecord
 from metadata_log.wire.commands import AlterPartitionReassignments
-from quorum.decide.parts import HEARD_OF
 from tests.simulation.rules.batches import BatchRules
 from tests.simulation.rules.contest import SETTING
 from tests.simulation.rules.rule import Violation

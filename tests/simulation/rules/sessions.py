@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import BrokerId, NodeId
+from metadata_log.image.begun import HEARD_OF
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -28,7 +29,6 @@ from metadata_log.records.brokers import (
 from metadata_log.wire.commands import BrokerHeartbeat
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Walked, WalkKind
-from quorum.decide.parts import HEARD_OF
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.cluster_node import SESSION_TIMEOUT_MS
 

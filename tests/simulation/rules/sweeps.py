@@ -38,7 +38,7 @@ class SweepRule:
         if image is None:
             return
         self._out |= {broker_id for broker_id, broker in image.brokers.items() if not broker.is_active}
-        self._out |= {*controller.world.properties.sessions.parts.begun, *controller._leaving}
+        self._out |= {*controller.world.properties.sessions.parts.begun, *image.begun}
         self._out |= controller.sessions.walking_out()
 
     def ended(self) -> None:

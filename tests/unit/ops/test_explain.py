@@ -6,12 +6,12 @@ from unittest.mock import patch
 
 from metadata_log.batch import Cause, Envelope, RecordBatch
 from metadata_log.ids import BrokerId
+from metadata_log.image.begun import TAKES_OUT
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRestoreRecord, TopicTombstoneRecord
 from ops.explain import CAUSES, LEAVING, Step, explain_broker, explain_partition
-from quorum.decide.parts import TAKES_OUT
 from quorum.whatif.cluster import Written
 from quorum.whatif.script import Script
 

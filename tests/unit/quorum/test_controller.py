@@ -707,7 +707,7 @@ def test_a_fencing_is_not_gone_on_with_behind_a_controller_that_may_not_have_kno
         silence(lab, controller, (12, epochs[12]))
         lab.quorum.commit()
         restored = lab.controllers[2]
-        lab.snapshots["s"] = restored.committed
+        lab.snapshots["s"] = dataclasses.replace(restored.committed, begun=EMPTY.begun)
         restored.on_restore("s")
         lab.lead(2)
         _, written_end = restored.heartbeat(poll(11, epochs[11], applied=restored.committed.end_offset))
