@@ -18,10 +18,9 @@ import asyncio
 import dataclasses
 import logging
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
@@ -50,9 +49,9 @@ from metadata_log.errors import (
     two_histories,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
-from metadata_log.image.begun import HEARD_OF, Begun
+from metadata_log.image.begun import HEARD_OF, SESSION_EXPIRED
 from metadata_log.image.features import metaquorum_version
-from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, VoterEndpoint
 from metadata_log.records.registry import level_of
 from metadata_log.records.snapshots import RequestResultRecord
@@ -71,7 +70,7 @@ from quorum.decide.canonical import IdempotencyKey, idempotency_key
 from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import Expiry
-from quorum.decide.fencing import SESSION_EXPIRED, fence
+from quorum.decide.fencing import fence
 from quorum.decide.parts import BROKER_UNREGISTERED
 from quorum.decide.quiet import QuietMark
 from quorum.decide.quorum import claim, identities
@@ -79,6 +78,7 @@ from quorum.decide.registry import DECISIONS, decide, deciding
 from quorum.decide.sweeps import Sweep
 from quorum.metrics import ControllerMetrics
 from quorum.raft.raft_log import RaftLog, RaftStatus, Voters
+from quorum.reign import InFlight, Reign
 from quorum.sessions import Sessions
 from quorum.turns import Turns
 from quorum.waiters import Waiter, Waiters
@@ -86,16 +86,6 @@ from quorum.written import Written, kept, restored
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-@dataclass(slots=True, kw_only=True)
-class _InFlight:
-    """One of our batches on its way: its frame, and the image it leads to."""
-
-    batch: RecordBatch
-    frame: bytes
-    image: MetadataImage
-    delta: Delta
 
 
 class _Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,9 +122,6 @@ FENCE_STALE: Final = "maybeFenceStaleBroker"
 """What a controller does by itself bears the name of the event in Kafka's QuorumController."""
 PART_MS: Final = 3
 """A part of a long change is decided within about this time; to encode and apply it takes up to four times as long."""
-
-CLOCK_JUMP_MS: Final = 1_000
-"""Between two checks Unix time and the monotonic clock drift apart by less, unless the clock was set."""
 
 
 class Controller:
@@ -175,23 +162,15 @@ class Controller:
         self.broker_counts = BrokerCounts()
         self._listeners: list[AppliedListener] = [self.broker_counts]
         self.committed: MetadataImage = EMPTY
-        self.sessions = Sessions(session_timeout_ms=settings.timing.session_timeout_ms)
+        self.reign: Reign | None = None
+        """None: this node does not lead. It is the active controller once the claim of its reign is applied."""
         self.metrics = ControllerMetrics()
         self.leader_hint: NodeId | None = None
-        self._tip: MetadataImage | None = None
-        self._claim_epoch = -1
-        self._active = False
-        self._in_flight: deque[_InFlight] = deque()
-        self._broker_ends: dict[BrokerId, int] = {}
-        """The end offset of our newest batch that touched a broker."""
         self._waiters = Waiters(settings.timing.commit_timeout_ms, on_unknown=self.metrics.writes_unknown.inc)
         self._removals: Counter[BrokerId] = Counter()
         """How many requests are removing each broker now: repetitions, mostly."""
         self._transfers: list[asyncio.Future[NodeId]] = []
         self.turns = Turns(now_ms)
-        self._checked_at_ms = 0
-        self._time_of_day_ahead_ms = 0
-        """How far Unix time was ahead of the monotonic clock at the last check."""
         self._voters: Voters = {}
         """The voters as Raft reported them last."""
 
@@ -204,18 +183,28 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether the newest applied claim is ours and we have led without a break since appending it."""
-        return self._active
+        return self.reign is not None and self.reign.is_active
 
     @property
-    def tip(self) -> MetadataImage:
-        """The state with our batches in flight.
+    def active_reign(self) -> Reign:
+        """The reign that decides.
 
         Raises:
             NotController: this node is not active.
         """
-        if self._tip is None or not self._active:
+        if self.reign is None or not self.reign.is_active:
             raise self.not_controller()
-        return self._tip
+        return self.reign
+
+    @property
+    def tip(self) -> MetadataImage:
+        """The state with our batches in flight; raises as `active_reign`."""
+        return self.active_reign.tip
+
+    @property
+    def sessions(self) -> Sessions:
+        """What the active controller heard of brokers; raises as `active_reign`."""
+        return self.active_reign.sessions
 
     def _holds(self, command: Command, image: MetadataImage) -> bool:
         """Answer whether what was decided on `image` may still be appended behind it; raises as `tip`.
@@ -282,7 +271,7 @@ class Controller:
         Raises:
             NotController: not active; nothing was appended.
         """
-        if not self._active:
+        if not self.is_active:
             raise self.not_controller()
         began: list[_Begun | MetadataError] = []
         try:
@@ -384,13 +373,18 @@ class Controller:
         waiter = None
         if batch is not None:
             self.metrics.writes.inc()
-            waiter = self._waiter(batch.end_offset, request_id=envelope.request_id, wrote=True)
+            waiter = self._waiter(
+                batch.end_offset,
+                claim_epoch=batch.controller_epoch,
+                request_id=envelope.request_id,
+                wrote=True,
+            )
         return _Begun(
             decision=decision,
             envelope=envelope,
             batch=batch,
             rests_on=self.tip.end_offset,
-            claim_epoch=self._claim_epoch,
+            claim_epoch=self.active_reign.epoch,
             began_ms=self._now_ms(),
             waiter=waiter,
         )
@@ -451,9 +445,10 @@ class Controller:
             # a newer controller has changed: wait for proof that there is no newer controller.
             if not is_proved:
                 await self.raft.read_index()
-            if begun.claim_epoch != self._claim_epoch or self.committed.controller_epoch > begun.claim_epoch:
-                raise self.not_controller()  # a newer claim was applied before this task was woken
-            await self.settled(begun.rests_on, request_id=None, wrote=False)
+            rests_on = self._waiter(
+                begun.rests_on, claim_epoch=begun.claim_epoch, request_id=None, wrote=False
+            )
+            await self._wait(rests_on, self._now_ms())
             if decision.refusal is not None:
                 self.metrics.writes_refused.inc()
             return Written(outcome=decision.result(), base_offset=begun.rests_on, end_offset=begun.rests_on)
@@ -480,7 +475,9 @@ class Controller:
             )
             return self._begun(Decision(refusal=refusal), NO_ENVELOPE, None)
         begun = self._begun(Decision(), NO_ENVELOPE, None)
-        waiter = self._waiter(known.end_offset, request_id=key.request_id, wrote=True)
+        waiter = self._waiter(
+            known.end_offset, claim_epoch=begun.claim_epoch, request_id=key.request_id, wrote=True
+        )
         return replace(begun, known=known, waiter=waiter)
 
     def append(self, decision: Decision, envelope: Envelope) -> RecordBatch:
@@ -495,14 +492,14 @@ class Controller:
 
     def _appending(self, decision: Decision, envelope: Envelope) -> Sliced[RecordBatch]:
         """Append records to the tip as one batch; raises as `append`."""
-        tip = self._tip
-        if tip is None:
+        reign = self.reign
+        if reign is None:
             raise self.not_controller()
         if len(self._waiters) >= limits.WAITERS_MAX:
             raise ThrottlingQuotaExceeded(
                 f"{limits.WAITERS_MAX} writes wait for their commit; try again shortly"
             )
-        return (yield from self._extending(tip, decision, envelope, controller_epoch=tip.controller_epoch))
+        return (yield from self._extending(reign, decision, envelope))
 
     def _carry_out(self, decision: Decision, envelope: Envelope) -> RecordBatch | None:
         """Append the records, if there are any, and make the changes of sessions; raises as `append`."""
@@ -516,10 +513,9 @@ class Controller:
         for change in decision.session_changes:
             self.sessions.carry_out(change, now_ms=now_ms)
 
-    def _extending(
-        self, tip: MetadataImage, decision: Decision, envelope: Envelope, *, controller_epoch: int
-    ) -> Sliced[RecordBatch]:
+    def _extending(self, reign: Reign, decision: Decision, envelope: Envelope) -> Sliced[RecordBatch]:
         """Encode records and apply them to the tip, in slices, then append them in one go: nobody sees half a batch."""
+        tip = reign.tip
         if (level := level_of(decision.records)) > (present := metaquorum_version(tip.features)):
             raise InvariantBroken(
                 f"a decision needs metaquorum.version {level}, and the cluster is at {present}: older nodes would stop at it"
@@ -528,7 +524,7 @@ class Controller:
         batch, frame = batch_of(
             body,
             base_offset=tip.end_offset,
-            controller_epoch=controller_epoch,
+            controller_epoch=reign.epoch,
             appended_at_ms=self._unix_ms(),
             previous_crc=tip.last_crc,
             envelope=envelope,
@@ -536,24 +532,29 @@ class Controller:
         )
         image, delta = yield from applying(tip, batch)
         self.raft.append(frame, _changed_voters(tip, image))
-        self._tip = image
-        self._in_flight.append(_InFlight(batch=batch, frame=frame, image=image, delta=delta))
-        for broker_id in delta.brokers:
-            self._broker_ends[broker_id] = batch.end_offset
+        reign.extend(InFlight(batch=batch, frame=frame, image=image, delta=delta))
         return batch
 
-    async def settled(self, end_offset: int, *, request_id: Uuid | None, wrote: bool) -> None:
+    async def settled(self, end_offset: int) -> None:
         """Wait until all records below `end_offset` are applied under our claim; raises as `submit`."""
-        await self._wait(self._waiter(end_offset, request_id=request_id, wrote=wrote), self._now_ms())
+        waiter = self._waiter(end_offset, claim_epoch=self.active_reign.epoch, request_id=None, wrote=False)
+        await self._wait(waiter, self._now_ms())
 
     def _waiter(
-        self, end_offset: int, *, request_id: Uuid | None, wrote: bool
+        self, end_offset: int, *, claim_epoch: int, request_id: Uuid | None, wrote: bool
     ) -> asyncio.Future[None] | None:
-        """Return what ends once all records below `end_offset` are applied under our claim; None if they are."""
-        if self.committed.end_offset >= end_offset and self.committed.controller_epoch == self._claim_epoch:
+        """Return what ends once all records below `end_offset` are applied under a claim; None if they are.
+
+        Raises:
+            NotController: a newer claim is applied, and so nothing would end it.
+        """
+        committed = self.committed
+        if committed.controller_epoch > claim_epoch:
+            raise self.not_controller()
+        if committed.end_offset >= end_offset and committed.controller_epoch == claim_epoch:
             return None
         return self._waiters.add(
-            controller_epoch=self._claim_epoch, end_offset=end_offset, request_id=request_id, wrote=wrote
+            controller_epoch=claim_epoch, end_offset=end_offset, request_id=request_id, wrote=wrote
         )
 
     async def _wait(self, waiter: asyncio.Future[None] | None, began_ms: int) -> None:
@@ -569,7 +570,7 @@ class Controller:
         Raises:
             NotController: not active, or no longer.
         """
-        if not self._active:
+        if not self.is_active:
             raise self.not_controller()
         await self.raft.read_index()
         return view(self.committed)
@@ -586,7 +587,7 @@ class Controller:
             InvalidRequest: `to` is no voter that is reachable.
             OutcomeUnknown: no other leader was reported within two election timeouts; this node may still lead.
         """
-        if not self._active:
+        if not self.is_active:
             raise self.not_controller()
         if to == self._settings.node_id:
             await self.raft.read_index()
@@ -607,7 +608,7 @@ class Controller:
 
     def resign(self) -> None:
         """Refuse further writes because this controller is about to stop; writes under way are answered once they commit."""
-        self._drop_tip()
+        self._end_reign()
 
     @property
     def is_waited_for(self) -> bool:
@@ -646,7 +647,8 @@ class Controller:
         broker_id = command.broker_id
         if command.is_late:
             self.metrics.heartbeats_late.inc()
-        end_offset = self._broker_ends.get(broker_id, 0)
+        reign = self.active_reign
+        end_offset = reign.end_about(broker_id)
         began_ms = self._now_ms()
         was_ineligible = broker_id in self._ineligible()
         decision = decide(self._context(own=broker_id), command)
@@ -663,7 +665,8 @@ class Controller:
         why = asked if taken_out is None else taken_out.cause
         if is_being_removed and why == BROKER_UNREGISTERED:
             # The parts of the removal stand between a silence in the log and the next controller: they must be there.
-            end_offset = self._broker_ends[broker_id] = self.tip.end_offset
+            end_offset = reign.tip.end_offset
+            reign.concerns(broker_id, end_offset)
         elif why != asked:
             # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. Its
             # answer renews its session, so the log says so before: else the next controller would fence it at once, and it
@@ -674,7 +677,8 @@ class Controller:
                 Envelope(actor=actor, cause=heard, operation=HEARTBEAT),
             )
             assert batch is not None
-            self._broker_ends[broker_id] = end_offset = batch.end_offset
+            end_offset = batch.end_offset
+            reign.concerns(broker_id, end_offset)
         if was_ineligible and self.tip.brokers[broker_id].is_active and broker_id not in self._ineligible():
             # Meanwhile partitions may have lost their leaders, of which this broker alone is in sync, or lose them by a
             # decision that rests between two slices.
@@ -684,7 +688,7 @@ class Controller:
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Answer whether nothing of what is decided by now has this registration serve."""
-        broker = (self.committed if self._tip is None else self._tip).brokers.get(broker_id)
+        broker = (self.committed if self.reign is None else self.reign.tip).brokers.get(broker_id)
         return broker is None or broker.broker_epoch != broker_epoch or broker.fenced
 
     def check_sessions(self) -> int:
@@ -695,25 +699,27 @@ class Controller:
 
         Source: Kafka fences one stale broker per event, and looks for the next one 10 ms later.
         """
-        if self._tip is None or not self._active:
+        if self.reign is None or not self.reign.is_active:
             return 0
-        now_ms = self._now_ms()
-        slept_ms = now_ms - self._checked_at_ms
-        self._checked_at_ms = now_ms
-        self._watch_time_of_day(now_ms)
+        reign, now_ms = self.reign, self._now_ms()
+        slept_ms = reign.slept_ms(now_ms)
+        jumped_ms = reign.clock_jump_ms(now_ms, unix_ms=self._unix_ms())
+        if jumped_ms:
+            # No decision rests on it, but the times in the log do.
+            log.warning("time_of_day_jumped", extra={"jumped_ms": jumped_ms})
         if slept_ms > self._settings.timing.session_timeout_ms // 2:
             # This process did not run, so it could not receive heartbeats: no broker is to blame.
-            self.sessions.grant_all(self._tip, now_ms)
+            reign.sessions.grant_all(reign.tip, now_ms)
             self.metrics.session_checks_late.inc()
             log.warning("session_checks_late", extra={"slept_ms": slept_ms})
             return 0
         if self.turns.is_mid_decision:
             return limits.PART_AGAIN_MS
-        expired = self.sessions.expired(now_ms)
+        expired = reign.sessions.expired(now_ms)
         if expired is None:
             return 0
         broker_id, broker_epoch, silent_ms = expired
-        registered = self._tip.brokers.get(broker_id)
+        registered = reign.tip.brokers.get(broker_id)
         if registered is not None and registered.broker_epoch == broker_epoch:
             try:
                 if not self._fence(broker_id, broker_epoch, silent_ms):
@@ -725,7 +731,7 @@ class Controller:
 
     def sweep(self, sweep: Sweeping) -> bool:
         """Make one part of a sweep; answer whether another is due soon."""
-        if self._tip is None or not self._active:
+        if not self.is_active:
             return False
         if self.turns.is_mid_decision:
             return True
@@ -742,14 +748,6 @@ class Controller:
     def time_of_day_ms(self) -> int:
         """Return Unix time as this controller stamps its batches."""
         return self._unix_ms()
-
-    def _watch_time_of_day(self, now_ms: int) -> None:
-        """Log when the machine's clock was set: no decision rests on it, but the times in the log do."""
-        ahead_ms = self._unix_ms() - now_ms
-        jumped_ms = ahead_ms - self._time_of_day_ahead_ms
-        self._time_of_day_ahead_ms = ahead_ms
-        if abs(jumped_ms) > CLOCK_JUMP_MS:
-            log.warning("time_of_day_jumped", extra={"jumped_ms": jumped_ms})
 
     def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> bool:
         """Make a part of a fencing; answer whether that was the last."""
@@ -769,7 +767,7 @@ class Controller:
         if is_leader:
             self._claim()
             return
-        self._drop_tip()
+        self._end_reign()
 
     def on_leader_hint(self, leader_id: NodeId | None) -> None:
         self.leader_hint = leader_id
@@ -790,7 +788,7 @@ class Controller:
 
     def _claim(self) -> None:
         """Append a claim on the committed image: whatever was appended before this leadership is applied."""
-        self._drop_tip()
+        self._end_reign()
         image = self.committed
         decision = claim(
             image,
@@ -798,18 +796,15 @@ class Controller:
             cluster_id=self._settings.cluster_id,
             voters=configured_voters(self._settings),
         )
-        self._claim_epoch = image.controller_epoch + 1
+        self.reign = Reign(image, session_timeout_ms=self._settings.timing.session_timeout_ms)
         actor = f"Controller:{self._settings.node_id}"
         envelope = Envelope(actor, cause=decision.cause, operation=COMPLETE_ACTIVATION)
-        at_once(self._extending(image, decision, envelope, controller_epoch=self._claim_epoch))
+        at_once(self._extending(self.reign, decision, envelope))
 
-    def _drop_tip(self) -> None:
-        was_active = self._active
-        self._tip, self._active = None, False
-        self._in_flight.clear()
-        self._broker_ends.clear()
-        if was_active:
-            log.info("controller_resigned", extra={"controller_epoch": self._claim_epoch})
+    def _end_reign(self) -> None:
+        ended, self.reign = self.reign, None
+        if ended is not None and ended.is_active:
+            log.info("controller_resigned", extra={"controller_epoch": ended.epoch})
             for listener in self._listeners:
                 listener.on_activity(active=False)
 
@@ -817,15 +812,10 @@ class Controller:
         check_frames(frames)
 
     def committing(self, frames: bytes) -> Sliced[None]:
-        head = self._in_flight[0] if self._in_flight else None
-        if head is not None and frames.startswith(head.frame):
-            at = 0
-            while self._in_flight and frames.startswith(self._in_flight[0].frame, at):
-                own = self._in_flight.popleft()
-                at += len(own.frame)
-                self._take(own.batch, own.frame, own)
-            frames = frames[at:]
         at = 0
+        while self.reign is not None and (own := self.reign.take_committed(frames, at)) is not None:
+            at += len(own.frame)
+            self._take(own.batch, own.frame, own)
         while at < len(frames):
             with _named():
                 batch, end = yield from decoding(frames, at)
@@ -861,7 +851,7 @@ class Controller:
         )
 
     def _take(
-        self, batch: RecordBatch, frame: bytes, own: _InFlight | None, applied: Applied | None = None
+        self, batch: RecordBatch, frame: bytes, own: InFlight | None, applied: Applied | None = None
     ) -> None:
         """Make the image after a committed batch visible, which `own` or `applied` holds."""
         if not is_next(self.committed, batch):
@@ -885,21 +875,13 @@ class Controller:
         self.metrics.claims_applied.inc()
         claimed = batch.claim
         assert claimed is not None
-        ours = self._tip is not None and batch.controller_epoch == self._claim_epoch
+        reign = self.reign
         self._waiters.fail_before(batch.controller_epoch, self.not_controller)
-        if not ours:
-            if self._tip is not None and batch.controller_epoch > self._claim_epoch:
-                self._drop_tip()
+        if reign is None or batch.controller_epoch != reign.epoch:
+            if reign is not None and batch.controller_epoch > reign.epoch:
+                self._end_reign()
             return
-        self._active = True
-        now_ms = self._now_ms()
-        self._checked_at_ms = now_ms
-        self._time_of_day_ahead_ms = self._unix_ms() - now_ms
-        # An earlier controller may have begun the fencing. Then the one before us wrote no part of it: it may not have known
-        # of it, since it stood on a snapshot, and may have answered the broker's heartbeats.
-        begun = Begun(SESSION_EXPIRED, batch.controller_epoch - 1)
-        silent = [broker_id for broker_id, one in self.committed.begun.items() if one == begun]
-        self.sessions.begin(self.committed, now_ms, silent=silent)
+        reign.begin(self.committed, now_ms=self._now_ms(), unix_ms=self._unix_ms())
         log.info(
             "controller_active",
             extra={"controller_epoch": batch.controller_epoch, "offset": batch.base_offset},
@@ -910,7 +892,7 @@ class Controller:
     def on_restore(self, snapshot_id: str) -> None:
         self.committed = self._load_snapshot(snapshot_id)
         self.metrics.snapshots_installed.inc()
-        self._drop_tip()
+        self._end_reign()
         for listener in self._listeners:
             listener.on_restored(self.committed)
         self._waiters.end_all_in_slices(self._fate_after_restore)

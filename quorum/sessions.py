@@ -5,11 +5,12 @@ first heartbeat starts its session, not its registration. The session expires st
 the last heartbeat. Times are monotonic and never go back, so the dict of sessions is in the order of last contact.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from heapq import heapify, heappop, heapreplace
 from typing import assert_never
 
 from metadata_log.ids import BrokerId, Uuid
+from metadata_log.image.begun import SESSION_EXPIRED, Begun
 from metadata_log.image.brokers import BrokerImage, BrokersImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
@@ -170,15 +171,17 @@ class Sessions:
         self._elected_to = None
         self._walks.clear()
 
-    def begin(self, image: MetadataImage, now_ms: int, *, silent: Iterable[BrokerId] = ()) -> None:
-        """Begin a leadership: grant every unfenced broker one full session, but none to those of `silent`.
+    def begin(self, image: MetadataImage, now_ms: int) -> None:
+        """Begin a leadership: grant every unfenced broker one full session, but none where a fencing for silence was begun.
 
-        The controller before this one had begun to fence those: their sessions are over already. It may also not have come
-        to the end of an election in parts: each broker's first heartbeat looks for leaderless partitions.
+        That session is over already, unless the one before wrote no part of the fencing: it may not have known of it, since
+        it stood on a snapshot, and may have answered the broker's heartbeats. The one before may also not have come to the
+        end of an election in parts: each broker's first heartbeat looks for leaderless partitions.
         """
         self.clear()
         self.grant_all(image, now_ms)
-        for broker_id in silent:
+        begun = Begun(SESSION_EXPIRED, image.controller_epoch - 1)
+        for broker_id in [broker_id for broker_id, one in image.begun.items() if one == begun]:
             session = self._sessions.pop(broker_id, None)
             if session is not None:
                 session.contact_ms = now_ms - self.session_timeout_ms - 1

@@ -16,11 +16,13 @@ from metadata_log.records.brokers import (
     UnregisterBrokerRecord,
 )
 
+SESSION_EXPIRED: Final = "SESSION_EXPIRED"
+"""The cause of a fencing for silence."""
 TAKES_OUT: Final = frozenset(
     {
         "BROKER_REGISTERED",
         "BROKER_UNREGISTERED",
-        "SESSION_EXPIRED",
+        SESSION_EXPIRED,
         "FENCE_REQUESTED",
         "SHUTDOWN_GRANTED",
         "LOG_DIR_OFFLINE",

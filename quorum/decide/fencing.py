@@ -3,11 +3,10 @@
 Source: KIP-631, KIP-841.
 """
 
-from typing import Final
-
 from metadata_log.batch import Cause
 from metadata_log.errors import StaleBrokerEpoch
 from metadata_log.ids import BrokerId
+from metadata_log.image.begun import SESSION_EXPIRED
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
@@ -16,9 +15,6 @@ from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Walk, WalkKind
 from quorum.decide.elections import changes_on_leaving
 from quorum.decide.parts import part_of
-
-SESSION_EXPIRED: Final = "SESSION_EXPIRED"
-"""The cause of a fencing for silence."""
 
 
 def state_of(image: MetadataImage, broker_id: BrokerId, *, has_session: bool) -> BrokerState:

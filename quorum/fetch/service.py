@@ -260,7 +260,7 @@ class FetchService(AppliedListener):
             decision, written_end = controller.heartbeat(command, address=poll.address)
         self._release_ready()
         if written_end is not None:
-            await controller.settled(written_end, request_id=None, wrote=False)
+            await controller.settled(written_end)
         answered = decision.outcome
         return isinstance(answered, HeartbeatAnswered) and answered.should_shut_down
 

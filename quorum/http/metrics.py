@@ -144,7 +144,8 @@ class _StatusMetrics(Collector):
     def _brokers(self) -> Iterator[Metric]:
         """Yield what is known of each broker, of the first thousand by id: a scrape is one turn of the loop."""
         controller = self._status.controller
-        image, sessions = controller.committed, controller.sessions
+        image = controller.committed
+        sessions = controller.sessions if controller.is_active else None
         state, silence, lag = (
             GaugeMetricFamily(f"{NAMESPACE}_{name}", documentation, labels=["broker"])
             for name, documentation in (
@@ -165,7 +166,9 @@ class _StatusMetrics(Collector):
         for broker_id in controller.broker_counts.first(BROKERS_SHOWN_MAX):
             who = [str(broker_id)]
             state.add_metric(who, float(registration_state(image.brokers[broker_id])))
-            applied = sessions.applied_offset(broker_id) if controller.is_active else None
+            if sessions is None:
+                continue
+            applied = sessions.applied_offset(broker_id)
             silent_ms = sessions.last_contact_ms_ago(broker_id, now_ms=self._now_ms)
             if applied is not None and silent_ms is not None:
                 silence.add_metric(who, float(silent_ms))

@@ -1,6 +1,7 @@
 """Pure: seeded bugs of the controller: claims, waiters, sessions, fencings in parts, kept answers, registrations."""
 
 import asyncio
+import dataclasses
 import os
 import time
 from collections import Counter
@@ -51,7 +52,9 @@ def _forgets_who_was_heard_of(begun_after: Any) -> Any:
 
 
 def _grants_everybody(begin: Any) -> Any:
-    return lambda sessions, image, now_ms, silent: begin(sessions, image, now_ms)
+    return lambda sessions, image, now_ms: begin(
+        sessions, dataclasses.replace(image, begun=EMPTY.begun), now_ms
+    )
 
 
 def _refuses_the_third_change(check_change: Any) -> Any:
@@ -69,7 +72,7 @@ def _refuses_the_third_change(check_change: Any) -> Any:
 def _leads_before_its_claim_is_applied(original: Any) -> Any:
     def claim(controller: Any) -> None:
         original(controller)
-        controller._active = True
+        controller.reign.is_active = True
 
     return claim
 

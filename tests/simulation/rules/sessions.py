@@ -122,7 +122,7 @@ class SessionRules:
         self.parts.follow(batch, image)
         if batch.claim is not None:
             controller = self._world.controller_of(batch.claim.controller_id)
-            is_its = controller is not None and controller._claim_epoch == batch.controller_epoch
+            is_its = controller is not None and controller.epoch == batch.controller_epoch
             self.parts.known_above = (
                 controller.stands_on if is_its and controller is not None else batch.end_offset
             )
@@ -158,7 +158,7 @@ class SessionRules:
         if known is None or known.fenced or known.incarnation_id == record.incarnation_id:
             return
         controller = self._world.controller_of(NodeId(self._world.properties.claims[batch.controller_epoch]))
-        if controller is None or controller._claim_epoch != batch.controller_epoch:
+        if controller is None or controller.epoch != batch.controller_epoch:
             return  # it has ended since
         # It may have looked at its sessions since then, and given all of them another one.
         silence = controller.heard_of.silence_at(batch.base_offset, record.broker_id)
@@ -275,12 +275,12 @@ class HeardOf:
     def looked(self) -> None:
         """Check that whoever must be fenced is, or is about to be."""
         controller, now = self._controller, self._now()
-        tip = controller._tip
+        if not controller.is_active:
+            return
+        tip = controller.tip
         # A broker whose session was forgotten has no walks any more.
         has_session = controller.sessions.applied_offset
         self._walks = {walk for walk in self._walks if has_session(walk[0]) is not None}
-        if tip is None or not controller.is_active:
-            return
         is_late = now - max(self._went_on_at, self._since) > LATE_SECONDS
         waiting = {each for each in self._inherited if each in tip.brokers and not tip.brokers[each].fenced}
         if waiting and is_late:
@@ -318,15 +318,17 @@ class HeardOf:
             self._world.violated(
                 f"who_walks_out_gets_nothing: node {controller.node.node_id} decides as if {sorted(forgotten)} were to stay"
             )
-        if controller.committed.controller_epoch != controller._claim_epoch:
+        if controller.committed.controller_epoch != controller.epoch:
             self._world.violated(
                 f"decides_under_its_claim: node {controller.node.node_id} decides, and has not applied its claim of epoch "
-                f"{controller._claim_epoch}"
+                f"{controller.epoch}"
             )
 
     def appended(self) -> None:
         """Check the newest batch that the controller appended."""
-        in_flight = self._controller._in_flight
+        reign = self._controller.reign
+        assert reign is not None
+        in_flight = reign._in_flight
         base_offset, image = in_flight[-1].batch.base_offset, in_flight[-1].image
         self._silences.pop(base_offset, None)
         self._silences[base_offset] = {each: self.silence(each) for each in image.brokers}

@@ -24,7 +24,7 @@ class SweepRule:
 
     def __init__(self, controller: "SimulatedController", sweep: Sweeping) -> None:
         self._controller, self._sweep = controller, sweep
-        self._epoch = controller._claim_epoch
+        self._reign = controller.reign
         self._out: set[BrokerId] = set()
         """Brokers that could not lead, or were being taken out of service, when one of the parts was made."""
         is_begun = isinstance(sweep, Sweep) and sweep._waiting is not None
@@ -34,16 +34,17 @@ class SweepRule:
     def part_made(self) -> None:
         """Note who could get nothing from a part that has just been made."""
         controller = self._controller
-        image = controller._tip
-        if image is None:
+        reign = controller.reign
+        if reign is None:
             return
+        image = reign.tip
         self._out |= {broker_id for broker_id, broker in image.brokers.items() if not broker.is_active}
         self._out |= {*controller.world.properties.sessions.parts.begun, *image.begun}
-        self._out |= controller.sessions.walking_out()
+        self._out |= reign.sessions.walking_out()
 
     def ended(self) -> None:
         """Check what is left; a sweep under another claim looks at another state."""
-        if self._epoch != self._controller._claim_epoch:
+        if self._reign is not self._controller.reign:
             return
         left = [key for key, partition in self._waiting() if self._before.get(key) is partition]
         if left:
@@ -54,9 +55,9 @@ class SweepRule:
 
     def _waiting(self) -> Iterator[tuple[PartitionKey, PartitionImage]]:
         controller = self._controller
-        image = controller._tip
-        if image is None or not controller.is_active or not isinstance(self._sweep, Sweep):
+        if not controller.is_active or not isinstance(self._sweep, Sweep):
             return
+        image = controller.tip
         for topic_id, topic in image.topics.by_id.items():
             is_unclean = setting_of(image, topic, UNCLEAN_SETTING) == "true"
             for number, partition in enumerate(topic.partitions):

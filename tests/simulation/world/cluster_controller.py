@@ -30,6 +30,7 @@ from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
 from quorum.periodic import SessionChecks
 from quorum.registration import Registration, registration_of
+from quorum.reign import Reign
 from quorum.turns import Turns
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
@@ -230,6 +231,11 @@ class SimulatedController(Controller):
         return True
 
     @property
+    def epoch(self) -> int:
+        """The epoch of the reign; -1 while there is none."""
+        return -1 if self.reign is None else self.reign.epoch
+
+    @property
     def is_running(self) -> bool:
         return self.node.log is not None and self.incarnation == self.node.incarnation
 
@@ -305,10 +311,8 @@ class SimulatedController(Controller):
         self.heard_of.fences(broker_id)
         return super()._fence(broker_id, broker_epoch, silent_ms)
 
-    def _extending(
-        self, tip: MetadataImage, decision: Decision, envelope: Envelope, *, controller_epoch: int
-    ) -> Sliced[RecordBatch]:
-        batch = yield from super()._extending(tip, decision, envelope, controller_epoch=controller_epoch)
+    def _extending(self, reign: Reign, decision: Decision, envelope: Envelope) -> Sliced[RecordBatch]:
+        batch = yield from super()._extending(reign, decision, envelope)
         self.heard_of.appended()
         return batch
 

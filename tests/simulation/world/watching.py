@@ -14,6 +14,7 @@ import quorum.decide.quorum
 import quorum.raft.journal.journal
 from broker_agent.cache import Cache
 from metadata_log.errors import ChangePending, DamagedFile, NotController, OffsetCompacted, Rejected
+from metadata_log.image.begun import SESSION_EXPIRED, Begun
 from metadata_log.image.results import RequestResults
 from metadata_log.log.segmented_log import SegmentedLog
 from quorum.controller import Controller
@@ -256,7 +257,9 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
         "begin",
         _when(
             "fencing goes on under the next controller",
-            lambda _sessions, _image, _now, silent=(): bool(silent),
+            lambda _sessions, image, _now: (
+                Begun(SESSION_EXPIRED, image.controller_epoch - 1) in image.begun.values()
+            ),
         ),
     ),
     (FetchService, "_refuse", _when("poll refused by a resigning controller", lambda _, polls: bool(polls))),

@@ -91,11 +91,12 @@ class Steps(AppliedListener):
         self.lab, self.controller, self.seen = lab, controller, list[str]()
 
     def on_activity(self, *, active: bool) -> None:
-        image, sessions = self.controller.committed, self.controller.sessions
+        image, reign = self.controller.committed, self.controller.reign
         granted = [
             broker_id
             for broker_id, broker in image.brokers.items()
-            if sessions.has_session(broker_id, broker.broker_epoch, now_ms=self.lab.now_ms)
+            if reign is not None
+            and reign.sessions.has_session(broker_id, broker.broker_epoch, now_ms=self.lab.now_ms)
         ]
         self.seen.append(f"active {active}, epoch {image.controller_epoch}, sessions {granted}")
 
