@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from metadata_log.codec import DamagedFrame
-from metadata_log.kafka.schemas import varint
+from metadata_log.kafka.reading import varint
 
 MAGIC: Final = 2
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")

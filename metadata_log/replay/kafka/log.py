@@ -12,7 +12,7 @@ from metadata_log.codec import DamagedFrame, damaged_file
 from metadata_log.errors import DamagedFile, InvalidRequest, InvariantBroken, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.kafka.batches import Batch, batches
-from metadata_log.kafka.schemas import Decoded, UnknownVersion, decode, decode_control
+from metadata_log.kafka.records import Decoded, UnknownVersion, decode, decode_control
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.records.features import METADATA_VERSION
 from metadata_log.records.partitions import PartitionRecord
@@ -271,7 +271,7 @@ def _decoded(path: Path, batch: Batch) -> Iterator[_Numbered]:
                 yield _Numbered(offset, decode_control(int.from_bytes(key[2:], "big"), value))
             else:
                 yield _Numbered(offset, decode(value))
-        except (ValueError, IndexError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise damaged_file(
                 path,
                 DamagedFrame(

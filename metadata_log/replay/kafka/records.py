@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from metadata_log.ids import MIGRATING, BrokerId, NodeId, TopicId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
-from metadata_log.kafka.schemas import SECRET_FIELDS, Decoded
+from metadata_log.kafka.records import SECRET_FIELDS, Decoded
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,

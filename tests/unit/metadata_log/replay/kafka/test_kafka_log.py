@@ -21,7 +21,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NO_LEADER, uuid_text
 from metadata_log.kafka.batches import batches
-from metadata_log.kafka.schemas import Decoded, decode, decode_control
+from metadata_log.kafka.records import Decoded, decode, decode_control
 from metadata_log.records.declaration import mask
 from metadata_log.replay.digest import digest_of, exported_digest, folded, state_digest
 from metadata_log.replay.kafka.log import checkpoint_image, export_kafka
@@ -73,7 +73,7 @@ def _decoded(batch: Any) -> list[Decoded]:
     return [decode(content) for _, content in batch.records]
 
 
-_LATER = ("voter_directory_id", None)
+_LATER = ("voter_directory_id", bytes(16))
 """A field that the first version of LeaderChange does not have."""
 
 
