@@ -1,21 +1,22 @@
-"""Pure: Kafka's record batches, version 2, as they stand in a segment or a checkpoint.
+"""Pure: Kafka's record batches, version 2, as segments, checkpoints and answers to fetches hold them.
 
     0 i64 base_offset | 8 i32 length (of what follows) | 12 i32 leader_epoch | 16 i8 magic = 2 | 17 u32 crc
     21 i16 attributes | 23 i32 last_offset_delta | 27 i64 base_timestamp | 35 i64 max_timestamp
     43 producer: i64, i16, i32 | 57 i32 record_count
 
 crc is the CRC-32C of everything from the attributes on. A metadata log is not compacted and not compressed: a batch has
-a record for each of its offsets.
+a record for each of its offsets. It has no producer, and all its records have one time.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import google_crc32c
 
 from metadata_log.codec import DamagedFrame
 from metadata_log.kafka.reading import varint
+from metadata_log.kafka.writing import VARINTS
 
 MAGIC: Final = 2
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -23,6 +24,10 @@ _BEFORE_LENGTH: Final = 12
 _CRC_FROM: Final = 21
 _COMPRESSION: Final = 0x07
 _CONTROL: Final = 0x20
+_UP_TO_CRC: Final = struct.Struct(">qiibI")
+_AFTER_CRC: Final = struct.Struct(">hiqqqhii")
+_NO_PRODUCER: Final = (-1, -1, -1)
+_CONTROL_KEY: Final = struct.Struct(">hh")
 
 
 class Batch(NamedTuple):
@@ -122,3 +127,46 @@ def _sized(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     if at + size > end:
         raise ValueError(f"{size} bytes are announced at byte {at} of {end}")
     return data[at : at + size], at + size
+
+
+# --- writing
+
+
+def framed(values: Sequence[bytes], *, first: int = 0) -> bytes:
+    """Return the records of a data batch, or some of them: the values, from the one at place `first` in the batch on."""
+    parts: list[bytes] = []
+    for delta, value in enumerate(values, first):
+        place, size = VARINTS[delta], VARINTS[len(value)]
+        parts += (
+            VARINTS[len(value) + len(place) + len(size) + 4],
+            b"\0\0",  # no attributes, no time of its own
+            place,
+            b"\1",  # no key
+            size,
+            value,
+            b"\0",  # no headers
+        )
+    return b"".join(parts)
+
+
+def framed_control(values: Sequence[tuple[int, bytes]]) -> bytes:
+    """Return the records of a control batch: the type of each, and its value."""
+    parts: list[bytes] = []
+    for delta, (type_id, value) in enumerate(values):
+        key = _CONTROL_KEY.pack(0, type_id)
+        record = b"".join(
+            (b"\0\0", VARINTS[delta], VARINTS[len(key)], key, VARINTS[len(value)], value, b"\0")
+        )
+        parts += (VARINTS[len(record)], record)
+    return b"".join(parts)
+
+
+def batch_bytes(
+    records: bytes, *, count: int, base_offset: int, leader_epoch: int, time_ms: int, is_control: bool = False
+) -> bytes:
+    """Return a batch of `count` framed records; the same arguments make the same bytes."""
+    attributes = _CONTROL if is_control else 0
+    body = _AFTER_CRC.pack(attributes, count - 1, time_ms, time_ms, *_NO_PRODUCER, count) + records
+    length = _CRC_FROM - _BEFORE_LENGTH + len(body)
+    crc = google_crc32c.value(body)
+    return _UP_TO_CRC.pack(base_offset, length, leader_epoch, MAGIC, crc) + body
