@@ -9,11 +9,12 @@ from broker_agent.kafka_state import KafkaState
 from broker_agent.lifecycle import State
 from broker_agent.metrics import BrokerNumbers
 from broker_agent.metrics import exposition as broker_exposition
+from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import EMPTY
 from quorum.http.metrics import TurnMetrics, exposition
 from quorum.loop_turns import TimedSelector
 from tests.support.desk import Ask, Desk, at_desk
-from tests.support.lab import online
+from tests.support.lab import online, poll
 from tests.support.unwalked import Unwalked
 
 ROOT = Path(__file__).parents[4]
@@ -113,3 +114,144 @@ def test_a_commit_is_counted_and_measured_at_the_controller_that_wrote_it(tmp_pa
         assert other.get_sample_value("metaquorum_writes_total") == 0
 
     at_desk(tmp_path, story)
+
+
+def values(text: bytes) -> dict[str, float]:
+    """Return the value of each sample by its name and labels, without the prefix."""
+    lines = [line.rpartition(" ") for line in text.decode().splitlines() if not line.startswith("#")]
+    return {name.removeprefix("metaquorum_"): float(value) for name, _, value in lines}
+
+
+def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_path: Path) -> None:
+    """Goal: none shows another's number. Method: one state in which nearly all numbers differ, each as it was made."""
+
+    async def story(desk: Desk, ask: Ask) -> None:
+        lab, controller = desk.lab, desk.controller
+        epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in range(11, 18)}
+        for name, assignment in (
+            ("a", [[11, 12, 13]] * 6),
+            ("b", [[14]]),
+            ("c", [[12, 15], [12, 15]]),
+            ("d", [[16, 17, 13]]),
+        ):
+            status, _ = await ask("POST", "/v1/topics", {"name": name, "assignment": assignment})
+            assert status == 201
+        for broker_id, wish in (
+            (14, "want_fence"),
+            (15, "want_fence"),
+            (11, "want_fence"),
+            (16, "want_shut_down"),
+        ):
+            end = controller.committed.end_offset
+            controller.heartbeat(poll(broker_id, epochs[broker_id], applied=end, **{wish: True}))
+            lab.quorum.commit()
+        body = {"cluster": True, "set": {"min.insync.replicas": "2"}}
+        assert (await ask("PATCH", "/v1/configs", body))[0] == 200
+        moves = [("a", 0, [12, 13, 17]), ("a", 1, [12, 13, 17]), ("c", 0, [12, 14])]
+        body = {
+            "partitions": [{"topic": t, "partition": n, "replicas": replicas} for t, n, replicas in moves]
+        }
+        assert (await ask("POST", "/v1/partitions/reassign", body))[0] == 200
+        lab.now_ms += 700
+        controller.heartbeat(poll(12, epochs[12], applied=controller.committed.end_offset - 4))
+        node = lab.quorum.nodes[NodeId(1)]
+        raft = replace(
+            node.status(),
+            elections_total=21,
+            messages_ignored_total=22,
+            syncs_total=23,
+            synced_bytes_total=24,
+            disk_stalled_ms=25,
+        )
+        node.status = lambda: raft  # type: ignore[method-assign]
+        desk.room = 26
+        found = values(exposition(desk.status, now_ms=desk.door.now_ms()))
+        wanted = {
+            "active_controller_count": 1,
+            "ready": 1,
+            "raft_leader_id": 1,
+            "raft_voters": 3,
+            "raft_is_voter": 1,
+            "raft_disk_stalled_milliseconds": 25,
+            "controller_epoch": 1,
+            "last_applied_record_offset": 50,
+            "high_watermark": 51,
+            "fenced_broker_count": 3,  # 11, 14, 15
+            "active_broker_count": 4,
+            "controlled_shutdown_broker_count": 1,  # 16
+            "global_topic_count": 4,
+            "global_partition_count": 10,
+            "offline_partition_count": 1,  # of b
+            "under_replicated_partition_count": 9,  # of a, c and d
+            "under_min_isr_partition_count": 2,  # of c
+            "at_min_isr_partition_count": 8,  # of a and d; of b, which has one replica
+            "preferred_replica_imbalance_count": 6,  # of a where it is not reassigned, of b and d
+            "reassigning_partition_count": 3,
+            "stuck_reassignment_count": 1,  # to 14
+            "data_directory_free_bytes": 26,
+            "latest_snapshot_end_offset": -1,
+            "raft_elections_total": 21,
+            "raft_links_dropped_total": 7,
+            "raft_messages_ignored_total": 22,
+            "raft_syncs_total": 23,
+            "raft_synced_bytes_total": 24,
+            'raft_role{role="leader"}': 1,
+            'raft_role{role="follower"}': 0,
+            'broker_registration_state{broker="11"}': 10,
+            'broker_registration_state{broker="12"}': 30,
+            'broker_registration_state{broker="16"}': 20,
+            'broker_last_contact_milliseconds{broker="12"}': 0,
+            'broker_last_contact_milliseconds{broker="13"}': 700,
+            'broker_lag_records{broker="12"}': 4,
+            "batches_applied_total": 25,
+            "records_applied_total": 51,
+            "new_active_controllers_total": 1,
+        }
+        assert {name: found[name] for name in wanted} == wanted
+
+    at_desk(tmp_path, story)
+
+
+def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
+    """Each number is another one, and so is each line of the answer."""
+    numbers = replace(
+        BROKER,
+        state=State.ONLINE,
+        kafka_state=KafkaState.RUNNING,
+        serves=True,
+        image=replace(EMPTY, end_offset=11, last_time_ms=12),
+        high_watermark=13,
+        broker_epoch=14,
+        session_left_ms=15,
+        lag_ms=16,
+        applied_at_ms=17,
+        records_fetched=18,
+        snapshots_fetched=19,
+        load_errors=20,
+        snapshots_failed=21,
+        warnings=(("CERTIFICATE_ENDS", "soon"),),
+        calls_failed=22,
+        logged_faults={"SNAPSHOT_FAILED": 23},
+    )
+    assert values(broker_exposition(numbers)) == {
+        "last_applied_record_offset": 10,
+        "last_applied_record_timestamp": 12,
+        "high_watermark": 13,
+        "broker_epoch": 14,
+        "session_left_milliseconds": 15,
+        "last_applied_record_lag_ms": 16,
+        "last_applied_record_applied_at": 17,
+        "records_fetched_total": 18,
+        "snapshots_fetched_total": 19,
+        "metadata_load_errors_total": 20,
+        "snapshots_failed_total": 21,
+        "controller_calls_failed_total": 22,
+        "broker_state": 3,
+        "global_topic_count": 0,
+        'health_reason{code="CERTIFICATE_ENDS"}': 1,
+        'logged_faults_total{code="SNAPSHOT_FAILED"}': 23,
+        'broker_registration_state{state="OFFLINE"}': 0,
+        'broker_registration_state{state="FENCED"}': 0,
+        'broker_registration_state{state="ONLINE"}': 1,
+        'broker_registration_state{state="STOPPING"}': 0,
+    }
