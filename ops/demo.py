@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 from metadata_log.digest import digest
 from metadata_log.errors import Fault, Unavailable
 from ops import render
-from ops.client import Unreachable
+from ops.admin.client import Unreachable
+from ops.admin.log_frames import file_frames
 from ops.local_cluster import LocalCluster
-from ops.log_frames import file_frames
 from ops.verbs.log import export_cluster
 from ops.verbs.topics import topic_table
 

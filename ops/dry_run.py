@@ -9,7 +9,7 @@ from metadata_log.ids import NodeId
 from metadata_log.records.registry import json_rows, to_json, type_name
 from metadata_log.wire.commands import Command
 from ops import render
-from ops.client import client_from
+from ops.admin.client import client_from
 from ops.talk import show
 
 
@@ -58,7 +58,7 @@ class DryRun:
     """
 
     def __init__(self, args: argparse.Namespace, *, linked: Collection[NodeId] | None = None) -> None:
-        from ops.live_state import live_image, live_options
+        from ops.admin.live_state import live_image, live_options
         from quorum.whatif.cluster import Cluster
 
         client = client_from(args)

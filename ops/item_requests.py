@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from metadata_log.errors import ElectionNotNeeded, PolicyViolation
 from ops import render
-from ops.client import client_from
+from ops.admin.client import client_from
 from ops.dry_run import DryRun, show_foreseen
 from ops.render import Column
 from ops.talk import fail_usage, say, show

@@ -39,7 +39,7 @@ from metadata_log.node.durable_files import (
     replace_file,
 )
 from metadata_log.node.ownership import check_folder
-from ops.client import NO_CREDENTIALS, ClusterClient, Credentials, Unreachable
+from ops.admin.client import NO_CREDENTIALS, ClusterClient, Credentials, Unreachable
 from ops.cluster_layout import (
     BROKER_SHUTDOWN_TIMEOUT_MS,
     PRINCIPALS,

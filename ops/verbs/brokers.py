@@ -6,8 +6,8 @@ from typing import Any
 from metadata_log.errors import BrokerIdNotRegistered, Rejected
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.admin.client import client_from
 from ops.arguments import Noun, from_to
-from ops.client import client_from
 from ops.dry_run import show_what_if
 from ops.item_requests import REFUSED, add_flags, result_columns
 from ops.render import Column
@@ -78,8 +78,8 @@ def add_parsers(noun: Noun) -> None:
 
 
 def run_explain(args: argparse.Namespace) -> int:
-    from ops.explain import explain_broker
-    from ops.live_state import history
+    from ops.admin.explain import explain_broker
+    from ops.admin.live_state import history
 
     found = list(explain_broker(history(client_from(args)).steps, args.broker_id))
     if not found:

@@ -8,8 +8,8 @@ from metadata_log.errors import InvalidConfig
 from metadata_log.limits import REQUEST_ITEMS_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.admin.client import client_from
 from ops.arguments import Noun, from_to
-from ops.client import client_from
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, say, show

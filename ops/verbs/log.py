@@ -27,12 +27,12 @@ from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.replay.kinds import Kind, kind_of, not_for
 from metadata_log.wire.answers import log_status
 from ops import render
+from ops.admin.bulk_reads import bulk_source, read_in_bulk, snapshots_in
+from ops.admin.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
+from ops.admin.log_feed import feed_lines
+from ops.admin.log_frames import cluster_frames, file_frames, frames_in, telling_of_its_beginning, within
 from ops.arguments import Noun, Parser, directory, existing_path, moment, seconds
-from ops.bulk_reads import bulk_source, read_in_bulk, snapshots_in
-from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
 from ops.foreign_logs import FOREIGN, verified
-from ops.log_feed import feed_lines
-from ops.log_frames import cluster_frames, file_frames, frames_in, telling_of_its_beginning, within
 from ops.processes import running_process
 from ops.talk import fail_usage, patience, put, say, show
 from ops.when import OFFSET_MAX, AtOffset, AtTime, When, time_text

@@ -9,8 +9,8 @@ from metadata_log.errors import UnknownTopicOrPartition
 from metadata_log.limits import ELECTIONS_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.admin.client import ClusterClient, client_from
 from ops.arguments import Noun, existing_path, from_to, moment, seconds
-from ops.client import ClusterClient, client_from
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, show
@@ -244,8 +244,8 @@ def run_imbalance(args: argparse.Namespace) -> int:
 
 
 def run_explain(args: argparse.Namespace) -> int:
-    from ops.explain import explain_partition
-    from ops.live_state import history
+    from ops.admin.explain import explain_partition
+    from ops.admin.live_state import history
 
     topic, number = args.partition
     until = args.until

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from metadata_log.limits import REASSIGNMENTS_MAX
 from ops import render
-from ops.client import ClusterClient, client_from
+from ops.admin.client import ClusterClient, client_from
 from ops.item_requests import REFUSED, ItemRequest, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, say, show
@@ -66,7 +66,7 @@ def run_reassign(args: argparse.Namespace) -> int:
 
 def _run_plan(args: argparse.Namespace, **more: Any) -> int:
     """Carry out a plan, or show its records; say what of it was refused or is stuck."""
-    from ops.reassignment_plan import Carrying, NotAPlan, read_plan
+    from ops.admin.reassignment_plan import Carrying, NotAPlan, read_plan
 
     try:
         plan = read_plan(json.loads(args.plan.read_text(encoding="utf-8")))
@@ -144,8 +144,8 @@ def run_list(args: argparse.Namespace) -> int:
 
 def _show_history(args: argparse.Namespace, client: ClusterClient) -> int:
     """Show the reassignments in the order in which they began, at most --limit of them."""
-    from ops.live_state import history
-    from ops.reassignment_history import Reassignment, reassignments_of
+    from ops.admin.live_state import history
+    from ops.admin.reassignment_history import Reassignment, reassignments_of
 
     since: When | None = args.since
 

@@ -8,8 +8,8 @@ from typing import Any
 from metadata_log.errors import BrokerIdNotRegistered, InvalidRequest
 from metadata_log.node.credentials import dates_of
 from ops import render
+from ops.admin.client import SHOWN, tell_of_ends
 from ops.arguments import Noun, Parser, add_shown, from_to, log_place, moment
-from ops.client import SHOWN, tell_of_ends
 from ops.row_output import check_output, show_items, show_rows
 from ops.sql_prompt import answer_all
 from ops.talk import fail_usage, patience, put, say, show

@@ -6,8 +6,8 @@ from pathlib import Path
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.replay.kinds import Kind, kind_of, not_for
 from ops import render
+from ops.admin.client import client_from
 from ops.arguments import Noun, existing_path
-from ops.client import client_from
 from ops.render import Column
 from ops.talk import fail_usage, show
 from ops.verbs.log import saying_what_to_do

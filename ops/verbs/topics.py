@@ -12,8 +12,8 @@ from metadata_log.limits import CONFIG_VALUE_BYTES_MAX, REQUEST_ITEMS_MAX
 from metadata_log.wire.commands import Placement
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.admin.client import client_from
 from ops.arguments import Noun, from_to, uuid_of
-from ops.client import client_from
 from ops.dry_run import show_what_if
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from metadata_log import limits
 from ops import render
+from ops.admin.client import BOOTSTRAP_VARIABLE
 from ops.arguments import Noun, from_to
-from ops.client import BOOTSTRAP_VARIABLE
 from ops.cluster_layout import Member
 from ops.local_cluster import (
     Active,

@@ -14,8 +14,8 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import to_json, type_name
 from ops import render
+from ops.admin.client import client_from
 from ops.arguments import Noun, existing_path
-from ops.client import client_from
 from ops.render import Column
 from ops.talk import fail_usage, say, show
 
@@ -116,7 +116,7 @@ def _answer(lines: Iterable[str], image: MetadataImage | None, options: "Options
 
 def _image(args: argparse.Namespace) -> MetadataImage:
     from metadata_log.replay.kinds import Kind, kind_of, not_for
-    from ops.live_state import live_image
+    from ops.admin.live_state import live_image
     from snapshots.snapshot_file import read_snapshot
 
     path: Path | None = args.path
@@ -129,7 +129,7 @@ def _image(args: argparse.Namespace) -> MetadataImage:
 
 def _options(args: argparse.Namespace) -> "Options":
     """Return the settings of the cluster that is asked; of a snapshot nobody tells any, so Kafka's defaults count."""
-    from ops.live_state import live_options
+    from ops.admin.live_state import live_options
     from quorum.whatif.cluster import Options
 
     return live_options(client_from(args)) if args.path is None else Options()

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from metadata_log.errors import MetadataError
-from ops.client import ClusterClient
+from ops.admin.client import ClusterClient
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
 from quorum.config import ControllerSettings, SnapshotSettings

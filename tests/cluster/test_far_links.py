@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from ops.client import ClusterClient
+from ops.admin.client import ClusterClient
 from ops.local_cluster import Active, LocalCluster
 from tests.robustness.links import broker_environment, client_urls, send_brokers_through, through, went_past
 from tests.robustness.proxies import Proxies

@@ -12,7 +12,7 @@ import pytest
 
 from metadata_log.errors import InvalidUpdateVersion, MetadataError
 from metadata_log.records.features import METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
-from ops.client import ClusterClient
+from ops.admin.client import ClusterClient
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
 from tests.cluster.test_cluster import DEADLINE_S, active_id, all_agree, topic, until

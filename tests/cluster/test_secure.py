@@ -18,8 +18,8 @@ from metadata_log import replay
 from metadata_log.errors import NotAuthorized, Rejected
 from metadata_log.node.credentials import TlsFiles, trusting
 from metadata_log.replay.controller_client import Shown
+from ops.admin.client import ClusterClient, Credentials
 from ops.certificates import Authority
-from ops.client import ClusterClient, Credentials
 from ops.local_cluster import LocalCluster
 from tests.support.certificates import certified
 from tests.support.wire import calm

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from metadata_log.errors import MetadataError
-from ops.client import ClusterClient
+from ops.admin.client import ClusterClient
 from ops.local_cluster import LocalCluster
 from tests.support.processes import free_ports, poll_until
 from tests.support.wire import NO_ANSWER, ask, controllers, leaders_status

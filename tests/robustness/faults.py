@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.errors import MetadataError
-from ops.client import leader_url
+from ops.admin.client import leader_url
 from ops.local_cluster import LocalCluster, ended_with
 from tests.robustness import proxies as links
 from tests.robustness.proxies import LinkFault, Proxies

@@ -18,8 +18,8 @@ from typing import Final
 import aiohttp
 
 from metadata_log.codec import decode_all
+from ops.admin.log_frames import file_frames
 from ops.local_cluster import LocalCluster
-from ops.log_frames import file_frames
 from tests.robustness.clients import Load, Watcher, new_session, write_history
 from tests.robustness.faults import Fault, Faults, how_it_ended
 from tests.robustness.history import Operation, check

@@ -78,7 +78,7 @@ OUTSIDE: Final = (
     "broker_agent.agent",
     "metadata_log.node.data_directory",
     "metadata_log.replay.",
-    "ops.reassignment_history",
+    "ops.admin.reassignment_history",
     "quorum.raft.link",
     "quorum.raft.transport",
 )

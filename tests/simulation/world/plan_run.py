@@ -11,12 +11,12 @@ from typing import Final
 import pytest
 
 from metadata_log.errors import NotController, OutcomeUnknown
-from ops import reassignment_plan
-from ops.reassignment_plan import Wanted
+from ops.admin import reassignment_plan
+from ops.admin.reassignment_plan import Wanted
 from tests.simulation.rules.rule import Violation
 from tests.support.decisions import ids
-from tests.unit.ops.test_reassignment_history import a_world
-from tests.unit.ops.test_reassignment_plan import Desk, begun
+from tests.unit.ops.admin.test_reassignment_history import a_world
+from tests.unit.ops.admin.test_reassignment_plan import Desk, begun
 
 PARTITIONS: Final = (5, 30)
 RUNS_MAX: Final = 200

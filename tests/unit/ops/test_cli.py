@@ -12,7 +12,7 @@ import pytest
 
 from metadata_log.errors import Fault, InvalidSettings, NotController, OutcomeUnknown, TopicAlreadyExists
 from ops import cli
-from ops.client import Unreachable
+from ops.admin.client import Unreachable
 from ops.when import AtOffset, AtTime
 
 ROOT = Path(cli.__file__).parents[1]

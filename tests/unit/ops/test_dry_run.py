@@ -17,7 +17,8 @@ from metadata_log.records.configs import MASK_KEY_BYTES
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.declaration import mask
 from metadata_log.records.partitions import PartitionChangeRecord
-from ops import cli, live_state
+from ops import cli
+from ops.admin import live_state
 from quorum.config import ElectionSettings, TopicSettings
 from quorum.decide.features import REGISTERED
 from quorum.whatif.cluster import Options

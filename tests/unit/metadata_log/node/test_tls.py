@@ -25,8 +25,8 @@ from metadata_log.node.credentials import TlsFiles, trusting
 from metadata_log.node.http_server import listen
 from metadata_log.node.tls import Encrypting, Tls
 from metadata_log.replay.controller_client import Shown
+from ops.admin.client import ClusterClient, Credentials, Unreachable
 from ops.certificates import Authority
-from ops.client import ClusterClient, Credentials, Unreachable
 from tests.unit.metadata_log.node.test_http_server import answer
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"

@@ -19,8 +19,8 @@ from metadata_log.replay.export import export_log
 from metadata_log.replay.source import export_controller
 from metadata_log.replay.tables import lake_directory, open_export
 from metadata_log.wire.answers import cluster_name, log_status, offered_snapshots
-from ops.client import ClusterClient, Unreachable
-from ops.live_state import live_image
+from ops.admin.client import ClusterClient, Unreachable
+from ops.admin.live_state import live_image
 from ops.verbs.log import export_cluster
 from snapshots.snapshot_file import position_of
 from tests.support.exports import frames_of

@@ -18,8 +18,8 @@ from metadata_log.log.lines import log_lines
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.data_directory import format_directory
 from ops import cli, talk
-from ops.client import ClusterClient, Unreachable
-from ops.log_frames import Frame, cluster_frames, file_frames, high_watermark, within
+from ops.admin.client import ClusterClient, Unreachable
+from ops.admin.log_frames import Frame, cluster_frames, file_frames, high_watermark, within
 from ops.when import AtOffset, AtTime, When
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.os_disk import OsDisk

@@ -67,7 +67,7 @@ def test_the_runbooks_name_whatever_stops_a_process_or_colours_health() -> None:
     codes = {f"BROKER_{state.value}" for state in BrokerState if state is not BrokerState.ONLINE}
     codes |= {fault.__name__ for fault in Fault.__subclasses__() if fault.__module__ == Fault.__module__}
     for file, code in {
-        "ops/health.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
+        "ops/admin/health.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
         "quorum/status.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
         "quorum/raft/handshake.py": r'^[A-Z_]+: Final = "([A-Z]+(?:_[A-Z]+)+)"',
         "broker_agent/http_api.py": r'reasons = .*"([A-Z_]+)"',

@@ -10,7 +10,7 @@ import pytest
 
 from ops import cli
 from tests.support.told_node import CutOff, Node, Reply, Seen, error, node, not_controller
-from tests.unit.ops.test_health import observer, quorum, voter
+from tests.unit.ops.admin.test_health import observer, quorum, voter
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,8 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.records.quorum import QuorumVersionRecord, Voter, VoterEndpoint, VotersRecord
 from metadata_log.records.snapshots import SnapshotHeaderRecord
-from ops import cli, live_state
+from ops import cli
+from ops.admin import live_state
 from ops.verbs import voters
 from ops.verbs.voters import Step, next_step
 from quorum.whatif.cluster import Options

@@ -8,9 +8,9 @@ import urllib.parse
 import pytest
 
 from metadata_log.errors import InvalidRequest
-from ops import log_feed
-from ops.client import ClusterClient, Unreachable
-from ops.log_feed import feed_lines
+from ops.admin import log_feed
+from ops.admin.client import ClusterClient, Unreachable
+from ops.admin.log_feed import feed_lines
 from tests.support.told_node import Node, Reply, Seen, node
 
 REFUSED = {"error": "INVALID_REQUEST", "message": "no", "family": "Rejected"}

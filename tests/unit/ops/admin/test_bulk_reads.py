@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from ops import bulk_reads
-from ops.bulk_reads import bulk_source, read_in_bulk
-from ops.client import ClusterClient
+from ops.admin import bulk_reads
+from ops.admin.bulk_reads import bulk_source, read_in_bulk
+from ops.admin.client import ClusterClient
 from tests.support.told_node import Node, Reply, Seen, node
 
 BUSY = {"error": "THROTTLING_QUOTA_EXCEEDED", "message": "later", "family": "Unavailable"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from metadata_log.node.certificate_dates import Dated
-from ops.health import NodeAnswers, disagreements, judge, merged_status
+from ops.admin.health import NodeAnswers, disagreements, judge, merged_status
 
 READY = {"ready": True, "reasons": [], "recent_warnings": []}
 

@@ -8,10 +8,10 @@ from typing import Final
 from metadata_log.apply import apply
 from metadata_log.errors import OffsetCompacted
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from ops.bulk_reads import Source, bulk_source, snapshots_in
-from ops.client import Answer, ClusterClient
-from ops.explain import History, Step
-from ops.log_frames import cluster_frames, frames_in
+from ops.admin.bulk_reads import Source, bulk_source, snapshots_in
+from ops.admin.client import Answer, ClusterClient
+from ops.admin.explain import History, Step
+from ops.admin.log_frames import cluster_frames, frames_in
 from ops.when import OFFSET_MAX, AtOffset, When
 from quorum.whatif.cluster import Options
 from snapshots.snapshot_file import read_snapshot

@@ -15,9 +15,9 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.limits import REASSIGNMENTS_MAX
-from ops.client import ClusterClient
+from ops.admin.client import ClusterClient
+from ops.admin.live_state import live_image, newer_image
 from ops.item_requests import chunks
-from ops.live_state import live_image, newer_image
 from ops.talk import say
 from quorum.partition_health import why_stuck
 

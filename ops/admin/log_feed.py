@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from metadata_log.errors import Unavailable
-from ops.bulk_reads import Source, bulk_source
-from ops.client import Answer, ClusterClient, Unreachable
+from ops.admin.bulk_reads import Source, bulk_source
+from ops.admin.client import Answer, ClusterClient, Unreachable
 from ops.talk import say
 
 NDJSON: Final = "application/x-ndjson"

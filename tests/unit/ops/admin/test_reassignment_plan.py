@@ -11,12 +11,12 @@ from metadata_log.errors import NotController, OutcomeUnknown, ThrottlingQuotaEx
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
-from ops import reassignment_plan
-from ops.client import ClusterClient
-from ops.reassignment_plan import Carrying, NotAPlan, Progress, Wanted, read_plan
+from ops.admin import reassignment_plan
+from ops.admin.client import ClusterClient
+from ops.admin.reassignment_plan import Carrying, NotAPlan, Progress, Wanted, read_plan
 from quorum.decide.reassignments import PartitionsReassigned
 from tests.support.decisions import ids
-from tests.unit.ops.test_reassignment_history import Operators, a_world, found_in, steps_of
+from tests.unit.ops.admin.test_reassignment_history import Operators, a_world, found_in, steps_of
 
 PARTITIONS = 40
 

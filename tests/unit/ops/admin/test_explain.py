@@ -11,7 +11,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRestoreRecord, TopicTombstoneRecord
-from ops.explain import CAUSES, LEAVING, Step, explain_broker, explain_partition
+from ops.admin.explain import CAUSES, LEAVING, Step, explain_broker, explain_partition
 from quorum.whatif.cluster import Written
 from quorum.whatif.script import Script
 

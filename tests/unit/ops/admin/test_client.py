@@ -20,9 +20,7 @@ from metadata_log.errors import (
     TopicAlreadyExists,
     Unavailable,
 )
-from ops.certificates import Authority
-from ops.cli import UNAVAILABLE, main
-from ops.client import (
+from ops.admin.client import (
     ClusterClient,
     Credentials,
     NoBootstrap,
@@ -30,6 +28,8 @@ from ops.client import (
     bootstrap_from,
     credentials_from,
 )
+from ops.certificates import Authority
+from ops.cli import UNAVAILABLE, main
 from tests.support.processes import free_port
 from tests.support.told_node import CutOff, Reply, Seen, error, node, not_controller
 

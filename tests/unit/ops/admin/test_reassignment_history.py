@@ -26,9 +26,9 @@ from metadata_log.wire.commands import (
     ReportedIsr,
     UndeleteTopics,
 )
-from ops.explain import History
-from ops.explain import Step as Before
-from ops.reassignment_history import Found, reassignments_of
+from ops.admin.explain import History
+from ops.admin.explain import Step as Before
+from ops.admin.reassignment_history import Found, reassignments_of
 from quorum.decide.decision import Decision
 from tests.support.decisions import CLUSTER_ID, World, ids
 from tests.support.exports import frames_of
