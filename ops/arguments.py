@@ -13,7 +13,10 @@ from typing import Any, Final, NoReturn, TypeAlias
 from metadata_log.ids import uuid_from_text
 from metadata_log.replay.kinds import kind_of
 from ops import when
+from ops.admin.client import ClusterClient
+from ops.admin.connect import SHOWN, connect
 from ops.render import OUTPUTS, ROW_OUTPUTS
+from ops.talk import say
 
 USAGE: Final = 2
 """The exit code of a usage error."""
@@ -130,6 +133,17 @@ def add_shown(to: Any) -> None:
         )
     to.add_argument(
         "--insecure", action="store_true", help="send the token to http:// addresses, too, in the clear"
+    )
+
+
+def client_from(args: argparse.Namespace) -> ClusterClient:
+    """Return the client that the flags of a network verb ask for."""
+    return connect(
+        args.bootstrap,
+        timeout_s=args.timeout,
+        insecure=args.insecure,
+        say=say,
+        **{name: getattr(args, name) for name in SHOWN},
     )
 
 

@@ -23,6 +23,7 @@ from metadata_log.errors import (
 )
 from metadata_log.replay.packages import PackageMissing, missing_package
 from ops import when
+from ops.admin.connect import Misuse
 from ops.arguments import UNRECOGNIZED, USAGE, Noun, Parser, Run, SharedFlags
 from ops.talk import accept_any_encoding, one_line, say
 
@@ -76,7 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         refuse_what_would_mislead()
         args = parsed(sys.argv[1:] if argv is None else argv)
         run: Run = args.run
-        code = run(args)
+        try:
+            code = run(args)
+        except Misuse as misuse:
+            args.fail(str(misuse))
         sys.stdout.flush()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE

@@ -9,7 +9,7 @@ from metadata_log.ids import NodeId
 from metadata_log.records.registry import json_rows, to_json, type_name
 from metadata_log.wire.commands import Command
 from ops import render
-from ops.admin.client import client_from
+from ops.arguments import client_from
 from ops.talk import show
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from metadata_log.errors import ElectionNotNeeded, PolicyViolation
 from ops import render
-from ops.admin.client import client_from
+from ops.arguments import client_from
 from ops.dry_run import DryRun, show_foreseen
 from ops.render import Column
 from ops.talk import fail_usage, say, show
@@ -57,7 +57,7 @@ def carry_out(
     """Send the items with the fields `more`, or show what would be written; return REFUSED if one was refused."""
     if args.all_or_nothing:
         if len(items) > request.items_max:
-            fail_usage(args, f"{len(items)} at once; --all-or-nothing takes at most {request.items_max}")
+            fail_usage(f"{len(items)} at once; --all-or-nothing takes at most {request.items_max}")
         more = {**more, "all_or_nothing": True}
     if args.dry_run:
         return _show_dry_run(args, request, items, more)

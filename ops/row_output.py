@@ -14,7 +14,7 @@ from ops.talk import fail_usage, show
 def check_output(args: argparse.Namespace) -> None:
     """Refuse to write Parquet, which is no text, on a screen; before the work, and not after it."""
     if args.output == "parquet" and sys.stdout.isatty():
-        fail_usage(args, "Parquet is no text: send it to a file, as `... -o parquet > answer.parquet`")
+        fail_usage("Parquet is no text: send it to a file, as `... -o parquet > answer.parquet`")
 
 
 def show_rows(args: argparse.Namespace, answer: Any) -> None:

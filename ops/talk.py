@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 from metadata_log.printable import printable
 from ops import render
+from ops.admin.connect import Misuse
 
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 PATIENCE_S: Final = 2.0
@@ -76,10 +77,9 @@ def patience(message: str) -> Iterator[None]:
         timer.cancel()
 
 
-def fail_usage(args: argparse.Namespace, message: str) -> NoReturn:
+def fail_usage(message: str) -> NoReturn:
     """End in a usage error of the verb that was called: exit code 2."""
-    args.fail(message)
-    raise AssertionError("an argument parser's error does not return")
+    raise Misuse(message)
 
 
 def one_line(text: str) -> str:

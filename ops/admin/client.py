@@ -1,4 +1,4 @@
-"""Edge: the HTTP client of the CLI: finds the active controller and repeats what may be repeated.
+"""Edge: the HTTP client of an administrator: finds the active controller and repeats what may be repeated.
 
 A request goes round the bootstrap list until somebody answers it or the time is up. Redirects (421 with
 X-Controller) are followed at once; between two rounds it pauses, longer each time. A write carries one
@@ -6,24 +6,20 @@ request id through all of this, so that it happens once however often it is sent
 was sent and before an answer, its outcome is unknown, and the error names the id to repeat it with.
 """
 
-import argparse
 import http.client
 import json
-import os
 import random
 import socket
 import ssl
 import time
 import urllib.parse
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from metadata_log.errors import (
     Fault,
-    InvalidSettings,
     MetadataError,
     NotController,
     OutcomeUnknown,
@@ -35,21 +31,11 @@ from metadata_log.ids import Uuid, random_uuid, uuid_text
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from metadata_log.node.certificate_dates import Dated
-from metadata_log.node.clock import unix_ms
 from metadata_log.node.credentials import (
-    TlsFiles,
-    bearer_from,
     date_code,
-    dates_of,
-    trusting,
     why_it_failed,
 )
-from ops.talk import fail_usage, say
 
-SHOWN: Final = ("ca", "cert", "key", "token_file")
-"""Flags and, as METAQUORUM_CA and so on, variables: what a client shows, and whom it trusts."""
-BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"
-DEFAULT_CLUSTER_FILE: Final = Path("metaquorum-data/cluster.json")
 PAUSE_S: Final = 0.02
 """The first pause between two rounds, about as long as an election; each next one doubles, up to PAUSE_MAX_S."""
 PAUSE_MAX_S: Final = 0.5
@@ -57,16 +43,16 @@ ANSWER_BYTES_MAX: Final = 1024 * MIB
 """A larger answer is not ours: the whole state of a million partitions is about 400 MB of JSON."""
 
 _JSON: Final = "application/json"
+Say: TypeAlias = Callable[[str], None]
+"""Where lines for a person go."""
+
+
+def silent(_line: str) -> None:
+    """Drop a line."""
 
 
 class Unreachable(Unavailable):
     """No node answered in time; nothing was written."""
-
-    error, code = "NETWORK_EXCEPTION", 13
-
-
-class NoBootstrap(Unavailable):
-    """No controller is named, and no cluster runs here."""
 
     error, code = "NETWORK_EXCEPTION", 13
 
@@ -161,7 +147,8 @@ NO_CREDENTIALS: Final = Credentials()
 class ClusterClient:
     """Asks the controllers of one cluster; `timeout_s` bounds each request with all its repetitions.
 
-    `cure` is for whoever gets no answer: what to do, behind a semicolon.
+    `cure` ends the error where no node answers: what to do, after a semicolon. `say` gets lines for a person, such as that
+    a request is repeated.
     """
 
     def __init__(
@@ -172,13 +159,15 @@ class ClusterClient:
         rng: random.Random,
         credentials: Credentials = NO_CREDENTIALS,
         cure: str = "",
+        say: Say = silent,
     ) -> None:
-        assert bootstrap, "a client needs somebody to ask"
+        assert bootstrap, "a client needs an address"
         self.bootstrap = tuple(bootstrap)
         self.timeout_s = timeout_s
         self.rng = rng
         self.credentials = credentials
         self.cure = cure
+        self.say = say
         self._last_good: str | None = None
 
     def get(self, path: str, *, accept: str = _JSON) -> Answer:
@@ -328,42 +317,6 @@ class _Follow:
             self.waiting.appendleft(url)
 
 
-def bootstrap_from(option: str | None) -> tuple[str, ...]:
-    """Return the controllers to ask, by flag, environment, or ./metaquorum-data/cluster.json.
-
-    Raises:
-        ValueError: the flag or the variable is no list of URLs.
-        NoBootstrap: neither is set, and this directory holds no cluster.
-    """
-    given = option or os.environ.get(BOOTSTRAP_VARIABLE)
-    if given:
-        urls = tuple(url.strip().removesuffix("/") for url in given.split(",") if url.strip())
-        if not urls or not all(is_node_url(url) for url in urls):
-            how = "--bootstrap" if option else BOOTSTRAP_VARIABLE
-            raise ValueError(f"{how} {given!r}: wanted http://HOST:PORT[,http://HOST:PORT...]")
-        return urls
-    return bootstrap_of_cluster_file(DEFAULT_CLUSTER_FILE)
-
-
-def bootstrap_of_cluster_file(path: Path) -> tuple[str, ...]:
-    """Return the controllers that a cluster.json names.
-
-    Raises:
-        NoBootstrap: the file does not exist, or is not one of ours.
-    """
-    how = f"name controllers (--bootstrap URL,... or {BOOTSTRAP_VARIABLE}) or start some (metaquorum up)"
-    try:
-        cluster = json.loads(path.read_bytes())
-    except OSError as error:
-        raise NoBootstrap(f"{path}: {error.strerror}; {how}") from error
-    except ValueError as error:
-        raise NoBootstrap(f"{path} is not JSON; {how}") from error
-    match cluster:
-        case {"bootstrap": [*urls]} if urls and all(isinstance(u, str) and is_node_url(u) for u in urls):
-            return tuple(urls)
-    raise NoBootstrap(f"{path} names no controllers; {how}")
-
-
 def _exchange(
     url: str,
     method: str,
@@ -419,100 +372,6 @@ def controllers_named(quorum: Mapping[str, Any]) -> dict[int, str]:
     """Return the URL of each controller, by id, as the answer to /v1/quorum names them."""
     rows = (*quorum.get("voters", ()), *quorum.get("observers", ()))
     return {row["id"]: row["http"] for row in rows if is_node_url(row.get("http") or "")}
-
-
-def client_from(args: argparse.Namespace) -> ClusterClient:
-    """Return the client that the flags of a network verb ask for."""
-    try:
-        bootstrap = bootstrap_from(args.bootstrap)
-    except ValueError as error:
-        fail_usage(args, str(error))
-    return ClusterClient(
-        bootstrap,
-        timeout_s=args.timeout,
-        rng=random.SystemRandom(),
-        credentials=credentials_from(args, bootstrap),
-        cure="" if _names_controllers(args) else _CURE,
-    )
-
-
-_CURE: Final = (
-    f"; {DEFAULT_CLUSTER_FILE} names these controllers: start them (metaquorum up), or name others "
-    f"(--bootstrap URL,... or {BOOTSTRAP_VARIABLE})"
-)
-
-
-def _names_controllers(args: argparse.Namespace) -> bool:
-    return bool(args.bootstrap or os.environ.get(BOOTSTRAP_VARIABLE))
-
-
-def credentials_from(args: argparse.Namespace, bootstrap: Sequence[str]) -> Credentials:
-    """Return what the flags, else the environment, else the local cluster's file say that a client shows.
-
-    A token does not go to addresses of that file, which may be another person's, unless flags or the environment name the
-    authority that proves them.
-
-    Raises:
-        InvalidSettings: a file is missing, or is something else.
-    """
-    given = {
-        name: getattr(args, name, None) or os.environ.get(f"METAQUORUM_{name.upper()}") for name in SHOWN
-    }
-    is_proven = given["ca"] is not None
-    if not any(given.values()) and not _names_controllers(args):
-        given |= _credentials_of_cluster_file(DEFAULT_CLUSTER_FILE)
-    if (given["cert"] is None) != (given["key"] is None):
-        fail_usage(args, "--cert and --key belong together")
-    tls: ssl.SSLContext | None = None
-    dates: tuple[Dated, ...] = ()
-    if given["ca"] is not None:
-        ca, cert = Path(given["ca"]), None if given["cert"] is None else Path(given["cert"])
-        if cert is not None and given["key"] is not None:
-            tls = TlsFiles(cert, Path(given["key"]), ca).client()
-        else:
-            tls = trusting(ca)
-        dates = dates_of(cert, ca)
-        tell_of_ends(dates)
-    elif given["cert"] is not None:
-        fail_usage(args, "--cert needs --ca, the authority that the nodes' certificates come from")
-    file = given["token_file"]
-    bearer = bearer_from(None if file is None else Path(file))
-    token = bearer["Authorization"].removeprefix("Bearer ") if bearer else os.environ.get("METAQUORUM_TOKEN")
-    if token is not None and not is_proven and not _names_controllers(args):
-        what = "METAQUORUM_TOKEN" if file is None else "the token"
-        cure = f"name them (--bootstrap, {BOOTSTRAP_VARIABLE})"
-        told = f"{what} is not sent to the addresses of {DEFAULT_CLUSTER_FILE}: {cure}"
-        if getattr(args, "token_file", None):
-            fail_usage(args, f"{told}, or the authority that proves them (--ca)")
-        say(told)
-        token = None
-    return Credentials(tls, token, dates, frozenset(bootstrap), getattr(args, "insecure", False))
-
-
-def tell_of_ends(dates: Sequence[Dated]) -> None:
-    """Say on stderr which of the client's own files ends within a month."""
-    for each in dates:
-        condition = each.condition(unix_ms() / 1000)
-        if condition is not None:
-            say(f"{condition[0]}: {condition[1]}")
-
-
-def _credentials_of_cluster_file(path: Path) -> dict[str, str]:
-    """Return the files of the admin of a local cluster that has TLS, by the names of the flags.
-
-    Raises:
-        InvalidSettings: one lies outside of the cluster's directory.
-    """
-    try:
-        found = json.loads(path.read_bytes()).get("admin") or {}
-    except (OSError, ValueError, AttributeError):
-        return {}
-    files = {name: path.parent / value for name, value in found.items() if name in SHOWN}
-    for file in files.values():
-        # Another person's file must not choose which key of this user's is shown.
-        if not file.resolve().is_relative_to(path.parent.resolve()):
-            raise InvalidSettings(f"{path}: names {file}, which lies outside of its directory")
-    return {name: str(file) for name, file in files.items()}
 
 
 def leader_url(client: ClusterClient) -> str:

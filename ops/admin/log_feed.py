@@ -9,7 +9,6 @@ from typing import Any, Final
 from metadata_log.errors import Unavailable
 from ops.admin.bulk_reads import Source, bulk_source
 from ops.admin.client import Answer, ClusterClient, Unreachable
-from ops.talk import say
 
 NDJSON: Final = "application/x-ndjson"
 WAIT_MS: Final = 5_000
@@ -58,18 +57,20 @@ def feed_lines(
         except Unavailable as error:
             if not follow:
                 raise
-            say(f"{error.message}; going on from offset {at or 0}")
+            client.say(f"{error.message}; going on from offset {at or 0}")
             source = None
             time.sleep(PAUSE_S)
             continue
         yield from lines
         if follow and not is_told and next_offset >= source.end_offset:
-            say(f"up to offset {next_offset} is history; what follows is written from now on")
+            client.say(f"up to offset {next_offset} is history; what follows is written from now on")
             is_told = True
         is_further, at = str(next_offset) != at, str(next_offset)
         if not follow and (next_offset >= source.end_offset or not (lines or is_further)):
             if until is not None and until.isdigit() and next_offset < int(until):
-                say(f"{until} lies inside the batch that begins at offset {next_offset}: shown up to there")
+                client.say(
+                    f"{until} lies inside the batch that begins at offset {next_offset}: shown up to there"
+                )
             return
 
 

@@ -12,8 +12,7 @@ from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
 from metadata_log.errors import InvalidRequest, OffsetInFuture
 from metadata_log.node.durable_files import renamed_os_errors
-from ops.admin.client import Answer, Unreachable
-from ops.talk import say
+from ops.admin.client import Answer, Say, Unreachable, silent
 from ops.when import AtOffset, AtTime, When, time_text
 
 PAGE_BYTES: Final = 8 * limits.MIB
@@ -101,7 +100,7 @@ def frames_in(answer: Answer) -> Iterator[Frame]:
         at += header.frame_bytes
 
 
-def file_frames(path: Path) -> Iterator[Frame]:
+def file_frames(path: Path, *, say: Say = silent) -> Iterator[Frame]:
     """Yield the frames of a data directory, a folder of segments, one segment or one snapshot, in order of their files.
 
     Nothing is opened for writing: the directory may be a running node's.
@@ -130,7 +129,9 @@ def file_frames(path: Path) -> Iterator[Frame]:
                 at += header.frame_bytes
 
 
-def within(frames: Iterable[Frame], *, first: When | None, until: When | None) -> Iterator[Frame]:
+def within(
+    frames: Iterable[Frame], *, first: When | None, until: When | None, say: Say = silent
+) -> Iterator[Frame]:
     """Yield the frames between two positions; times are compared with the running maximum of the frames' own.
 
     A frame that contains the offset `first` or `until` belongs to it.
@@ -144,7 +145,7 @@ def within(frames: Iterable[Frame], *, first: When | None, until: When | None) -
         latest_ms, end_offset = max(latest_ms, header.appended_at_ms), header.end_offset
         if not is_begun:
             is_begun = True
-            _say_beginning(header, first)
+            _say_beginning(header, first, say)
         match until:
             case AtOffset(offset) if header.base_offset >= offset:
                 return
@@ -162,16 +163,16 @@ def within(frames: Iterable[Frame], *, first: When | None, until: When | None) -
 
 
 def telling_of_its_beginning(
-    frames: Iterable[Frame], *, first: When | None, begins_at: int
+    frames: Iterable[Frame], *, first: When | None, begins_at: int, say: Say
 ) -> Iterator[Frame]:
     """Yield the frames of a cluster; say where its log begins, if that is behind what is asked for."""
     for place, frame in enumerate(frames):
         if place == 0 and frame.header.base_offset == begins_at:
-            _say_beginning(frame.header, first)
+            _say_beginning(frame.header, first, say)
         yield frame
 
 
-def _say_beginning(header: FrameHeader, first: When | None) -> None:
+def _say_beginning(header: FrameHeader, first: When | None, say: Say) -> None:
     """Say where a log begins, if that is behind what is asked for."""
     is_later = header.base_offset > 0 and (
         (isinstance(first, AtOffset) and first.offset < header.base_offset)

@@ -18,7 +18,6 @@ from metadata_log.limits import REASSIGNMENTS_MAX
 from ops.admin.client import ClusterClient
 from ops.admin.live_state import live_image, newer_image
 from ops.item_requests import chunks
-from ops.talk import say
 from quorum.partition_health import why_stuck
 
 LOOK_AGAIN_S: Final = 0.5
@@ -189,7 +188,7 @@ class Carrying:
                 # Whatever became of a request, the next look shows it.
                 if time.monotonic() - answered_at > NO_ANSWER_S:
                     raise
-                say(f"{error.message}; looking again")
+                self.client.say(f"{error.message}; looking again")
             now = (progress.done, len(progress.to_do), dict(progress.under_way))
             if now != before:
                 before, changed_at = now, time.monotonic()
@@ -197,7 +196,7 @@ class Carrying:
                 return progress
             if time.monotonic() - said_at >= SAY_S:
                 said_at = time.monotonic()
-                say(progress.line())
+                self.client.say(progress.line())
             time.sleep(LOOK_AGAIN_S)
 
     def _ask(self, progress: Progress, image: MetadataImage) -> None:

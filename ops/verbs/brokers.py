@@ -6,8 +6,7 @@ from typing import Any
 from metadata_log.errors import BrokerIdNotRegistered, Rejected
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.client import client_from
-from ops.arguments import Noun, from_to
+from ops.arguments import Noun, client_from, from_to
 from ops.dry_run import show_what_if
 from ops.item_requests import REFUSED, add_flags, result_columns
 from ops.render import Column

@@ -8,8 +8,7 @@ from metadata_log.errors import InvalidConfig
 from metadata_log.limits import REQUEST_ITEMS_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.client import client_from
-from ops.arguments import Noun, from_to
+from ops.arguments import Noun, client_from, from_to
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, say, show
@@ -121,7 +120,7 @@ def run_list(args: argparse.Namespace) -> int:
 def run_describe(args: argparse.Namespace) -> int:
     """Show the effective settings of one resource, or those named."""
     if args.on is not None and args.topic is None:
-        fail_usage(args, "--on is of a topic: name it with --topic")
+        fail_usage("--on is of a topic: name it with --topic")
     items = _asked(args, {"effective": 1} | ({} if args.on is None else {"on": args.on}))
     show(args, items, table=lambda: render.table(DESCRIBED, items, empty="no settings"))
     return 0
@@ -143,7 +142,7 @@ def _asked(args: argparse.Namespace, more: dict[str, int]) -> list[dict[str, Any
 
 
 def run_set(args: argparse.Namespace) -> int:
-    return _change(args, {"set": key_values(args, args.keys)})
+    return _change(args, {"set": key_values(args.keys)})
 
 
 def run_unset(args: argparse.Namespace) -> int:
@@ -151,15 +150,15 @@ def run_unset(args: argparse.Namespace) -> int:
 
 
 def run_append(args: argparse.Namespace) -> int:
-    return _change(args, {"append": key_values(args, args.keys)})
+    return _change(args, {"append": key_values(args.keys)})
 
 
 def run_subtract(args: argparse.Namespace) -> int:
-    return _change(args, {"subtract": key_values(args, args.keys)})
+    return _change(args, {"subtract": key_values(args.keys)})
 
 
 def run_replace(args: argparse.Namespace) -> int:
-    return _carry_out(args, REPLACEMENT, {"configs": key_values(args, args.keys)})
+    return _carry_out(args, REPLACEMENT, {"configs": key_values(args.keys)})
 
 
 def _change(args: argparse.Namespace, change: dict[str, Any]) -> int:
@@ -171,5 +170,5 @@ def _carry_out(args: argparse.Namespace, request: ItemRequest, change: dict[str,
     resources += [{"broker": broker_id} for broker_id in args.broker]
     resources += [{"cluster": True}] if args.cluster else []
     if not resources:
-        fail_usage(args, "--topic, --broker or --cluster is needed")
+        fail_usage("--topic, --broker or --cluster is needed")
     return carry_out(args, request, [resource | change for resource in resources])

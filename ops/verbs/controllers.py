@@ -6,8 +6,8 @@ from typing import Any, Final
 from metadata_log.wire.commands import UnregisterController
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.client import ClusterClient, client_from
-from ops.arguments import Noun, from_to
+from ops.admin.client import ClusterClient
+from ops.arguments import Noun, client_from, from_to
 from ops.dry_run import foresee, show_foreseen
 from ops.render import Column
 from ops.talk import show

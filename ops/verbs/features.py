@@ -4,8 +4,7 @@ import argparse
 from typing import Final
 
 from ops import render
-from ops.admin.client import client_from
-from ops.arguments import Noun
+from ops.arguments import Noun, client_from
 from ops.dry_run import show_what_if
 from ops.render import Column
 from ops.talk import show

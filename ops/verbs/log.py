@@ -28,10 +28,11 @@ from metadata_log.replay.kinds import Kind, kind_of, not_for
 from metadata_log.wire.answers import log_status
 from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk, snapshots_in
-from ops.admin.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
+from ops.admin.client import Answer, ClusterClient
+from ops.admin.connect import DEFAULT_CLUSTER_FILE
 from ops.admin.log_feed import feed_lines
 from ops.admin.log_frames import cluster_frames, file_frames, frames_in, telling_of_its_beginning, within
-from ops.arguments import Noun, Parser, directory, existing_path, moment, seconds
+from ops.arguments import Noun, Parser, client_from, directory, existing_path, moment, seconds
 from ops.foreign_logs import FOREIGN, verified
 from ops.processes import running_process
 from ops.talk import fail_usage, patience, put, say, show
@@ -131,12 +132,12 @@ def run_dump(args: argparse.Namespace) -> int:
     """Print each record as one line; memory holds only the frames at hand."""
     match args.first, args.until:
         case (AtOffset(first), AtOffset(until)) | (AtTime(first), AtTime(until)) if until < first:
-            fail_usage(args, "--until lies before --from")
+            fail_usage("--until lies before --from")
     if args.topics or args.follow:
         if args.path is not None:
-            fail_usage(args, "--topic and --follow read a running cluster, not files")
+            fail_usage("--topic and --follow read a running cluster, not files")
         if args.follow and args.until is not None:
-            fail_usage(args, "--follow has no end: leave out --until")
+            fail_usage("--follow has no end: leave out --until")
         feed = feed_lines(
             client_from(args),
             topics=args.topics,
@@ -159,11 +160,12 @@ def run_dump(args: argparse.Namespace) -> int:
             ),
             first=args.first,
             begins_at=source.status["log_start_offset"],
+            say=say,
         )
     else:
         if kind_of(args.path) not in {None, Kind.LOG, Kind.SEGMENT, Kind.SNAPSHOT}:
             raise not_for("log dump", args.path, reads="logs, segments and snapshots of metaquorum")
-        frames = within(file_frames(args.path), first=args.first, until=args.until)
+        frames = within(file_frames(args.path, say=say), first=args.first, until=args.until, say=say)
     from_offset = args.first.offset if isinstance(args.first, AtOffset) else 0
     until_offset = args.until.offset if isinstance(args.until, AtOffset) else OFFSET_MAX
     lines = (
@@ -374,12 +376,12 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
 def run_export(args: argparse.Namespace) -> int:
     """Export the new records."""
     if args.follow and args.until is not None:
-        fail_usage(args, "--follow has no end: leave out --until")
+        fail_usage("--follow has no end: leave out --until")
     if args.path is None:
         if args.format is not None:
-            fail_usage(args, "--format is that of a directory's log: name the directory")
+            fail_usage("--format is that of a directory's log: name the directory")
         if args.skip_damaged:
-            fail_usage(args, "--skip-damaged is for the files of a directory: name the directory")
+            fail_usage("--skip-damaged is for the files of a directory: name the directory")
         client = client_from(args)
         run: Callable[..., dict[str, Any]] = partial(
             export_cluster,
@@ -420,15 +422,15 @@ def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
 
     for flag, asked in (("--from", args.first), ("--until", args.until)):
         if asked is not None and not isinstance(asked, AtOffset):
-            fail_usage(args, f"{flag} of a directory is an offset")
+            fail_usage(f"{flag} of a directory is an offset")
     if args.leader:
-        fail_usage(args, "--leader reads a running cluster, not files")
+        fail_usage("--leader reads a running cluster, not files")
     first, until = (None if asked is None else asked.offset for asked in (args.first, args.until))
     part = {"from_offset": first, "until": until, "in_lake": args.lake}
     if not args.skip_damaged:
         return partial(export_files, args.path, form=args.format, **part)
     if args.follow:
-        fail_usage(args, "--skip-damaged takes what is whole now: leave out --follow")
+        fail_usage("--skip-damaged takes what is whole now: leave out --follow")
 
     def whole_part(to: Path) -> dict[str, Any]:
         manifest, missing = export_whole_part(args.path, to, form=args.format, **part)

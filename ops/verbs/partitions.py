@@ -9,8 +9,8 @@ from metadata_log.errors import UnknownTopicOrPartition
 from metadata_log.limits import ELECTIONS_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.client import ClusterClient, client_from
-from ops.arguments import Noun, existing_path, from_to, moment, seconds
+from ops.admin.client import ClusterClient
+from ops.arguments import Noun, client_from, existing_path, from_to, moment, seconds
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, show
@@ -219,7 +219,7 @@ def run_list(args: argparse.Namespace) -> int:
 def run_elect(args: argparse.Namespace) -> int:
     """Ask for elections; REFUSED if some partition did not get one that it needs."""
     if args.partition is not None and args.topic is None:
-        fail_usage(args, "--partition is of one topic: name it with --topic")
+        fail_usage("--partition is of one topic: name it with --topic")
     if args.partition is not None:
         wanted = [{"topic": args.topic, "partition": number} for number in args.partition]
     else:
@@ -232,7 +232,7 @@ def run_elect(args: argparse.Namespace) -> int:
 def run_imbalance(args: argparse.Namespace) -> int:
     client = client_from(args)
     if args.percentage is not None and not args.preview:
-        fail_usage(args, "--percentage is of a preview: add --preview")
+        fail_usage("--percentage is of a preview: add --preview")
     answer = client.read("/v1/partitions/imbalance")
     if not args.preview:
         items = answer["items"]

@@ -14,7 +14,7 @@ from metadata_log.node.addresses import http_url
 from metadata_log.records.brokers import SSL_PROTOCOL
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.client import Answer, ClusterClient, Unreachable, client_from, controllers_named
+from ops.admin.client import Answer, ClusterClient, Unreachable, controllers_named
 from ops.admin.health import (
     EXIT_CODES,
     NodeAnswers,
@@ -25,7 +25,7 @@ from ops.admin.health import (
     judge,
     merged_status,
 )
-from ops.arguments import Noun, from_to, seconds, uuid_of
+from ops.arguments import Noun, client_from, from_to, seconds, uuid_of
 from ops.render import Column
 from ops.talk import say, show
 from ops.verbs import voters

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from metadata_log.limits import REASSIGNMENTS_MAX
 from ops import render
-from ops.admin.client import ClusterClient, client_from
+from ops.admin.client import ClusterClient
+from ops.arguments import client_from
 from ops.item_requests import REFUSED, ItemRequest, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, say, show
@@ -59,7 +60,7 @@ def run_reassign(args: argparse.Namespace) -> int:
     if args.plan is not None:
         return _run_plan(args, allow_replication_factor_change=may_change)
     if args.at_most is not None or args.patience is not None:
-        fail_usage(args, "--at-most and --patience are of a plan: --plan FILE")
+        fail_usage("--at-most and --patience are of a plan: --plan FILE")
     wanted = _named(args, client_from(args))
     return carry_out(args, REASSIGNMENT, wanted, allow_replication_factor_change=may_change)
 
@@ -72,14 +73,13 @@ def _run_plan(args: argparse.Namespace, **more: Any) -> int:
         plan = read_plan(json.loads(args.plan.read_text(encoding="utf-8")))
     except (ValueError, OSError) as error:
         what = error if isinstance(error, NotAPlan) else f"{type(error).__name__}: {error}"
-        fail_usage(args, f"{args.plan} is no plan: {what}")
+        fail_usage(f"{args.plan} is no plan: {what}")
     if args.dry_run:
         return carry_out(args, REASSIGNMENT, [one.body() for one in plan], **more)
     at_most = AT_MOST if args.at_most is None else args.at_most
     if args.all_or_nothing:
         if len(plan) > REASSIGNMENTS_MAX:
             fail_usage(
-                args,
                 f"{len(plan)} partitions; --all-or-nothing takes at most {REASSIGNMENTS_MAX} in one request",
             )
         at_most, more = 0, {**more, "all_or_nothing": True}
@@ -122,7 +122,7 @@ def _named(args: argparse.Namespace, client: ClusterClient) -> list[dict[str, An
             client.read(f"/v1/topics/{quoted(args.topic)}")  # is refused where there is none of that name
             say(f"no reassignment of {args.topic} is under way")
     elif args.partition is None or (args.replicas is None and not args.cancel):
-        fail_usage(args, "--partition with --replicas or --cancel is needed")
+        fail_usage("--partition with --replicas or --cancel is needed")
     else:
         numbers = args.partition
     return [{"topic": args.topic, "partition": number, "replicas": args.replicas} for number in numbers]
@@ -133,7 +133,7 @@ def run_list(args: argparse.Namespace) -> int:
     if args.history:
         return _show_history(args, client)
     if args.since is not None:
-        fail_usage(args, "--since is of the history: add --history")
+        fail_usage("--since is of the history: add --history")
     items = client.read("/v1/partitions/reassignments")["items"]
     items = [one for one in items if args.topic in (None, one["topic"])]
     if args.topic is not None and not items:

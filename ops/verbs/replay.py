@@ -1,14 +1,13 @@
 """Edge: `replay`: an exported log, asked: report, SQL, tables, state, differences, histories, digest."""
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
 from metadata_log.errors import BrokerIdNotRegistered, InvalidRequest
 from metadata_log.node.credentials import dates_of
 from ops import render
-from ops.admin.client import SHOWN, tell_of_ends
+from ops.admin.connect import SHOWN, given_files, say_ends
 from ops.arguments import Noun, Parser, add_shown, from_to, log_place, moment
 from ops.row_output import check_output, show_items, show_rows
 from ops.sql_prompt import answer_all
@@ -150,7 +149,7 @@ def run_digest(args: argparse.Namespace) -> int:
     from metadata_log.replay.session import session
 
     if args.at is not None and not isinstance(args.at, AtOffset):
-        fail_usage(args, "--at of an export is an end offset")
+        fail_usage("--at of an export is an end offset")
     with patience("the digest is being computed"):
         log = _log(args, engine="duckdb")
         position = log.position(_at(args.at))
@@ -214,7 +213,7 @@ def run_tables(args: argparse.Namespace) -> int:
     elif args.name in TABLES:
         items = [column._asdict() for column in described(args.name).columns]
     else:
-        fail_usage(args, f"there is no table {args.name!r}; `replay tables` lists them")
+        fail_usage(f"there is no table {args.name!r}; `replay tables` lists them")
     show_items(args, items)
     return 0
 
@@ -223,7 +222,7 @@ def run_state(args: argparse.Namespace) -> int:
     from metadata_log.replay.catalog import STATE
 
     if args.subject not in STATE:
-        fail_usage(args, f"{args.subject!r} is no subject: {', '.join(STATE)}")
+        fail_usage(f"{args.subject!r} is no subject: {', '.join(STATE)}")
     check_output(args)
     with patience("the state is being computed"):
         log = _log(args)
@@ -265,20 +264,18 @@ def _log(args: argparse.Namespace, *, engine: str | None = None, or_lake: bool =
     from metadata_log.replay.controller_client import Shown
     from metadata_log.replay.kinds import Kind, kind_of
 
-    given = {name: getattr(args, name) or os.environ.get(f"METAQUORUM_{name.upper()}") for name in SHOWN}
-    if (given["cert"] is None) != (given["key"] is None):
-        fail_usage(args, "--cert and --key belong together")
+    given = given_files({name: getattr(args, name) for name in SHOWN})
     engine = engine or getattr(args, "engine", "duckdb")
     if or_lake and isinstance(args.export, Path) and kind_of(args.export) is Kind.LAKE:
         return replay.lake(args.export, engine)
-    if isinstance(args.export, str) and given["ca"]:  # a controller's URL
-        tell_of_ends(dates_of(Path(given["cert"]) if given["cert"] else None, Path(given["ca"])))
+    if isinstance(args.export, str) and "ca" in given:  # a controller's URL
+        say_ends(dates_of(given.get("cert"), given["ca"]), say)
     log = replay.open(
         args.export,
         engine,
         format=args.format,
         skip_damaged=args.skip_damaged,
-        shown=Shown(**{name: Path(value) for name, value in given.items() if value}, insecure=args.insecure),
+        shown=Shown(**given, insecure=args.insecure),
     )
     log.warns_of_cuts = False  # the verbs say themselves which batch boundary they show
     for line in log.missing:

@@ -6,8 +6,7 @@ from pathlib import Path
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.replay.kinds import Kind, kind_of, not_for
 from ops import render
-from ops.admin.client import client_from
-from ops.arguments import Noun, existing_path
+from ops.arguments import Noun, client_from, existing_path
 from ops.render import Column
 from ops.talk import fail_usage, show
 from ops.verbs.log import saying_what_to_do
@@ -91,9 +90,7 @@ def run_verify(args: argparse.Namespace) -> int:
     from snapshots.snapshot_file import read_snapshot
 
     if not args.path.is_file():
-        fail_usage(
-            args, f"{args.path} is no file; `metaquorum log verify DIR` checks all that a directory holds"
-        )
+        fail_usage(f"{args.path} is no file; `metaquorum log verify DIR` checks all that a directory holds")
     kind = kind_of(args.path)
     if kind is Kind.CHECKPOINT:
         image = _checkpoint(args.path)

@@ -7,8 +7,7 @@ from typing import Any
 from metadata_log.node.http_answers import JSON
 from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk
-from ops.admin.client import client_from
-from ops.arguments import Noun, moment
+from ops.arguments import Noun, client_from, moment
 from ops.talk import say, show
 from ops.when import AtOffset, time_text
 

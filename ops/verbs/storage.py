@@ -53,18 +53,16 @@ def run_format(args: argparse.Namespace) -> int:
         try:
             cluster_id(args.cluster_id)
         except ValueError as error:
-            fail_usage(args, f"--cluster-id {args.cluster_id}: {error}")
+            fail_usage(f"--cluster-id {args.cluster_id}: {error}")
         if in_file is not None and in_file != args.cluster_id:
-            fail_usage(args, f"--cluster-id {args.cluster_id}, but {args.config} says {in_file}")
+            fail_usage(f"--cluster-id {args.cluster_id}, but {args.config} says {in_file}")
     if args.no_initial_controllers and role != "controller":
-        fail_usage(args, f"--no-initial-controllers is for controllers, and {args.config} is a broker's")
+        fail_usage(f"--no-initial-controllers is for controllers, and {args.config} is a broker's")
     chosen = args.cluster_id or in_file
     rng = random.SystemRandom()
     if chosen is None:
         fresh = uuid_text(random_uuid(rng))
-        fail_usage(
-            args, f"no cluster_id in {args.config} and no --cluster-id; for a new cluster take {fresh}"
-        )
+        fail_usage(f"no cluster_id in {args.config} and no --cluster-id; for a new cluster take {fresh}")
     hosts = (
         hosts_to_certify(args.config) if args.secure else ()
     )  # before anything is made: the file may be wrong
@@ -125,13 +123,13 @@ def _certify(config: Path, cluster: str, role: Role, node_id: int, hosts: tuple[
 def run_info(args: argparse.Namespace) -> int:
     """Show a directory; with --config it must be the one that the settings expect."""
     if (args.directory is None) == (args.config is None):
-        fail_usage(args, "name a data directory or --config FILE, one of them")
+        fail_usage("name a data directory or --config FILE, one of them")
     if args.config is None:
         data_dir, meta = args.directory, load_meta(args.directory)
     else:
         role, node_id, data_dir, in_file = load_for_format(args.config)
         if in_file is None:
-            fail_usage(args, f"{args.config} has no cluster_id; add it, or name the directory itself")
+            fail_usage(f"{args.config} has no cluster_id; add it, or name the directory itself")
         meta = read_meta(data_dir, role, node_id, in_file)
     process = running_process(data_dir)
     shown = ("pid", "http", "raft", "started_at_ms", "log")

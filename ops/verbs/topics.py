@@ -12,8 +12,7 @@ from metadata_log.limits import CONFIG_VALUE_BYTES_MAX, REQUEST_ITEMS_MAX
 from metadata_log.wire.commands import Placement
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.client import client_from
-from ops.arguments import Noun, from_to, uuid_of
+from ops.arguments import Noun, client_from, from_to, uuid_of
 from ops.dry_run import show_what_if
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
@@ -160,14 +159,14 @@ def run_create(args: argparse.Namespace) -> int:
     """Create topics by counts, or by the replicas of each partition; one by itself is shown in full."""
     assignment = None if args.assignment is None else _assignment(args)
     if assignment is None and (args.partitions is None or args.replication_factor is None):
-        fail_usage(args, "--partitions and --replication-factor, or --assignment, are needed")
+        fail_usage("--partitions and --replication-factor, or --assignment, are needed")
     if assignment is not None and (args.partitions is not None or args.replication_factor is not None):
-        fail_usage(args, "--assignment says how many partitions and replicas; leave the two counts out")
+        fail_usage("--assignment says how many partitions and replicas; leave the two counts out")
     kind = {
         "partitions": -1 if args.partitions is None else args.partitions,
         "replication_factor": -1 if args.replication_factor is None else args.replication_factor,
         "assignment": assignment,
-        "configs": key_values(args, args.config),
+        "configs": key_values(args.config),
         "placement": args.placement,
     }
     if not args.dry_run:
@@ -215,7 +214,7 @@ def run_describe(args: argparse.Namespace) -> int:
 def run_delete(args: argparse.Namespace) -> int:
     topics = [{"name": name} for name in args.names] + [{"topic_id": topic_id} for topic_id in args.id]
     if not topics:
-        fail_usage(args, "name a topic, or give its id with --id")
+        fail_usage("name a topic, or give its id with --id")
     if len(topics) > 1 or args.id:
         return carry_out(args, DELETION, topics, now=args.now)
     if args.dry_run:
@@ -249,22 +248,22 @@ def quoted(name: str) -> str:
     return segment.replace(".", "%2E") if set(segment) == {"."} else segment
 
 
-def key_values(args: argparse.Namespace, pairs: Sequence[str]) -> dict[str, str]:
+def key_values(pairs: Sequence[str]) -> dict[str, str]:
     """Return K=V pairs as a map; the value is what follows the first `=`."""
     found: dict[str, str | None] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            fail_usage(args, f"{pair!r} is not K=V")
+            fail_usage(f"{pair!r} is not K=V")
         if key in found:
-            fail_usage(args, f"{key} is given twice")
-        found[key] = _value_of(args, key, value)
+            fail_usage(f"{key} is given twice")
+        found[key] = _value_of(key, value)
     if list(found.values()).count(None) > 1:
-        fail_usage(args, "the standard input has one value: K=- stands for one setting")
-    return {key: _from_stdin(args, key) if value is None else value for key, value in found.items()}
+        fail_usage("the standard input has one value: K=- stands for one setting")
+    return {key: _from_stdin(key) if value is None else value for key, value in found.items()}
 
 
-def _value_of(args: argparse.Namespace, key: str, given: str) -> str | None:
+def _value_of(key: str, given: str) -> str | None:
     """Return a value as given, or a file's content for `@FILE`; None for `-`, which stands for the standard input.
 
     A value on the command line is shown by `ps` and kept by the shell: secrets come from elsewhere. `@@` stands for one `@`.
@@ -278,16 +277,14 @@ def _value_of(args: argparse.Namespace, key: str, given: str) -> str | None:
     try:
         return _without_last_newline(Path(given[1:]).read_bytes()[: CONFIG_VALUE_BYTES_MAX + 3])
     except (OSError, ValueError) as error:
-        fail_usage(
-            args, f"{key}=@FILE: {getattr(error, 'strerror', None) or 'the file is not UTF-8'}: {given[1:]}"
-        )
+        fail_usage(f"{key}=@FILE: {getattr(error, 'strerror', None) or 'the file is not UTF-8'}: {given[1:]}")
 
 
-def _from_stdin(args: argparse.Namespace, key: str) -> str:
+def _from_stdin(key: str) -> str:
     try:
         return _without_last_newline(sys.stdin.buffer.read(CONFIG_VALUE_BYTES_MAX + 3))
     except ValueError:
-        fail_usage(args, f"{key}=-: what was read is not UTF-8")
+        fail_usage(f"{key}=-: what was read is not UTF-8")
 
 
 def _without_last_newline(content: bytes) -> str:
@@ -301,7 +298,7 @@ def _assignment(args: argparse.Namespace) -> list[list[int]]:
         assignment = None
     if not isinstance(assignment, list) or not assignment or not all(map(_is_replicas, assignment)):
         wanted = "wanted the broker ids of each partition: [[11,12],[12,13]]"
-        fail_usage(args, f"--assignment {args.assignment!r}: {wanted}")
+        fail_usage(f"--assignment {args.assignment!r}: {wanted}")
     return assignment
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from metadata_log import limits
 from ops import render
-from ops.admin.client import BOOTSTRAP_VARIABLE
+from ops.admin.connect import BOOTSTRAP_VARIABLE
 from ops.arguments import Noun, from_to
 from ops.cluster_layout import Member
 from ops.local_cluster import (
@@ -58,7 +58,7 @@ def run_up(args: argparse.Namespace) -> int:
     try:
         asyncio.run(_run(cluster, Events(args.output), demo=args.demo))
     except ClusterMismatch as error:
-        fail_usage(args, error.message)
+        fail_usage(error.message)
     except NodeFailed as error:
         say(error.message)
         code = error.context["exit_code"]

@@ -15,8 +15,9 @@ from metadata_log.ids import NodeId, uuid_from_text
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.node.addresses import read_address
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
-from ops.admin.client import ClusterClient, Unreachable, client_from, leader_url
+from ops.admin.client import ClusterClient, Unreachable, leader_url
 from ops.admin.health import is_quorum
+from ops.arguments import client_from
 from ops.dry_run import foresee, record_lines
 from ops.talk import say, show
 

@@ -14,8 +14,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import to_json, type_name
 from ops import render
-from ops.admin.client import client_from
-from ops.arguments import Noun, existing_path
+from ops.arguments import Noun, client_from, existing_path
 from ops.render import Column
 from ops.talk import fail_usage, say, show
 
@@ -94,7 +93,7 @@ def run_whatif(args: argparse.Namespace) -> int:
     image = _image(args) if args.live or args.path else None
     options = _options(args) if args.live else None
     if sys.stdin.isatty():
-        fail_usage(args, "name a loss (--lose, --roll), or send a script of operations on stdin")
+        fail_usage("name a loss (--lose, --roll), or send a script of operations on stdin")
     _answer(sys.stdin, image, options)
     return 0
 

@@ -1,6 +1,5 @@
 """Edge: the CLI's client against small real HTTP servers with scripted answers."""
 
-import argparse
 import json
 import random
 import ssl
@@ -20,14 +19,8 @@ from metadata_log.errors import (
     TopicAlreadyExists,
     Unavailable,
 )
-from ops.admin.client import (
-    ClusterClient,
-    Credentials,
-    NoBootstrap,
-    Unreachable,
-    bootstrap_from,
-    credentials_from,
-)
+from ops.admin.client import ClusterClient, Credentials, Unreachable, silent
+from ops.admin.connect import NoBootstrap, bootstrap_from, credentials_from
 from ops.certificates import Authority
 from ops.cli import UNAVAILABLE, main
 from tests.support.processes import free_port
@@ -321,30 +314,33 @@ def test_a_token_of_the_environment_does_not_go_to_addresses_of_a_file(
         assert evil.seen[-1].authorization == f"Bearer {TOKEN}"
 
 
+def credentials(url: str) -> Credentials:
+    """Return what a client shows where only the cluster's file names the address."""
+    return credentials_from({}, [url], is_named=False, insecure=False, say=silent)
+
+
 def test_the_authority_of_a_file_proves_no_server_for_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: another person's file names an authority as well. Method: with it no token, with the user's own a token."""
     ca = Authority(tmp_path / "metaquorum-data-of/tls", cluster_id="c").ca
-    args = argparse.Namespace(bootstrap=None, insecure=False)
     with here(tmp_path, monkeypatch, "https://h:1", admin={"ca": "tls/ca.crt"}):
         ca.parent.rename(tmp_path / "metaquorum-data/tls")
-        of_file = credentials_from(args, ["https://h:1"])
+        of_file = credentials("https://h:1")
         assert of_file.tls is not None and of_file.token is None
         monkeypatch.setenv("METAQUORUM_CA", str(tmp_path / "metaquorum-data/tls/ca.crt"))
-        assert credentials_from(args, ["https://h:1"]).token == TOKEN
+        assert credentials("https://h:1").token == TOKEN
 
 
 @pytest.mark.parametrize("key", ["../../secret.key", "/secret.key", "link/secret.key"])
 def test_a_file_of_others_does_not_choose_which_key_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    args = argparse.Namespace(bootstrap=None, insecure=False)
     admin = {"ca": "tls/ca.crt", "cert": "tls/admin.crt", "key": key}
     with here(tmp_path, monkeypatch, "https://h:1", admin=admin):
         (tmp_path / "metaquorum-data/link").symlink_to(tmp_path)
         with pytest.raises(InvalidSettings, match="outside of its directory"):
-            credentials_from(args, ["https://h:1"])
+            credentials("https://h:1")
 
 
 def test_a_token_goes_along_no_redirect_to_an_address_that_was_not_given() -> None:

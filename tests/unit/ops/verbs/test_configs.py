@@ -1,6 +1,5 @@
 """Edge: settings on the command line: their values, and what is said of names that are not there."""
 
-import argparse
 import io
 import json
 from pathlib import Path
@@ -10,16 +9,10 @@ import pytest
 
 from metadata_log.records.configs import is_sensitive
 from ops import cli
+from ops.admin.connect import Misuse
 from ops.verbs.topics import key_values
 from quorum.decide.config_defaults import BROKER_SETTINGS
 from tests.support.told_node import Reply, node
-
-
-def fail(message: str) -> None:
-    raise SystemExit(message)
-
-
-ARGS = argparse.Namespace(fail=fail)
 
 
 def test_values_come_from_a_file_the_standard_input_or_the_line(
@@ -28,7 +21,7 @@ def test_values_come_from_a_file_the_standard_input_or_the_line(
     secret = tmp_path / "secret"
     secret.write_bytes(b"hunter=2\r\n")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"from outside\n\n")))
-    found = key_values(ARGS, [f"a=@{secret}", "b=-", "c=@@home", "d=x=@y", "e="])
+    found = key_values([f"a=@{secret}", "b=-", "c=@@home", "d=x=@y", "e="])
     assert found == {"a": "hunter=2", "b": "from outside\n", "c": "@home", "d": "x=@y", "e": ""}
 
 
@@ -38,8 +31,8 @@ def test_values_come_from_a_file_the_standard_input_or_the_line(
 def test_what_is_no_value_is_a_usage_error_that_shows_no_content(tmp_path: Path, pairs: list[str]) -> None:
     content = tmp_path / "bytes"
     content.write_bytes(b"hunter2\xff")
-    with pytest.raises(SystemExit) as refusal:
-        key_values(ARGS, [pair.format(bytes=content) for pair in pairs])
+    with pytest.raises(Misuse) as refusal:
+        key_values([pair.format(bytes=content) for pair in pairs])
     assert "hunter2" not in str(refusal.value)
 
 
