@@ -174,7 +174,20 @@ class ControllerSettings:
             InvalidSettings: names the first that contradicts another, and by how much.
         """
         self._check_schemes()
-        timing, ids = self.timing, [voter.id for voter in self.voters]
+        self._check_voters()
+        self._check_bounds()
+        self._check_timing()
+        if self.log.segment_bytes < limits.FRAME_BYTES_MAX:
+            raise InvalidSettings(
+                f"log.segment_bytes must be at least {limits.FRAME_BYTES_MAX}: one frame must fit"
+            )
+        if self.snapshot.bytes < 1 or self.snapshot.age_ms < 0 or self.snapshot.keep < 1:
+            raise InvalidSettings(
+                "snapshot.bytes and snapshot.keep must be at least 1, snapshot.age_ms at least 0"
+            )
+
+    def _check_voters(self) -> None:
+        ids = [voter.id for voter in self.voters]
         if len(set(ids)) != len(ids) or not 1 <= len(ids) <= limits.CONTROLLERS_MAX:
             raise InvalidSettings(f"voters {ids}: 1 to {limits.CONTROLLERS_MAX} different ids are needed")
         for node_id in (self.node_id, *ids):
@@ -192,9 +205,14 @@ class ControllerSettings:
                 raise InvalidSettings(
                     f"others cannot reach {address_text(listens)}, where node {self.node_id} listens: set advertised.{key}"
                 )
+
+    def _check_bounds(self) -> None:
+        """Check each number by itself."""
         for name in TimingSettings.__slots__:
-            if not 1 <= getattr(timing, name) <= 24 * 3600 * 1000:
-                raise InvalidSettings(f"timing.{name} = {getattr(timing, name)} is outside 1 ms to one day")
+            if not 1 <= getattr(self.timing, name) <= 24 * 3600 * 1000:
+                raise InvalidSettings(
+                    f"timing.{name} = {getattr(self.timing, name)} is outside 1 ms to one day"
+                )
         for name in TopicSettings.__slots__:
             least, most = _TOPIC_BOUNDS.get(name, (1, limits.LIST_ITEMS_MAX))
             if not least <= getattr(self.topics, name) <= most:
@@ -211,6 +229,9 @@ class ControllerSettings:
             raise InvalidSettings(
                 f"elections.leader_imbalance_per_broker_percentage = {percentage} is outside 0 to 100"
             )
+
+    def _check_timing(self) -> None:
+        timing = self.timing
         if timing.election_timeout_min_ms < 3 * timing.heartbeat_ms:
             raise InvalidSettings(
                 f"timing.election_timeout_min_ms = {timing.election_timeout_min_ms} must be at least three heartbeats "
@@ -227,11 +248,3 @@ class ControllerSettings:
             )
         if timing.commit_timeout_ms < timing.election_timeout_max_ms:
             raise InvalidSettings("timing.commit_timeout_ms must be at least election_timeout_max_ms")
-        if self.log.segment_bytes < limits.FRAME_BYTES_MAX:
-            raise InvalidSettings(
-                f"log.segment_bytes must be at least {limits.FRAME_BYTES_MAX}: one frame must fit"
-            )
-        if self.snapshot.bytes < 1 or self.snapshot.age_ms < 0 or self.snapshot.keep < 1:
-            raise InvalidSettings(
-                "snapshot.bytes and snapshot.keep must be at least 1, snapshot.age_ms at least 0"
-            )

@@ -89,25 +89,9 @@ def recover(directory: Path, made_again_from: int | None, scanned_from: int | No
     snapshot's end a sync had succeeded before the snapshot was named.
     """
     rewritten_from = next((each for each in (scanned_from, made_again_from) if each is not None), 0)
-    discarded: list[Path] = []
-    is_cut, torn_bytes, damage = False, 0, None
+    torn_bytes = 0
     paths = segment_paths(directory)
-    try:
-        start = read_start(directory)
-    except DamagedFile as error:
-        if made_again_from is None:
-            raise
-        # The first file's name says where it begins.
-        start, damage = None, error.message
-        discarded.append(quarantine(directory / "start.json"))
-    while start is not None and paths and paths[0][0] < start.offset:
-        # A retention or a restart of the log was interrupted.
-        discarded += set_aside(paths.pop(0)[1])
-    if start is None and made_again_from is not None and paths and paths[0][0] > made_again_from:
-        # The beginning is missing, and what is here begins after the first frame that will come again.
-        start, is_cut = Start(0, AT_ZERO, 0), True
-    if start is None:
-        start = start_of(paths)
+    start, is_cut, damage, discarded = _recover_start(directory, paths, made_again_from)
     segments: list[Segment] = []
     before, time_max_ms, end_offset = start.before, start.time_max_ms, start.offset
     for place, (base_offset, path) in enumerate(paths):
@@ -146,6 +130,33 @@ def recover(directory: Path, made_again_from: int | None, scanned_from: int | No
         segments.append(segment)
         before, time_max_ms, end_offset = segment.last, segment.time_max_ms, segment.end_offset
     return Recovered(start, segments, tuple(discarded), torn_bytes, damage)
+
+
+def _recover_start(
+    directory: Path, paths: list[tuple[int, Path]], made_again_from: int | None
+) -> tuple[Start, bool, str | None, list[Path]]:
+    """Return where the log begins, whether all files are cut off, why start.json counts no more, and what was set aside.
+
+    Files before the start are taken from `paths`: a retention or a restart of the log was interrupted.
+    """
+    discarded: list[Path] = []
+    damage = None
+    try:
+        start = read_start(directory)
+    except DamagedFile as error:
+        if made_again_from is None:
+            raise
+        # The first file's name says where it begins.
+        start, damage = None, error.message
+        discarded.append(quarantine(directory / "start.json"))
+    while start is not None and paths and paths[0][0] < start.offset:
+        discarded += set_aside(paths.pop(0)[1])
+    if start is not None:
+        return start, False, damage, discarded
+    if made_again_from is not None and paths and paths[0][0] > made_again_from:
+        # The beginning is missing, and what is here begins after the first frame that will come again.
+        return Start(0, AT_ZERO, 0), True, damage, discarded
+    return start_of(paths), False, damage, discarded
 
 
 def verify(path: Path) -> Verified:

@@ -229,6 +229,45 @@ class _RefusalLog:
         self._count = 0
 
 
+class _ConnectionBound:
+    """How many connections an address of ours, and each address of a client, may have; each refusal is counted and logged.
+
+    Raises:
+        InvalidSettings: the process may open hardly any files.
+    """
+
+    def __init__(self) -> None:
+        self._max = connections_max()
+        self._refusals = _RefusalLog()
+        each_max = max(1, int(limits.HTTP_CONNECTIONS_PER_ADDRESS * self._max))
+        self.addresses = Addresses(each_max, lambda: self._refusals.refused(each_max))
+        self._handshakes = 0
+
+    def enter(self, transport: asyncio.Transport) -> Callable[[], None] | None:
+        """Count a connection that is about to begin TLS: strangers who never finish that use up files as well.
+
+        Returns what ends its count; None: there is no room.
+        """
+        if not self.has_room_beside(self._handshakes):
+            return None
+        entered = self.addresses.enter(transport.get_extra_info("peername"))
+        if not entered:
+            return None
+        self._handshakes += 1
+
+        def leave() -> None:
+            self._handshakes -= 1
+            self.addresses.leave(entered)
+
+        return leave
+
+    def has_room_beside(self, connections: int) -> bool:
+        if connections >= self._max:
+            self._refusals.refused(self._max)
+            return False
+        return True
+
+
 async def listen(
     runner: web.AppRunner,
     answer: Answer,
@@ -249,16 +288,12 @@ async def listen(
         InvalidSettings: the process may open hardly any files.
     """
     host, port = address
-    most = connections_max()
-    refusals = _RefusalLog()
-    each_max = max(1, int(limits.HTTP_CONNECTIONS_PER_ADDRESS * most))
-    addresses = Addresses(each_max, lambda: refusals.refused(each_max))
+    bound = _ConnectionBound()
 
     def connection() -> asyncio.BaseProtocol:
         server = runner.server
         assert server is not None
-        if len(server.connections) >= most:
-            refusals.refused(most)
+        if not bound.has_room_beside(len(server.connections)):
             return _Refused()
         if connection_of is not None:
             made = connection_of(server)
@@ -266,31 +301,11 @@ async def listen(
             silence_max_s = limits.HTTP_SILENCE_MAX_MS / 1000
             made = NamedErrors(server, answer, silence_max_s=silence_max_s, buffers=buffers)
         if tls is None:
-            made.addresses = addresses
+            made.addresses = bound.addresses
         return made
 
-    begun = 0
-
-    def enter(transport: asyncio.Transport) -> Callable[[], None] | None:
-        """Count a connection that is about to begin TLS: strangers who never finish that use up files as well."""
-        nonlocal begun
-        if begun >= most:
-            refusals.refused(most)
-            return None
-        entered = addresses.enter(transport.get_extra_info("peername"))
-        if not entered:
-            return None
-        begun += 1
-
-        def leave() -> None:
-            nonlocal begun
-            begun -= 1
-            addresses.leave(entered)
-
-        return leave
-
     def accepted() -> asyncio.BaseProtocol:
-        return connection() if tls is None else Encrypting(connection, tls, enter)
+        return connection() if tls is None else Encrypting(connection, tls, bound.enter)
 
     try:
         # asyncio accepts as many connections in one turn of the loop as its backlog holds.

@@ -52,16 +52,7 @@ def export_whole_part(
         return kafka.export_whole_part(path, to, from_offset=from_offset, until=until, in_lake=in_lake)
     log = SegmentLog(path, skips_damaged=True)
     log.refresh()
-    lines, ends = [], [log.begins_at]
-    for piece in log.slices(log.begins_at, log.ends_at, _ALL):
-        for missing in piece.missing():
-            where = "" if piece.behind is not None else f"{piece.path}: byte {missing.position}: "
-            lines.append(
-                f"the offsets {missing.first_offset}-{missing.end_offset - 1} are missing: {where}{missing.reason}"
-            )
-            ends += [missing.first_offset, missing.end_offset]
-    ends.append(log.ends_at)
-    bounds = [pair for place, pair in enumerate(pairwise(ends)) if place % 2 == 0]
+    lines, bounds = _whole_stretches(log)
     found = [part for first, until in bounds for part in _parts(path, first, until)]
     if not found:
         raise DamagedFile(
@@ -94,6 +85,20 @@ def export_whole_part(
         ends_at=part.until,
     )
     return manifest, tuple(lines)
+
+
+def _whole_stretches(log: SegmentLog) -> tuple[list[str], list[tuple[int, int]]]:
+    """Return a line for each gap of the log, and the offsets between the gaps: the first, and the end (exclusive)."""
+    lines, ends = [], [log.begins_at]
+    for piece in log.slices(log.begins_at, log.ends_at, _ALL):
+        for missing in piece.missing():
+            where = "" if piece.behind is not None else f"{piece.path}: byte {missing.position}: "
+            lines.append(
+                f"the offsets {missing.first_offset}-{missing.end_offset - 1} are missing: {where}{missing.reason}"
+            )
+            ends += [missing.first_offset, missing.end_offset]
+    ends.append(log.ends_at)
+    return lines, [pair for place, pair in enumerate(pairwise(ends)) if place % 2 == 0]
 
 
 def _parts(path: Path, first: int, until: int) -> Iterator[Part]:

@@ -103,18 +103,7 @@ def export_log(
 
     def goes_on(before: Export) -> bool:
         nonlocal ahead
-        end_offset = before.end_offset
-        if begins_at >= end_offset:
-            coming = iter(frames(end_offset, until))
-        else:
-            # From the last exported batch on, which shows whether this is the same log.
-            coming = iter(frames(end_offset - 1, None if until is None else max(until, end_offset)))
-            first = next(coming, None)
-            if first is not None and first[0].base_offset >= end_offset:
-                coming = chain((first,), coming)  # the log begins there
-            else:
-                ending, end = _last_common(frames, before, first, begins_at=begins_at, ends_at=ends_at)
-                check_history(before, ending, begins_at=begins_at, ends_at=end)
+        coming = _further_frames(frames, before, until, begins_at=begins_at, ends_at=ends_at)
         first = next(coming, None)
         ahead = () if first is None else chain((first,), coming)
         return first is not None
@@ -133,6 +122,23 @@ def export_log(
     )
     say_where_it_ends(to, manifest, until)
     return manifest
+
+
+def _further_frames(
+    frames: FramesFrom, before: Export, until: int | None, *, begins_at: int, ends_at: int | None
+) -> Iterator[tuple[FrameHeader, bytes]]:
+    """Return the frames behind an export of the same log; raises as `export_log`."""
+    end_offset = before.end_offset
+    if begins_at >= end_offset:
+        return iter(frames(end_offset, until))
+    # From the last exported batch on, which shows whether this is the same log.
+    coming = iter(frames(end_offset - 1, None if until is None else max(until, end_offset)))
+    first = next(coming, None)
+    if first is not None and first[0].base_offset >= end_offset:
+        return chain((first,), coming)  # the log begins there
+    ending, end = _last_common(frames, before, first, begins_at=begins_at, ends_at=ends_at)
+    check_history(before, ending, begins_at=begins_at, ends_at=end)
+    return coming
 
 
 def say_where_it_ends(to: Path, manifest: Mapping[str, Any], until: int | None) -> None:

@@ -17,7 +17,7 @@ from metadata_log.codec import FrameHeader, check_frame, decode_all, read_header
 from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken, OffsetCompacted
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.limits import RESERVE_BYTES
-from metadata_log.log import recovery, segment_file, segmented_log
+from metadata_log.log import readable_log, recovery, segment_file
 from metadata_log.log.recovery import verify
 from metadata_log.log.segment_file import check_frames
 from metadata_log.log.segmented_log import SegmentedLog
@@ -317,7 +317,7 @@ def test_a_file_that_a_retention_takes_just_before_it_is_opened_is_compacted(
         return reading(path)
 
     with monkeypatch.context() as late:
-        late.setattr("metadata_log.log.segmented_log.reading", too_late)
+        late.setattr("metadata_log.log.readable_log.reading", too_late)
         with pytest.raises(OffsetCompacted, match=f"begins at offset {first.end_offset} by now"):
             log.read(0, max_bytes=1_000)
     log.files()[0].path.unlink()
@@ -388,7 +388,7 @@ def test_rot_at_an_entry_of_the_index_is_told_without_reading_all(
     data = bytearray(path.read_bytes())
     data[entries[2].position] ^= 1
     path.write_bytes(bytes(data))
-    monkeypatch.setattr(segmented_log, "scan", None)
+    monkeypatch.setattr(readable_log, "scan", None)
     for offset in (entries[2].offset, entries[3].offset - 1):
         with pytest.raises(DamagedFile, match=f"{path}: byte {entries[2].position}"):
             log.read(offset, max_bytes=1)
@@ -407,7 +407,7 @@ def test_what_the_disk_does_not_give_is_damage(
             raise OSError(errno.EIO, "Input/output error", str(path))
         return read_frame(path, opened, position)
 
-    for module in (segment_file, segmented_log):
+    for module in (segment_file, readable_log):
         monkeypatch.setattr(module, "read_frame", failing)
     with pytest.raises(DamagedFile, match=f"{file.path}: cannot be read: Input/output error"):
         log.read(0, max_bytes=10**9)
