@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import reduce
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NewType, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Table = TypeVar("Table")
+Made = NewType("Made", object)
+"""A table of either engine, the name of a view of DuckDB or a DataFrame of Spark: nothing but its engine looks into it."""
 
 
 class Engine(Protocol[Table]):

@@ -1,6 +1,7 @@
 """Edge: an analyst's own frames as tables beside those of the log: `log.sql("SELECT ... JOIN hosts ...", hosts=df)`."""
 
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -10,7 +11,37 @@ from metadata_log.replay.catalog import TABLES
 _ACCEPTED: Final = "a frame of pandas, polars, DuckDB or Spark, a table of Arrow, or a list of rows as dicts"
 
 
-def arrow_of(name: str, frame: Any) -> pa.Table:
+class OfSpark(Protocol):
+    """A DataFrame of Spark."""
+
+    def toArrow(self) -> pa.Table: ...  # noqa: N802 as Spark names it
+
+
+class OfDuckDb(Protocol):
+    """A relation of DuckDB."""
+
+    def to_arrow_table(self) -> pa.Table: ...
+
+
+class OfPolars(Protocol):
+    """A frame of polars."""
+
+    def to_arrow(self) -> pa.Table: ...
+
+
+class OfArrow(Protocol):
+    """A table of Arrow, a frame of pandas, or whatever else speaks Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+Frame: TypeAlias = (
+    Sequence[Mapping[str, object]] | Mapping[str, object] | OfSpark | OfDuckDb | OfPolars | OfArrow
+)
+"""What a query may name beside the log's tables: a frame, rows as dicts, or columns by name."""
+
+
+def arrow_of(name: str, frame: Frame) -> pa.Table:
     """Return a caller's frame as a table of Arrow.
 
     Raises:
@@ -22,8 +53,8 @@ def arrow_of(name: str, frame: Any) -> pa.Table:
         match frame:
             case pa.Table():
                 return frame
-            case list():
-                return pa.Table.from_pylist(frame)
+            case list() | tuple():
+                return pa.Table.from_pylist(list(frame))
             case dict():
                 return pa.table(frame)
         for method in ("toArrow", "to_arrow_table", "to_arrow"):  # of Spark, of DuckDB, of polars

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from metadata_log.errors import InvalidRequest
-from metadata_log.replay.engines import DuckDb
+from metadata_log.replay.engines import DuckDb, Made
 from metadata_log.replay.library import Log, Tables, engine_named, warn_of_unknown
 from metadata_log.replay.named_tables import Relation
 from metadata_log.replay.tables import clusters_in, open_export
@@ -22,8 +22,10 @@ def open_lake(
 @overload
 def open_lake(path: str | Path, engine: "Literal['spark'] | SparkSession") -> "Lake[DataFrame]": ...
 @overload
-def open_lake(path: str | Path, engine: str) -> "Lake[Any]": ...
-def open_lake(path: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb") -> "Lake[Any]":
+def open_lake(path: str | Path, engine: str) -> "Lake[DuckDBPyRelation] | Lake[DataFrame]": ...
+def open_lake(
+    path: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb"
+) -> "Lake[DuckDBPyRelation] | Lake[DataFrame]":
     """Open a folder of exports as `log export --lake` writes it; `engine` as in `open_log`.
 
     Raises:
@@ -50,7 +52,7 @@ class Lake(Tables[Relation]):
     def __getitem__(self, cluster_id: str) -> Log[Relation]:
         return self.logs[cluster_id]
 
-    def table_of(self, name: str) -> Any:
+    def table_of(self, name: str) -> Made:
         parts = [
             self.engine.query(
                 f"SELECT '{log.export.cluster_id}' AS cluster, rows_of_one.* FROM rows_of_one",  # noqa: S608 an id

@@ -15,11 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
-    Any,
     Final,
     Generic,
     Literal,
     NamedTuple,
+    cast,
     overload,
 )
 
@@ -31,8 +31,8 @@ from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLE
 from metadata_log.replay.changes import changes_in
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
-from metadata_log.replay.engines import DuckDb, Engine, Spark
-from metadata_log.replay.frames import arrow_of
+from metadata_log.replay.engines import DuckDb, Engine, Made, Spark, Table
+from metadata_log.replay.frames import Frame, arrow_of
 from metadata_log.replay.glance import Glance
 from metadata_log.replay.moments import At, moment_of
 from metadata_log.replay.named_tables import NamedTables, Relation
@@ -117,7 +117,7 @@ def open_log(
     format: str | None = None,
     skip_damaged: bool = False,
     shown: Shown = NOTHING_SHOWN,
-) -> "Log[Any]": ...
+) -> "Log[DuckDBPyRelation] | Log[DataFrame]": ...
 def open_log(
     of: str | Path,
     engine: "str | SparkSession | DuckDb" = "duckdb",
@@ -125,7 +125,7 @@ def open_log(
     format: str | None = None,  # noqa: A002 as Spark's readers name it
     skip_damaged: bool = False,
     shown: Shown = NOTHING_SHOWN,
-) -> "Log[Any]":
+) -> "Log[DuckDBPyRelation] | Log[DataFrame]":
     """Open a log: an export, a data directory, a folder of segments, a controller's URL, or the metadata log of Kafka.
 
     What is no export yet is exported first, to a folder that is removed with the log. `engine` is "duckdb", "spark" (in a
@@ -151,7 +151,7 @@ def warn_of_unknown(of: object, export: Export) -> None:
         log.warning("%s: %s", of, export.unknown.line)
 
 
-def engine_named(of: "str | SparkSession | DuckDb", *, is_quick: bool = False) -> Engine[Any]:
+def engine_named(of: "str | SparkSession | DuckDb", *, is_quick: bool = False) -> DuckDb | Spark:
     """Return the engine that a caller named: "duckdb", "spark", or a Spark session.
 
     `is_quick`: a session of its own starts soon, and is fit for small logs.
@@ -177,13 +177,13 @@ def engine_named(of: "str | SparkSession | DuckDb", *, is_quick: bool = False) -
 class Tables(NamedTables[Relation]):
     """The tables of the catalog, each by its name, and any query over them."""
 
-    engine: Engine[Any]
+    engine: Engine[Made]
 
     @abstractmethod
-    def table_of(self, name: str) -> Any:
+    def table_of(self, name: str) -> Made:
         """Return a table of the catalog as the engines' face takes it (engines.py), with codes as integers."""
 
-    def named_table_of(self, name: str) -> Any:
+    def named_table_of(self, name: str) -> Made:
         """Return a table of the catalog as an analyst sees it: with names in place of codes (names.py)."""
         return with_names(self.engine, name, self.table_of(name))
 
@@ -198,7 +198,7 @@ class Tables(NamedTables[Relation]):
         relation: Relation = self.engine.relation(self.named_table_of(name))
         return relation
 
-    def sql(self, text: str, /, **frames: Any) -> Relation:
+    def sql(self, text: str, /, **frames: Frame) -> Relation:
         """Return the answer of a query, in the engine's dialect, over tables of the catalog, and a caller's own `frames`.
 
         A query is a SELECT, DESCRIBE, SUMMARIZE, or SHOW TABLES. A frame is one of pandas, polars, Arrow, DuckDB or Spark,
@@ -238,7 +238,7 @@ class Log(Glance, Tables[Relation]):
 
     def __init__(
         self,
-        engine: Engine[Any],
+        engine: Engine[Table],
         export: Export,
         *,
         first: Position | None = None,
@@ -248,7 +248,7 @@ class Log(Glance, Tables[Relation]):
         timeline: Timeline | None = None,
     ) -> None:
         self.export = export
-        self.engine = engine
+        self.engine = cast("Engine[Made]", engine)
         engine.confine(export.directory)
         self.warns_of_cuts = True
         """Whether Python's log gets a line where an offset is cut back to the beginning of its batch."""
@@ -256,7 +256,7 @@ class Log(Glance, Tables[Relation]):
             export.first_offset, export.begins_at_ms(), f"the export begins at {export.first_offset}"
         )
         self.last = last or self.position()
-        self._made: dict[str, Any] = {}
+        self._made: dict[str, Made] = {}
         self._kept: set[str] = set()
         self._scratch = scratch
         self.topic = topic
@@ -408,7 +408,7 @@ class Log(Glance, Tables[Relation]):
         )
         return differences
 
-    def _differences(self, name: str, before: Any, after: Any) -> Any:
+    def _differences(self, name: str, before: Made, after: Made) -> Made:
         subject = SUBJECTS[name]
         columns = [column for column in self.engine.relation(after).columns if column not in _NOT_COMPARED]
         entity = " || '|' || ".join(f"coalesce(CAST({column} AS STRING), '')" for column in subject.identity)
@@ -452,12 +452,12 @@ class Log(Glance, Tables[Relation]):
                 self._made[name] = self.engine.kept(self.table_of(name))
                 self._kept.add(name)
 
-    def table_of(self, name: str) -> Any:
+    def table_of(self, name: str) -> Made:
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]
 
-    def _make(self, name: str) -> Any:
+    def _make(self, name: str) -> Made:
         if name in FAMILIES:
             where = self._where()
             if self.topic is not None and name == "partition_changes":
@@ -487,7 +487,7 @@ class Log(Glance, Tables[Relation]):
             name, numbers, **{of: self.table_of(of) for of in sorted(needed - set(numbers))}
         )
 
-    def _of_topic(self, rows: Any) -> Any:
+    def _of_topic(self, rows: Made) -> Made:
         """Return rows of records without the partitions of other topics."""
         if self.topic is None:
             return rows
@@ -527,19 +527,19 @@ class Log(Glance, Tables[Relation]):
         ]
         return " AND ".join(bounds) or "true"
 
-    def _initial(self) -> Any:
+    def _initial(self) -> Made:
         """Return the state where the log begins, as rows of records; none where that is offset 0."""
         if self.first.end_offset == 0:
             return self._no_records()
         return self._as_rows(self._state(self.first))
 
-    def _as_rows(self, state: Mapping[str, Any]) -> Any:
+    def _as_rows(self, state: Mapping[str, Made]) -> Made:
         return self.engine.kept(self.engine.union_by_name(self._no_records(), *state.values()))
 
-    def _no_records(self) -> Any:
+    def _no_records(self) -> Made:
         return self.engine.parquet(self.export.paths(RECORDS)[:1], schema=SCHEMA, where="false")
 
-    def _state(self, position: Position) -> Mapping[str, Any]:
+    def _state(self, position: Position) -> Mapping[str, Made]:
         end_offset, export, engine = position.end_offset, self.export, self.engine
         base = export.newest_snapshot(end_offset)
         pieces = []
@@ -558,7 +558,7 @@ class Log(Glance, Tables[Relation]):
         return state_of(engine, engine.union(*pieces), end_offset=end_offset).parts
 
 
-def with_names(engine: Engine[Any], name: str, table: Any) -> Any:
+def with_names(engine: Engine[Table], name: str, table: Table) -> Table:
     """Return a table of the catalog with names in place of codes."""
     if name == RECORDS or NAMED.keys().isdisjoint(column.name for column in described(name).columns):
         return table

@@ -1,5 +1,7 @@
 """Edge: the rooms keep the house rules, and every rule bites what it must and nothing else."""
 
+import ast
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -187,6 +189,25 @@ def test_the_engine_and_spark_have_one_importer_each() -> None:
         importers = {glob for glob, names in THIRD_PARTY.items() if name in names}
         # What Spark itself costs is measured with a source of its own.
         assert importers - {"ops/bench/spark_source.py"} == {"metadata_log/replay/*.py"}
+
+
+@pytest.mark.parametrize("path", ["library.py", "lakes.py", "frames.py", "glance.py"])
+def test_what_an_analyst_calls_has_types(path: str) -> None:
+    """Goal: a notebook under mypy --strict knows what it gets. Method: no signature, and no attribute, names Any."""
+    module = next(module for module in MODULES if module.path == f"metadata_log/replay/{path}")
+    named = [
+        ast.unparse(annotation)
+        for node in ast.walk(module.tree)
+        for annotation in (
+            [node.annotation]
+            if isinstance(node, ast.AnnAssign | ast.arg)
+            else [node.returns]
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            else []
+        )
+        if annotation is not None
+    ]
+    assert named and [text for text in named if re.search(r"\bAny\b", text)] == []
 
 
 def test_connections_between_nodes_are_kept_in_one_file() -> None:

@@ -112,8 +112,8 @@ def test_each_kind_of_election_is_counted_with_its_cause(tmp_path: Path) -> None
 def test_a_reassignment_begins_and_ends_or_is_cancelled(tmp_path: Path) -> None:
     """C21: the whole of each, from the log alone."""
     exported(tmp_path)
-    duckdb = DuckDb()
-    found = duckdb.arrow(Log(duckdb, open_export(tmp_path)).table_of("reassignments")).to_pylist()
+    log = Log(DuckDb(), open_export(tmp_path))
+    found = log.engine.arrow(log.table_of("reassignments")).to_pylist()
     assert [(one["from_replicas"], one["to_replicas"], one["ended"]) for one in found] == [
         ([1, 2], [2, 3], "cancelled"),
         ([2, 1], [1, 2, 3], "completed"),

@@ -265,8 +265,8 @@ def test_changes_of_settings_are_told_without_secrets(tmp_path: Path) -> None:
 
 
 def _columns(export: Export, table: str, *names: str) -> list[tuple[Any, ...]]:
-    engine = DuckDb()
-    return rows(engine.arrow(Log(engine, export).table_of(table)).select(names))
+    log = Log(DuckDb(), export)
+    return rows(log.engine.arrow(log.table_of(table)).select(names))
 
 
 def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path) -> None:

@@ -139,8 +139,8 @@ def exported(steps: list[Step], directory: Path, *, begin: int = 0) -> list[dict
         from_offset=0 if at is None else at.end_offset,
         snapshot=at,
     )
-    duckdb = DuckDb()
-    rows = duckdb.arrow(Log(duckdb, open_export(directory)).table_of("reassignments")).to_pylist()
+    log = Log(DuckDb(), open_export(directory))
+    rows = log.engine.arrow(log.table_of("reassignments")).to_pylist()
     return [
         {
             "topic": row["topic_name"],
