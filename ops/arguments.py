@@ -2,17 +2,12 @@
 
 import argparse
 import difflib
-import os
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
-from metadata_log.ids import uuid_from_text
-from metadata_log.replay.kinds import kind_of
-from ops import when
+from ops import values
 from ops.admin.client import ClusterClient
 from ops.admin.connect import SHOWN, connect
 from ops.render import OUTPUTS, ROW_OUTPUTS
@@ -20,8 +15,7 @@ from ops.talk import say
 
 USAGE: Final = 2
 """The exit code of a usage error."""
-WAIT_MAX_S: Final = 24 * 3600.0
-"""The longest duration of a flag: a socket takes no timeout of a hundred years."""
+T = TypeVar("T")
 UNRECOGNIZED: Final = "unrecognized arguments: "
 _INVALID_CHOICE: Final = re.compile(
     r"argument [^:]+: invalid choice: (?P<given>.+) \(choose from (?P<choices>.+)\)"
@@ -56,68 +50,26 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
-def moment(text: str) -> when.When:
-    try:
-        return when.parse_when(text, now_ms=time.time_ns() // 1_000_000)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+def _read_by(read: Callable[[str], T]) -> Callable[[str], T]:
+    def parse(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse
 
 
-def seconds(text: str) -> float:
-    try:
-        duration_s = when.parse_duration_ms(text) / 1_000
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if duration_s > WAIT_MAX_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is longer than a day")
-    return duration_s
-
-
-def existing_path(text: str) -> Path:
-    if not Path(text).exists():
-        raise argparse.ArgumentTypeError(f"there is no {text}")
-    return Path(text)
-
-
-def directory(text: str) -> Path:
-    """Read the path of a directory, or of one to be made: nothing else stands on the way."""
-    if not text:
-        raise argparse.ArgumentTypeError("the empty text names no directory; the current one is .")
-    path = Path(text)
-    there = next((step for step in (path, *path.parents) if os.path.lexists(step)), path.parent)
-    if os.path.lexists(there) and not there.is_dir():
-        raise argparse.ArgumentTypeError(f"{there} is no directory: name one, or one to be made")
-    return path
-
-
-def log_place(text: str) -> Path | str:
-    """Read where a log is: the URLs of controllers as they are, else a directory, or a file that holds a state."""
-    if re.match(r"https?://", text):
-        return text
-    path = Path(text)
-    return path if path.is_file() and kind_of(path) is not None else directory(text)
+moment, seconds, existing_path = map(_read_by, (values.moment, values.seconds, values.existing_path))
+directory, log_place = map(_read_by, (values.directory, values.log_place))
 
 
 def uuid_of(what: str) -> Callable[[str], str]:
-    """Return what reads the id of such a thing as 22 characters."""
-
-    def parse(text: str) -> str:
-        try:
-            uuid_from_text(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text!r} is not the id of a {what}: {error}") from error
-        return text
-
-    return parse
+    return _read_by(values.uuid_of(what))
 
 
 def from_to(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
-        return int(text)
-
-    return parse
+    return _read_by(values.from_to(low, high))
 
 
 def add_shown(to: Any) -> None:

@@ -10,7 +10,9 @@ import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from metadata_log.errors import (
     Fault,
@@ -24,18 +26,24 @@ from metadata_log.errors import (
 from metadata_log.replay.packages import PackageMissing, missing_package
 from ops import when
 from ops.admin.connect import Misuse
-from ops.arguments import UNRECOGNIZED, USAGE, Noun, Parser, Run, SharedFlags
+from ops.options import USAGE, Noun, told
 from ops.talk import accept_any_encoding, one_line, say
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 OK, REJECTED, UNAVAILABLE, UNKNOWN, FAULT = 0, 3, 4, 5, 6
+PROGRAM: Final = "metaquorum"
+COMPLETE_VARIABLE: Final = "_METAQUORUM_COMPLETE"
+"""Set by the completion of a shell: bash_source, zsh_source and fish_source print what a shell's profile evaluates."""
 INTERRUPTED: Final = 130
 """The code that a shell expects of a program ended by Ctrl-C: 128 plus SIGINT's number."""
 
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("up", "Run a local cluster in the foreground: format what is not there, start what is."),
     "storage": ("storage", "Data directories of controllers and brokers."),
-    "controller": ("process", "A controller's process."),
-    "broker": ("process", "A broker's process."),
+    "controller": ("process:CONTROLLER", "A controller's process."),
+    "broker": ("process:BROKER", "A broker's process."),
     "quorum": ("quorum", "The controllers."),
     "controllers": ("controllers", "The controllers' registrations."),
     "brokers": ("brokers", "The brokers that follow the log."),
@@ -50,7 +58,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "replay": ("replay", "An exported log, replayed."),
     "bench": ("bench", "Measure, beside a peer."),
 }
-"""Each noun: its file in ops/verbs, which has `add_parsers(noun)` and the verbs' functions, and its line of help."""
+"""Each noun: its file in ops/verbs, what it is called there unless NOUN, and its line of help."""
 
 EXAMPLES: Final = """\
 examples:
@@ -75,13 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     accept_any_encoding()
     try:
         refuse_what_would_mislead()
-        args = parsed(sys.argv[1:] if argv is None else argv)
-        run: Run = args.run
-        try:
-            code = run(args)
-        except Misuse as misuse:
-            args.fail(str(misuse))
+        code = called(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.UsageError as error:
+        return refuse(error)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt:
@@ -94,6 +101,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 the one place where everything ends: no traceback reaches a user
         return report(error)
     return code
+
+
+def refuse(error: click.UsageError) -> int:
+    """Print a usage error, and return its exit code."""
+    with suppress(OSError):
+        if error.ctx is not None:
+            print(error.ctx.get_usage(), file=sys.stderr)
+        print(f"{PROGRAM if error.ctx is None else error.ctx.command_path}: {told(error)}", file=sys.stderr)
+    return USAGE
 
 
 def _discard_output() -> None:
@@ -181,6 +197,85 @@ def joined(argv: Sequence[str]) -> list[str]:
     return words
 
 
+class Root(Noun):
+    """The command line: nouns from the registry, each imported when it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.subcommand_metavar = "NOUN"
+        self.help = f"A metadata quorum: controllers agree on one log, brokers follow it.\n\n{EXAMPLES}"
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 as click calls it
+        return list(NOUNS)
+
+    def listed(self) -> list[tuple[str, str]]:
+        return [(name, about) for name, (_, about) in NOUNS.items()]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 as click calls it
+        if name not in NOUNS:
+            return None
+        place, about = NOUNS[name]
+        module, _, attribute = place.partition(":")
+        imported = importlib.import_module(f"ops.verbs.{module}")
+        if hasattr(imported, "add_parsers"):
+            return _by_argparse(name)
+        noun: click.Command = getattr(imported, attribute or "NOUN")
+        noun.name, noun.help = name, about
+        return noun
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":  # noqa: ARG002 as above
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=about)
+            for name, (_, about) in NOUNS.items()
+            if name.startswith(incomplete)
+        ]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help(ctx, formatter)
+        formatter.write(f"\n{EXIT_CODES}")
+
+
+def _by_argparse(name: str) -> click.Command:
+    """Return a noun whose verbs are declared to argparse still."""
+
+    def run(words: tuple[str, ...]) -> int:
+        args = parsed([name, *words])
+        try:
+            code: int = args.run(args)
+        except Misuse as misuse:
+            args.fail(str(misuse))
+        return code
+
+    return click.Command(
+        name,
+        callback=run,
+        params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        add_help_option=False,
+    )
+
+
+ROOT: Final = Root()
+
+
+def called(words: Sequence[str]) -> int:
+    """Run the verb that a command line names, and return its exit code.
+
+    Raises:
+        click.UsageError: no verb takes these words.
+        click.exceptions.Exit: help was asked for, and shown.
+    """
+    if instruction := os.environ.get(COMPLETE_VARIABLE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(ROOT, {}, PROGRAM, COMPLETE_VARIABLE, instruction)
+    with ROOT.make_context(PROGRAM, list(words)) as ctx:
+        code: int = ROOT.invoke(ctx)
+    return code
+
+
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a command line.
 
@@ -188,24 +283,30 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
     """
     words = joined(argv)
     noun = next((word for word in words if not word.startswith("-")), "")
+    args: argparse.Namespace
     args, unknown = make_parser(only=noun).parse_known_args(words)
     if unknown:
-        args.fail(f"{UNRECOGNIZED}{' '.join(unknown)}")
+        args.fail(f"unrecognized arguments: {' '.join(unknown)}")
     return args
 
 
-def make_parser(*, only: str | None = None) -> Parser:
+def make_parser(*, only: str | None = None) -> Any:
     """Return the parser of all nouns, or of the noun `only`: the files of the others are not imported then."""
+    from ops.arguments import Noun, Parser, SharedFlags
+
     root = Parser(
-        prog="metaquorum",
+        prog=PROGRAM,
         description=f"A metadata quorum: controllers agree on one log, brokers follow it.\n\n{EXAMPLES}",
         epilog=EXIT_CODES,
     )
     nouns = root.add_subparsers(metavar="NOUN", required=True, parser_class=Parser)
     flags = SharedFlags()
     for name, (module, about) in NOUNS.items():
-        if only is None or only == name:
-            importlib.import_module(f"ops.verbs.{module}").add_parsers(Noun(nouns, name, about, flags))
+        file = (
+            importlib.import_module(f"ops.verbs.{module.partition(':')[0]}") if only in (None, name) else None
+        )
+        if file is not None and hasattr(file, "add_parsers"):
+            file.add_parsers(Noun(nouns, name, about, flags))
         else:
             nouns.add_parser(name, help=about)
     return root

@@ -1,6 +1,5 @@
 """Edge: `controller run` and `broker run`: one process in the foreground, its log in its data directory."""
 
-import argparse
 import asyncio
 import logging
 import signal
@@ -11,8 +10,8 @@ from typing import Any, Final
 from metadata_log.errors import DirectoryInUse, DiskFailed, InvariantBroken, MetadataError
 from metadata_log.node.data_directory import Role, read_meta
 from metadata_log.node.durable_files import renamed_os_errors
-from ops.arguments import Noun
 from ops.log_format import PROCESS_FAILED, setup_logging
+from ops.options import Noun, option
 from ops.processes import keep_files_private, running_process
 from ops.settings import load_broker_settings, load_controller_settings
 
@@ -30,25 +29,22 @@ WHAT_NEXT: Final[Mapping[Role, str]] = {
 """Behind a broken invariant whose message names no runbook."""
 
 
-def add_parsers(noun: Noun) -> None:
-    """Add the one verb of `controller` and of `broker`: both nouns share this file, as their processes start alike."""
-    role = noun.name
-    run = noun.verb(
-        "run",
-        f"Run one {role} in the foreground until SIGINT or SIGTERM.",
-        run=run_controller_process if role == "controller" else run_broker_process,
-        parent=None,
-        examples=(f"{role} run --config {role}.toml",),
-    )
-    run.add_argument("--config", type=Path, required=True, metavar="FILE")
+CONTROLLER: Final = Noun()
+BROKER: Final = Noun()
 
 
-def run_controller_process(args: argparse.Namespace) -> int:
+@CONTROLLER.verb(
+    "run",
+    "Run one controller in the foreground until SIGINT or SIGTERM.",
+    "controller run --config controller.toml",
+)
+@option("--config", read=Path, required=True, metavar="FILE")
+def run_controller_process(*, config: Path) -> int:
     from quorum.loop_turns import TimedSelector
     from quorum.server import run_controller
 
     keep_files_private()
-    settings = load_controller_settings(args.config)
+    settings = load_controller_settings(config)
     read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "controller")
     turns = TimedSelector()
@@ -56,11 +52,15 @@ def run_controller_process(args: argparse.Namespace) -> int:
     return _run(process, "controller", text_log, lambda: asyncio.SelectorEventLoop(turns))
 
 
-def run_broker_process(args: argparse.Namespace) -> int:
+@BROKER.verb(
+    "run", "Run one broker in the foreground until SIGINT or SIGTERM.", "broker run --config broker.toml"
+)
+@option("--config", read=Path, required=True, metavar="FILE")
+def run_broker_process(*, config: Path) -> int:
     from broker_agent.process import run_broker
 
     keep_files_private()
-    settings = load_broker_settings(args.config)
+    settings = load_broker_settings(config)
     read_meta(settings.data_dir, "broker", settings.broker_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "broker")
     return _run(run_broker(settings, text_log=text_log), "broker", text_log)

@@ -1,40 +1,34 @@
 """Edge: `state`: everything, now or as it was."""
 
-import argparse
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from metadata_log.node.http_answers import JSON
 from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk
-from ops.arguments import Noun, client_from, moment
-from ops.talk import say, show
-from ops.when import AtOffset, time_text
+from ops.options import Network, Verb, flag, network, option
+from ops.talk import say
+from ops.values import moment
+from ops.when import AtOffset, When, time_text
 
 
-def add_parsers(noun: Noun) -> None:
-    state = noun.command(
-        run=run_state,
-        parent=noun.flags.network,
-        examples=("state", "state --at 1234 -o json", "state --at -2h"),
-    )
-    state.add_argument("--at", type=moment, metavar="WHEN", help="an end offset or a time; default: now")
-    state.add_argument(
-        "--leader", action="store_true", help="with --at: read from the leader, not from a follower"
-    )
-
-
-def run_state(args: argparse.Namespace) -> int:
-    client = client_from(args)
-    if args.at is None:
+@option("--at", read=moment, metavar="WHEN", help="an end offset or a time; default: now")
+@flag("--leader", help="with --at: read from the leader, not from a follower")
+@network
+def run_state(asked: Network, *, at: When | None, leader: bool) -> int:
+    client = asked.client()
+    if at is None:
         state = client.read("/v1/state")
     else:
-        source = bulk_source(client, from_leader=args.leader)
-        state = read_in_bulk(client, source, f"/v1/state?at={args.at.query}", accept=JSON).json()
-        if isinstance(args.at, AtOffset) and state["end_offset"] != args.at.offset:
-            say(f"{args.at.offset} lies inside a batch that begins at {state['end_offset']}: shown there")
-    show(args, state, table=lambda: _table(state))
+        source = bulk_source(client, from_leader=leader)
+        state = read_in_bulk(client, source, f"/v1/state?at={at.query}", accept=JSON).json()
+        if isinstance(at, AtOffset) and state["end_offset"] != at.offset:
+            say(f"{at.offset} lies inside a batch that begins at {state['end_offset']}: shown there")
+    asked.show(state, table=lambda: _table(state))
     return 0
+
+
+NOUN: Final = Verb(run_state, examples=("state", "state --at 1234 -o json", "state --at -2h"))
 
 
 def _table(state: Mapping[str, Any]) -> str:

@@ -1,85 +1,61 @@
 """Edge: `storage format` and `storage info`: whose a data directory is."""
 
-import argparse
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from metadata_log.ids import NodeId, random_uuid, uuid_text
 from metadata_log.node.data_directory import Meta, Role, format_directory, load_meta, read_meta
 from ops import render
-from ops.arguments import Noun
+from ops.options import Noun, Output, argument, flag, option, output
 from ops.processes import keep_files_private, running_process
 from ops.settings import cluster_id, hosts_to_certify, load_for_format
-from ops.talk import fail_usage, say, show
+from ops.talk import fail_usage, say
+
+NOUN: Final = Noun()
 
 
-def add_parsers(noun: Noun) -> None:
-    form = noun.verb(
-        "format",
-        "Make the data directory of one node. Never formats twice.",
-        run=run_format,
-        parent=noun.flags.output,
-        examples=("storage format --config controller.toml --cluster-id 4L6g3nShT-eMCtK--X86sw",),
-    )
-    form.add_argument("--config", type=Path, required=True, metavar="FILE")
-    form.add_argument(
-        "--no-initial-controllers",
-        action="store_true",
-        help="a controller that joins a cluster: with an empty log it never founds a quorum, nor helps to found one",
-    )
-    form.add_argument(
-        "--secure",
-        action="store_true",
-        help="and make certificates for a test cluster in tls/ beside FILE, with an authority of their own",
-    )
-    form.add_argument("--cluster-id", metavar="ID", help="22 characters; where FILE has no cluster_id")
-    about = noun.verb(
-        "info",
-        "Show whose a data directory is, and whether its process runs.",
-        run=run_info,
-        parent=noun.flags.output,
-        examples=("storage info --config controller.toml", "storage info metaquorum-data/controller-1"),
-    )
-    about.add_argument("directory", nargs="?", type=Path, metavar="DIR")
-    about.add_argument("--config", type=Path, metavar="FILE")
-
-
-def run_format(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "format",
+    "Make the data directory of one node. Never formats twice.",
+    "storage format --config controller.toml --cluster-id 4L6g3nShT-eMCtK--X86sw",
+)
+@option("--config", read=Path, required=True, metavar="FILE")
+@flag(
+    "--no-initial-controllers",
+    help="a controller that joins a cluster: with an empty log it never founds a quorum, nor helps to found one",
+)
+@flag(
+    "--secure",
+    help="and make certificates for a test cluster in tls/ beside FILE, with an authority of their own",
+)
+@option("--cluster-id", "cluster", metavar="ID", help="22 characters; where FILE has no cluster_id")
+@output
+def run_format(
+    asked: Output, *, config: Path, no_initial_controllers: bool, secure: bool, cluster: str | None
+) -> int:
     """Format the directory that a settings file names; the file need not know its directory id yet."""
     keep_files_private()
-    role, node_id, data_dir, in_file = load_for_format(args.config)
-    if args.cluster_id is not None:
-        try:
-            cluster_id(args.cluster_id)
-        except ValueError as error:
-            fail_usage(f"--cluster-id {args.cluster_id}: {error}")
-        if in_file is not None and in_file != args.cluster_id:
-            fail_usage(f"--cluster-id {args.cluster_id}, but {args.config} says {in_file}")
-    if args.no_initial_controllers and role != "controller":
-        fail_usage(f"--no-initial-controllers is for controllers, and {args.config} is a broker's")
-    chosen = args.cluster_id or in_file
+    role, node_id, data_dir, in_file = load_for_format(config)
+    if no_initial_controllers and role != "controller":
+        fail_usage(f"--no-initial-controllers is for controllers, and {config} is a broker's")
     rng = random.SystemRandom()
-    if chosen is None:
-        fresh = uuid_text(random_uuid(rng))
-        fail_usage(f"no cluster_id in {args.config} and no --cluster-id; for a new cluster take {fresh}")
-    hosts = (
-        hosts_to_certify(args.config) if args.secure else ()
-    )  # before anything is made: the file may be wrong
+    chosen = _chosen(cluster, in_file, config, rng)
+    hosts = hosts_to_certify(config) if secure else ()  # before anything is made: the file may be wrong
     meta = format_directory(
         data_dir,
         role=role,
         node_id=NodeId(node_id),
         cluster_id=chosen,
         rng=rng,
-        may_hold={args.config.name},
-        only_joins=args.no_initial_controllers,
+        may_hold={config.name},
+        only_joins=no_initial_controllers,
     )
-    _show(args, _described(data_dir, meta))
-    if args.secure:
-        _certify(args.config, chosen, role, node_id, hosts)
+    _show(asked, _described(data_dir, meta))
+    if secure:
+        _certify(config, chosen, role, node_id, hosts)
     if role == "controller":
-        if not args.no_initial_controllers:
+        if not no_initial_controllers:
             entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
             say(
                 f"a new cluster: write {entry} into the [[voters]] entry of node {node_id} in every controller's file. It "
@@ -90,6 +66,22 @@ def run_format(args: argparse.Namespace) -> int:
             f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"
         )
     return 0
+
+
+def _chosen(given: str | None, in_file: str | None, config: Path, rng: random.Random) -> str:
+    """Return the cluster id that is given, which may not contradict the file's, else the file's."""
+    if given is not None:
+        try:
+            cluster_id(given)
+        except ValueError as error:
+            fail_usage(f"--cluster-id {given}: {error}")
+        if in_file is not None and in_file != given:
+            fail_usage(f"--cluster-id {given}, but {config} says {in_file}")
+    chosen = given or in_file
+    if chosen is None:
+        fresh = uuid_text(random_uuid(rng))
+        fail_usage(f"no cluster_id in {config} and no --cluster-id; for a new cluster take {fresh}")
+    return chosen
 
 
 def _certify(config: Path, cluster: str, role: Role, node_id: int, hosts: tuple[str, ...]) -> None:
@@ -120,21 +112,30 @@ def _certify(config: Path, cluster: str, role: Role, node_id: int, hosts: tuple[
     )
 
 
-def run_info(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "info",
+    "Show whose a data directory is, and whether its process runs.",
+    "storage info --config controller.toml",
+    "storage info metaquorum-data/controller-1",
+)
+@argument("directory", "DIR", required=False, read=Path)
+@option("--config", read=Path, metavar="FILE")
+@output
+def run_info(asked: Output, *, directory: Path | None, config: Path | None) -> int:
     """Show a directory; with --config it must be the one that the settings expect."""
-    if (args.directory is None) == (args.config is None):
-        fail_usage("name a data directory or --config FILE, one of them")
-    if args.config is None:
-        data_dir, meta = args.directory, load_meta(args.directory)
-    else:
-        role, node_id, data_dir, in_file = load_for_format(args.config)
+    if config is not None and directory is None:
+        role, node_id, data_dir, in_file = load_for_format(config)
         if in_file is None:
-            fail_usage(f"{args.config} has no cluster_id; add it, or name the directory itself")
+            fail_usage(f"{config} has no cluster_id; add it, or name the directory itself")
         meta = read_meta(data_dir, role, node_id, in_file)
+    elif directory is not None and config is None:
+        data_dir, meta = directory, load_meta(directory)
+    else:
+        fail_usage("name a data directory or --config FILE, one of them")
     process = running_process(data_dir)
     shown = ("pid", "http", "raft", "started_at_ms", "log")
     _show(
-        args,
+        asked,
         _described(data_dir, meta)
         | {"running": process is not None}
         | {name: None if process is None else process.get(name) for name in shown},
@@ -152,5 +153,5 @@ def _described(data_dir: Path, meta: Meta) -> dict[str, Any]:
     }
 
 
-def _show(args: argparse.Namespace, described: dict[str, Any]) -> None:
-    show(args, described, table=lambda: render.fields((k, render.plain(v)) for k, v in described.items()))
+def _show(asked: Output, described: dict[str, Any]) -> None:
+    asked.show(described, table=lambda: render.fields((k, render.plain(v)) for k, v in described.items()))

@@ -1,6 +1,5 @@
 """Edge: `up`: a local cluster in the foreground, and one line for whatever happens to it."""
 
-import argparse
 import asyncio
 import os
 import shlex
@@ -12,7 +11,6 @@ from typing import Any, Final
 from metadata_log import limits
 from ops import render
 from ops.admin.connect import BOOTSTRAP_VARIABLE
-from ops.arguments import Noun, from_to
 from ops.cluster_layout import Member
 from ops.local_cluster import (
     Active,
@@ -22,8 +20,10 @@ from ops.local_cluster import (
     ended_with,
     metaquorum_command,
 )
+from ops.options import Output, Verb, flag, option, output
 from ops.processes import keep_files_private
 from ops.talk import fail_usage, put, say
+from ops.values import from_to
 from ops.when import time_text
 
 LOOK_S = 0.25
@@ -33,30 +33,30 @@ LOCAL_BROKERS_MAX: Final = 50
 """Each broker is a process of some 60 MB on this machine."""
 
 
-def add_parsers(noun: Noun) -> None:
-    up = noun.command(
-        run=run_up,
-        parent=noun.flags.output,
-        examples=("up", "up --controllers 5 --brokers 2 --dir /tmp/cluster", "up --demo"),
-    )
-    up.add_argument("--controllers", type=from_to(1, limits.CONTROLLERS_MAX), metavar="N", help="default: 3")
-    up.add_argument("--brokers", type=from_to(0, LOCAL_BROKERS_MAX), metavar="N", help="default: 3")
-    up.add_argument("--dir", type=Path, default=Path("metaquorum-data"), help="default: ./metaquorum-data")
-    up.add_argument(
-        "--secure", action="store_true", help="with TLS and identity, if the cluster is a new one"
-    )
-    up.add_argument("--demo", action="store_true", help="show by itself what a cluster does, then stop")
-
-
-def run_up(args: argparse.Namespace) -> int:
+@option("--controllers", read=from_to(1, limits.CONTROLLERS_MAX), metavar="N", help="default: 3")
+@option("--brokers", read=from_to(0, LOCAL_BROKERS_MAX), metavar="N", help="default: 3")
+@option(
+    "--dir",
+    "folder",
+    read=Path,
+    default=Path("metaquorum-data"),
+    metavar="DIR",
+    help="default: ./metaquorum-data",
+)
+@flag("--secure", help="with TLS and identity, if the cluster is a new one")
+@flag("--demo", help="show by itself what a cluster does, then stop")
+@output
+def run_up(
+    asked: Output, *, controllers: int | None, brokers: int | None, folder: Path, secure: bool, demo: bool
+) -> int:
     """Run until SIGINT or SIGTERM, then stop all nodes; a second signal kills them.
 
     Returns 0, or what a node that failed to start ended with.
     """
     keep_files_private()
-    cluster = LocalCluster(args.dir, controllers=args.controllers, brokers=args.brokers, secure=args.secure)
+    cluster = LocalCluster(folder, controllers=controllers, brokers=brokers, secure=secure)
     try:
-        asyncio.run(_run(cluster, Events(args.output), demo=args.demo))
+        asyncio.run(_run(cluster, Events(asked.output), demo=demo))
     except ClusterMismatch as error:
         fail_usage(error.message)
     except NodeFailed as error:
@@ -64,6 +64,9 @@ def run_up(args: argparse.Namespace) -> int:
         code = error.context["exit_code"]
         return code if isinstance(code, int) and code > 0 else FAILED
     return 0
+
+
+NOUN: Final = Verb(run_up, examples=("up", "up --controllers 5 --brokers 2 --dir /tmp/cluster", "up --demo"))
 
 
 class Events:

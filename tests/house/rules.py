@@ -55,6 +55,8 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/node/http_server.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_answers.py": frozenset({"aiohttp", "msgpack"}),
     "ops/certificates.py": frozenset({"cryptography"}),
+    "ops/cli.py": frozenset({"click"}),
+    "ops/options.py": frozenset({"click"}),
     "metadata_log/node/access.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_caller.py": frozenset({"aiohttp"}),
     "metadata_log/node/answer_pieces.py": frozenset({"aiohttp", "msgpack"}),

@@ -1,18 +1,26 @@
-"""Edge: the argument tree, exit codes, and that nothing but one line reaches a user."""
+"""Edge: the verbs and their options, exit codes, and that nothing but one line reaches a user."""
 
 import argparse
+import dataclasses
 import importlib.metadata
+import inspect
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
+import click
 import pytest
 
 from metadata_log.errors import Fault, InvalidSettings, NotController, OutcomeUnknown, TopicAlreadyExists
 from ops import cli
 from ops.admin.client import Unreachable
+from ops.local_cluster import ClusterMismatch
+from ops.options import Network, Noun, Output, Verb
 from ops.when import AtOffset, AtTime
 
 ROOT = Path(cli.__file__).parents[1]
@@ -69,42 +77,102 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
 
 
+def declared() -> Iterator[tuple[str, Verb]]:
+    """Yield each verb with the words that call it."""
+    for name in cli.NOUNS:
+        match cli.ROOT.get_command(click.Context(cli.ROOT), name):
+            case Noun(commands=commands):
+                for verb in commands.values():
+                    assert isinstance(verb, Verb)
+                    yield f"{name} {verb.name}", verb
+            case Verb() as verb:
+                yield name, verb
+
+
 def verbs(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield each verb with its parser."""
+    """Yield each verb that argparse knows, with its parser."""
     nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not nested:
+    if not nested and parser.get_default("run"):
         yield path, parser
     for action in nested:
         for name, child in action.choices.items():
             yield from verbs(child, f"{path} {name}".strip())
 
 
-def parse(line: str) -> argparse.Namespace:
-    return cli.make_parser().parse_args(cli.joined(line.split()))
+def words_by_verb() -> dict[str, set[str]]:
+    """Return the options of each verb, by the words that call it."""
+    found = {path: {word for param in verb.params for word in param.opts} for path, verb in declared()}
+    old = {
+        path: {word for action in parser._actions for word in action.option_strings}
+        for path, parser in verbs(cli.make_parser())
+    }
+    return found | old
+
+
+def called(words: list[str]) -> tuple[Any, dict[str, Any]]:
+    """Return the function that a command line calls, and what it gets."""
+
+    def keep(verb: Verb, ctx: click.Context) -> tuple[Any, dict[str, Any]]:
+        return verb.callback, verb.values(ctx)
+
+    noun = words[0] if words[0] in cli.NOUNS else ""
+    if noun in {path.split()[0] for path, _ in verbs(cli.make_parser())}:
+        args = cli.make_parser().parse_args(cli.joined(words))
+        return args.run, {"asked": args, **vars(args)}
+    with patch.object(Verb, "invoke", keep), cli.ROOT.make_context("metaquorum", words) as ctx:
+        called: tuple[Any, dict[str, Any]] = cli.ROOT.invoke(ctx)
+    return called
+
+
+def parse(line: str) -> SimpleNamespace:
+    """Return the values of a verb's options, what it shares with other verbs among them."""
+    values = called(line.split())[1]
+    asked = values.get("asked")
+    shared = dataclasses.asdict(asked) if isinstance(asked, Output) else {}
+    return SimpleNamespace(**shared, **values)
 
 
 def test_the_verbs_are_those_that_stand() -> None:
-    assert {path for path, _ in verbs(cli.make_parser())} == VERBS
+    known = [path for path, _ in declared()] + [path for path, _ in verbs(cli.make_parser())]
+    assert sorted(known) == sorted(VERBS)
+
+
+def words_of(example: str) -> list[str]:
+    return (
+        example.split("#", maxsplit=1)[0]
+        .split(">", maxsplit=1)[0]
+        .split("<", maxsplit=1)[0]
+        .replace("'", "")
+        .split()
+    )
 
 
 def test_every_verb_has_its_function_and_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "exists", lambda _: True)  # what the examples name need not be there
-    for path, parser in verbs(cli.make_parser()):
-        assert callable(parser.get_default("run")), path
-        listed = (parser.description or "").partition("examples:\n")[2].splitlines()
-        assert listed, path
-        for example in listed:
-            words = example.split("#")[0].split(">")[0].split("<")[0].replace("'", "").split()
-            assert words[0] == "metaquorum"
-            assert cli.make_parser().parse_args(cli.joined(words[1:])).run == parser.get_default("run"), (
-                example
-            )
+    for path, verb in declared():
+        assert verb.examples, path
+        for example in verb.examples:
+            assert called(words_of(example))[0] is verb.callback, example
+
+
+def test_a_verb_takes_what_it_declares() -> None:
+    """Goal: a function's keywords and the declared options are the same, and each has a type."""
+    for path, verb in declared():
+        assert verb.callback is not None
+        signature = inspect.signature(verb.callback)
+        own = {param.name for param in verb.params} - {"as_json"}
+        if verb.shared is not None:
+            own = own - {field.name for field in dataclasses.fields(verb.shared)} | {"asked"}
+        assert set(signature.parameters) == own, path
+        assert all(
+            each.annotation is not inspect.Parameter.empty for each in signature.parameters.values()
+        ), path
 
 
 def test_network_verbs_share_their_flags() -> None:
-    for path, parser in verbs(cli.make_parser()):
-        known = {word for action in parser._actions for word in action.option_strings}
-        assert ("--bootstrap" in known) == ("--timeout" in known), path
+    for path, verb in declared():
+        known = {word for param in verb.params for word in param.opts}
+        assert ("--bootstrap" in known) == ("--timeout" in known) == (verb.shared is Network), path
         if path not in {"controller run", "broker run"}:
             assert {"-o", "--output", "--json"} <= known, path
 
@@ -206,9 +274,12 @@ def test_a_message_that_says_what_is_wrong_has_no_hint(
     assert "did you mean" not in captured.err
 
 
-def test_a_verb_that_names_its_options_has_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse("up").fail("d holds 1 controllers: leave --controllers out, or take another --dir")
+def test_a_verb_that_names_its_options_has_no_hint(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    mismatch = ClusterMismatch("d holds 1 controllers: leave --controllers out, or take another --dir")
+    with patch("ops.verbs.up._run", side_effect=mismatch):
+        assert cli.main(["up", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().err.endswith("out, or take another --dir\n")
 
 

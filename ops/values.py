@@ -1,0 +1,73 @@
+"""Edge: kinds of values on the command line: each reader returns the value, or raises ValueError saying what is wanted."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from metadata_log.ids import uuid_from_text
+from metadata_log.replay.kinds import kind_of
+from ops import when
+
+WAIT_MAX_S: Final = 24 * 3600.0
+"""The longest duration of an option: a socket takes no timeout of a hundred years."""
+
+
+def moment(text: str) -> when.When:
+    return when.parse_when(text, now_ms=time.time_ns() // 1_000_000)
+
+
+def seconds(text: str) -> float:
+    duration_s = when.parse_duration_ms(text) / 1_000
+    if duration_s > WAIT_MAX_S:
+        raise ValueError(f"{text!r} is longer than a day")
+    return duration_s
+
+
+def existing_path(text: str) -> Path:
+    if not Path(text).exists():
+        raise ValueError(f"there is no {text}")
+    return Path(text)
+
+
+def directory(text: str) -> Path:
+    """Read the path of a directory, or of one to be made: nothing else stands on the way."""
+    if not text:
+        raise ValueError("the empty text names no directory; the current one is .")
+    path = Path(text)
+    there = next((step for step in (path, *path.parents) if os.path.lexists(step)), path.parent)
+    if os.path.lexists(there) and not there.is_dir():
+        raise ValueError(f"{there} is no directory: name one, or one to be made")
+    return path
+
+
+def log_place(text: str) -> Path | str:
+    """Read where a log is: the URLs of controllers as they are, else a directory, or a file that holds a state."""
+    if re.match(r"https?://", text):
+        return text
+    path = Path(text)
+    return path if path.is_file() and kind_of(path) is not None else directory(text)
+
+
+def uuid_of(what: str) -> Callable[[str], str]:
+    """Return what reads the id of such a thing as 22 characters."""
+
+    def parse(text: str) -> str:
+        try:
+            uuid_from_text(text)
+        except ValueError as error:
+            raise ValueError(f"{text!r} is not the id of a {what}: {error}") from error
+        return text
+
+    return parse
+
+
+def from_to(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise ValueError(f"{text!r} is no whole number from {low} to {high}")
+        return int(text)
+
+    return parse
