@@ -280,6 +280,15 @@ class SampleHost:
         replica = self.replicas[key]
         return [record.value for record in replica.log.records[: replica.high_watermark]]
 
+    def read(self, key: PartitionKey, offset: int) -> str | list[str]:
+        """Return what a consumer reads from an offset on, or the name of an error."""
+        replica = self.replicas[key]
+        if replica.leading is None:
+            return "NOT_LEADER_OR_FOLLOWER"
+        if offset > replica.log.end_offset:
+            return "OFFSET_OUT_OF_RANGE"
+        return self.committed(key)[offset:]
+
     def _min_isr(self, replica: Replica) -> int:
         own = self.image.topics.index.min_isr.get(replica.key[0])
         return min(own or self._default_min_isr, len(replica.replicas))

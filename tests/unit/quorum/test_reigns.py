@@ -7,13 +7,16 @@ import pytest
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import decode_all
 from metadata_log.errors import NotController
-from metadata_log.ids import BrokerId, NodeId
+from metadata_log.ids import NO_LEADER, BrokerId, NodeId
 from metadata_log.image.metadata_image import Delta, MetadataImage, buckets_of
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
+from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.records.registry import Record
 from metadata_log.wire.commands import DeleteTopic
 from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
 from quorum.decide.sweeps import Sweep, SweepKind
+from tests.support.histories import step_of
 from tests.support.lab import Lab, online, poll, run, setting, spin
 from tests.unit.quorum.test_controller import leaders, silence, with_many_partitions
 
@@ -171,6 +174,37 @@ def test_the_loss_of_a_controller_comes_before_that_of_brokers() -> None:
         assert first.claim is not None
         (fenced,) = [batch for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
         assert [type(record) for record in fenced.records] == [BrokerRegistrationChangeRecord]
+
+    run(story)
+
+
+def test_a_new_controller_elects_where_there_is_no_leader_and_a_loser_does_nothing() -> None:
+    """A41: the claim, with it the whole state; then leaders for the partitions that have none, what is to be added and
+    removed goes on; the controller that lost the election writes nothing.
+    """
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        topic_id = controller.committed.topics.ids["many"]
+        lost: list[Record] = [PartitionChangeRecord(topic_id, number, leader=NO_LEADER) for number in (3, 5)]
+        image = controller.committed
+        lab.quorum.log.append(step_of(image, lost, appended_at_ms=image.last_time_ms).frame)
+        lab.quorum.commit()
+        began = len(lab.quorum.log)
+        winner, loser = lab.lead(2), lab.controllers[3]
+        for each in (winner, loser):
+            each.check_sessions()
+        with pytest.raises(NotController):
+            loser.heartbeat(poll(11, epochs[11], applied=loser.committed.end_offset))
+        winner.heartbeat(poll(11, epochs[11], applied=winner.committed.end_offset))
+        lab.quorum.commit()
+        claim, elections = [batch for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
+        assert (claim.claim is not None, claim.envelope.actor) == (True, "Controller:2")
+        assert [(type(record), record.partition_id) for record in elections.records] == [  # type: ignore[union-attr]
+            (PartitionChangeRecord, 3),
+            (PartitionChangeRecord, 5),
+        ]
+        assert leaders(winner)[NO_LEADER] == 0
 
     run(story)
 

@@ -74,7 +74,7 @@ def electing(world: World) -> list[bool]:
 
 
 def test_a_claim_looks_for_leaders_only_where_there_is_none() -> None:
-    """A41: a new controller gives leaders to leaderless partitions, and looks at no others."""
+    """A new controller gives leaders to leaderless partitions, and looks at no others."""
     world = World(session_timeout_ms=100)
     for line in ("register 1", "heartbeat 1", "register 2", "heartbeat 2", "register 3", "heartbeat 3"):
         world.run(line)

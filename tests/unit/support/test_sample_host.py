@@ -253,7 +253,7 @@ def test_a_follower_joins_at_the_high_watermark_and_in_the_leaders_epoch() -> No
 
 
 def test_a_follower_below_the_start_of_the_epoch_does_not_join() -> None:
-    """A59: the new leader's high watermark lags behind what was committed before it began."""
+    """The new leader's high watermark lags behind what was committed before it began."""
     rig = Rig()
     log = rig.replica.log
     log.append(Record(0, "a"))
@@ -264,6 +264,26 @@ def test_a_follower_below_the_start_of_the_epoch_does_not_join() -> None:
     assert rig.reports == []
     rig.fetch(3, 2)
     assert rig.reported() == [1, 2, 3]
+
+
+def test_the_high_watermark_may_go_back_after_a_failover() -> None:
+    """A59: 10 under the old leader, 9 here. From there to the end of the log nothing is read; behind it is no offset."""
+    rig = following()
+    take(rig, records=(Record(0, "x"),) * 12, high_watermark=9)
+    rig.change(leader=BrokerId(1))
+    assert (rig.replica.high_watermark, rig.replica.log.end_offset) == (9, 12)
+    assert [rig.host.read(rig.key, offset) for offset in (8, 9, 10, 12)] == [["x"], [], [], []]
+    assert rig.host.read(rig.key, 13) == "OFFSET_OUT_OF_RANGE"
+
+
+def test_a_follower_serves_no_client() -> None:
+    """A13: clients write to the leader and read from it, though a follower has the records."""
+    rig = following()
+    take(rig, records=(Record(0, "x"),), high_watermark=1)
+    rig.append("a")
+    assert (rig.done, rig.host.read(rig.key, 0)) == (["NOT_LEADER_OR_FOLLOWER"], "NOT_LEADER_OR_FOLLOWER")
+    rig.change(leader=BrokerId(1))
+    assert rig.host.read(rig.key, 0) == ["x"]
 
 
 @pytest.mark.parametrize("state", ["expire 3", "heartbeat 3 shutdown", "older"])
@@ -381,14 +401,26 @@ def test_a_follower_truncates_to_where_its_log_leaves_the_leaders() -> None:
 
 
 def test_a_follower_that_returns_truncates_and_fetches_from_there() -> None:
-    """A9: its log ends at 12, and the leader's history is another from 9 on: truncated to 9, the next fetch is at 9."""
+    """A9: its log ends at 12, its checkpointed high watermark is 9, and the leader's history is another from there on: it is
+    truncated to 9, which loses nothing that was committed, and the next fetch is at 9. One checkpoint has all its replicas.
+    """
     rig = following()
-    take(rig, records=tuple(Record(epoch, "x") for epoch in (*[0] * 9, *[1] * 3)))
-    assert rig.replica.log.end_offset == 12
-    take(rig, diverging=EpochEnd(0, 9))
-    assert rig.replica.log.end_offset == 9
-    rig.host.tick()
-    _, fetch = rig.sent[-1]
+    other = (rig.key[0], 1)
+    rig.host.carry_out([Start(*other, "t", HERE)], rig.world.image)
+    take(rig, records=tuple(Record(epoch, "x") for epoch in (*[0] * 9, *[1] * 3)), high_watermark=9)
+    rig.host.replicas[other].log.append(Record(0, "y"))
+    rig.host.replicas[other].high_watermark = 1
+    rig.host.checkpoint()
+    again = Rig(disks=rig.disks)
+    again.host.carry_out([Start(*other, "t", HERE)], again.world.image)
+    assert [again.host.replicas[key].high_watermark for key in (again.key, other)] == [9, 1]
+    assert again.replica.log.end_offset == 12
+    again.change(leader=BrokerId(2))
+    again.host.tick()
+    take(again, diverging=EpochEnd(0, 9))
+    assert (again.replica.log.end_offset, again.host.truncated_committed) == (9, 0)
+    again.host.tick()
+    _, fetch = again.sent[-1]
     assert isinstance(fetch, Fetch)
     assert fetch.positions[0].fetch_offset == 9
 

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from metadata_log import limits
+from metadata_log.codec import decode_all
 from metadata_log.errors import NotController, ThrottlingQuotaExceeded
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.limits import FETCH_BYTES_MAX
@@ -97,8 +98,6 @@ def header(body: bytes) -> dict[str, object]:
 
 
 def test_a_parked_fetch_is_woken_by_a_commit_which_proves_leadership(tmp_path: Path) -> None:
-    """A33: what is told is committed before."""
-
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)
         epoch = await online(lab, controller, 11)
@@ -112,6 +111,33 @@ def test_a_parked_fetch_is_woken_by_a_commit_which_proves_leadership(tmp_path: P
         assert answer["kind"] == "DELTA"
         assert answer["high_watermark"] == controller.committed.end_offset
         assert lab.services[1].parked == 0
+
+    run(tmp_path, story)
+
+
+def test_a_decision_that_was_stored_is_told_though_the_controller_died_in_between(tmp_path: Path) -> None:
+    """A33: the controller ends between the commit and the answer; the next one tells the broker what is stored."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        request = lab.at_end(controller, 11, epoch)
+        fetch = lab.fetch(1, request)
+        await spin()
+        task = asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=None))
+        await spin()
+        fetch.cancel()  # the connection is gone, and with it who would have been answered
+        new = lab.lead(2)  # which has the decision in its log, and commits it
+        await task
+        body = await lab.services[2].fetch(replace(request, max_wait_ms=0))
+        answer = header(body)
+        stored = [batch for batch, _ in decode_all(body[4 + int.from_bytes(body[:4]) :])]
+        assert answer["kind"] == "DELTA"
+        assert [(batch.base_offset, batch.controller_epoch) for batch in stored][:1] == [
+            (request.fetch_offset, 1)
+        ]
+        assert stored[-1].end_offset == new.committed.end_offset == answer["high_watermark"]
+        assert dict(new.committed.configs[4, ""]) == {"a.setting": "1"}
 
     run(tmp_path, story)
 
