@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from metadata_log import limits
 from metadata_log.apply import Applied, applying, is_next
-from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch, at_address
+from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
 from metadata_log.codec import (
     DamagedFrame,
     batch_of,
@@ -64,6 +64,7 @@ from metadata_log.wire.commands import (
 )
 from quorum.applied_listener import AppliedListener
 from quorum.broker_counts import BrokerCounts
+from quorum.callers import Caller, authorize_command
 from quorum.config import ControllerSettings
 from quorum.decide.brokers import is_taken
 from quorum.decide.canonical import IdempotencyKey, idempotency_key
@@ -230,21 +231,22 @@ class Controller:
 
     # --- writes
 
-    async def submit(self, command: Command, *, actor: str | None, request_id: Uuid | None) -> Written:
+    async def submit(self, command: Command, caller: Caller) -> Written:
         """Decide `command`, append its records, and answer once they are applied.
 
-        A repeated `request_id` with the same command gets the first answer, whichever door it comes through, and whatever
+        A repeated request id with the same command gets the first answer, whichever door it comes through, and whatever
         the cluster looks like by now.
 
         Raises:
+            NotAuthorized: the caller may not have this decided.
             Rejected: the decision refused; nothing was appended.
             NotController: not active, or another claim was applied before our records.
             OutcomeUnknown: nothing was applied within `commit_timeout_ms`; the records may still commit.
             ChangePending, NotCaughtUp: the quorum cannot bear this change of voters now.
         """
-        return await self._carried_out(await self._begin(command, actor, request_id))
+        return await self._carried_out(await self._begin(command, caller))
 
-    async def try_out(self, command: Command) -> Written:
+    async def try_out(self, command: Command, caller: Caller) -> Written:
         """Decide `command` as `submit` does, and return its outcome; nothing is appended, and no session changes.
 
         Of a change in parts the first is decided, and the outcome is (): a refusal is known by then.
@@ -252,6 +254,7 @@ class Controller:
         Raises:
             Rejected, NotController, OutcomeUnknown: as `submit`.
         """
+        authorize_command(caller, command, self.committed)
         await self.turns.wait_for_turn()
         began_ms = self._now_ms()
         decision = decide(self._context(), command)
@@ -260,9 +263,9 @@ class Controller:
         return await self._carried_out(self._begun(trial, NO_ENVELOPE, None))
 
     async def submit_all(
-        self, writes: Iterable[tuple[Command, Uuid | None] | MetadataError], *, actor: str | None
+        self, writes: Iterable[tuple[Command, Caller] | MetadataError]
     ) -> list[Written | MetadataError]:
-        """Decide commands in order, each with its request id, and return what `submit` returns or raises for each.
+        """Decide commands in order, and return what `submit` returns or raises for each.
 
         Those decided in one round of the loop share an entry of Raft's log. They are not atomic: a refused one does not stop
         those behind it, and after a change of leaders some may be written and others not. An error among `writes` is
@@ -276,7 +279,7 @@ class Controller:
         began: list[_Begun | MetadataError] = []
         try:
             for write in writes:
-                begun = write if isinstance(write, MetadataError) else await self._begin_one_of(write, actor)
+                begun = write if isinstance(write, MetadataError) else await self._begin_one_of(*write)
                 began.append(begun)
             proof: MetadataError | None = None
             if any(isinstance(begun, _Begun) and begun.wants_proof for begun in began):
@@ -292,13 +295,11 @@ class Controller:
                 if isinstance(begun, _Begun) and begun.waiter is not None:
                     begun.waiter.cancel()
 
-    async def _begin_one_of(
-        self, write: tuple[Command, Uuid | None], actor: str | None
-    ) -> _Begun | MetadataError:
+    async def _begin_one_of(self, command: Command, caller: Caller) -> _Begun | MetadataError:
         """Begin one of the writes that came together."""
         await self.turns.wait_for_turn_of_many()
         try:
-            return await self._begin(write[0], actor, write[1])
+            return await self._begin(command, caller)
         except Fault:
             raise
         except MetadataError as error:
@@ -319,8 +320,14 @@ class Controller:
         except MetadataError as error:
             return error
 
-    async def _begin(self, command: Command, actor: str | None, request_id: Uuid | None) -> _Begun:
-        """Decide a command and append its records, part after part; raises as `append`."""
+    async def _begin(self, command: Command, caller: Caller) -> _Begun:
+        """Decide a command and append its records, part after part; raises as `append`.
+
+        Raises:
+            NotAuthorized: the caller may not have this decided.
+        """
+        authorize_command(caller, command, self.committed)
+        actor, request_id = caller.actor_of(command), caller.request_id
         if not isinstance(command, UnregisterBroker):
             return await self._begin_in_parts(command, actor, request_id)
         self._removals[command.broker_id] += 1
@@ -627,12 +634,8 @@ class Controller:
 
     # --- brokers
 
-    def heartbeat(
-        self, command: BrokerHeartbeat, *, address: str | None = None
-    ) -> tuple[Decision, int | None]:
+    def heartbeat(self, command: BrokerHeartbeat, caller: Caller) -> tuple[Decision, int | None]:
         """Decide a broker's heartbeat, and append what it leads to; the session is renewed as of now.
-
-        `address` is the client's, which the actor of these records shows; None while identity is off.
 
         Of a long change one part is made, and the next by the broker's next heartbeat.
 
@@ -641,9 +644,11 @@ class Controller:
         and it would serve beyond that.
 
         Raises:
+            NotAuthorized: the caller is not this broker.
             StaleBrokerEpoch: the broker is not the registered one.
             NotController, ThrottlingQuotaExceeded.
         """
+        authorize_command(caller, command, self.committed)
         broker_id = command.broker_id
         if command.is_late:
             self.metrics.heartbeats_late.inc()
@@ -653,7 +658,7 @@ class Controller:
         was_ineligible = broker_id in self._ineligible()
         decision = decide(self._context(own=broker_id), command)
         decision.result()
-        actor = at_address(f"Broker:{broker_id}", address)
+        actor = caller.actor_of(command)
         batch = self._carry_out(decision, Envelope(actor=actor, cause=decision.cause, operation=HEARTBEAT))
         if batch is not None:
             end_offset = batch.end_offset

@@ -23,11 +23,13 @@ from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.addresses import read_url
 from metadata_log.node.credentials import why_it_failed
 from metadata_log.node.http_answers import MSGPACK, packed
+from metadata_log.node.rights import ROLES, Principal
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.commands import RegisterController
 from metadata_log.wire.shapes import INT64_MAX, Shape, read_shape
 from quorum.applied_listener import AppliedListener
+from quorum.callers import Caller
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.decide.features import REGISTERED
@@ -157,8 +159,8 @@ class Registration(AppliedListener):
         """
         controller, command = self._controller, self._command
         if controller.is_active:
-            actor = f"Controller:{command.controller_id}"
-            written = await controller.submit(command, actor=actor, request_id=request_id)
+            itself = Principal(f"Controller:{command.controller_id}", ROLES["controller"])
+            written = await controller.submit(command, Caller(itself, request_id=request_id))
             return written.end_offset
         leader = controller.leader_hint
         url = None if leader in (None, command.controller_id) else self._url_of(leader)

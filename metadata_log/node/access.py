@@ -15,7 +15,7 @@ import re
 import ssl
 import time
 import tomllib
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -24,9 +24,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from metadata_log import limits
-from metadata_log.batch import at_address
 from metadata_log.errors import AuthenticationFailed, InvalidSettings
-from metadata_log.ids import BrokerId
 from metadata_log.node.certificate_dates import has_ended
 from metadata_log.node.certified_names import NAME, NODES, name_in
 from metadata_log.node.clock import unix_ms
@@ -146,17 +144,9 @@ class Access:
             return False
         return principal is not None and Right.READ in principal.rights
 
-    def may_poll(
-        self, certificate: Mapping[str, Any] | None, broker_id: BrokerId, brokers: Container[BrokerId]
-    ) -> bool:
-        """Return whether a connection with this client certificate may poll as this broker, or as an observer.
-
-        `brokers` are those that are registered.
-        """
-        if self._file is None:
-            return True
-        principal = self.of_certificate(certificate)
-        return principal is not None and principal.may_poll(broker_id, brokers)
+    def of_connection(self, certificate: Mapping[str, Any] | None) -> Principal:
+        """Return who sends what comes over a connection with this client certificate: NOBODY if it names no principal."""
+        return ANYBODY if self._file is None else self.of_certificate(certificate) or NOBODY
 
     def of_certificate(self, certificate: Mapping[str, Any] | None) -> Principal | None:
         """Return the principal that a client certificate names; None: it names none of this cluster."""
@@ -237,21 +227,6 @@ class Access:
 def of(request: web.Request) -> Principal:
     """Return who sends a request that was let through."""
     return request[PRINCIPAL]
-
-
-def actor_of(request: web.Request) -> str:
-    """Return the principal with the client's address, as records have it."""
-    return at_address(of(request).name, peer_address(request.transport))
-
-
-def node_actor_of(request: web.Request, name: str) -> str:
-    """Return who sends what only the node `name` may send; without identity the bare name, since anybody may speak as it."""
-    return at_address(name, node_address_of(request))
-
-
-def node_address_of(request: web.Request) -> str | None:
-    """Return the address of a node that sends something; None without identity."""
-    return None if of(request) is ANYBODY else peer_address(request.transport)
 
 
 def _path_of_route(request: web.Request) -> str:

@@ -1,6 +1,6 @@
 """Pure: who may ask for what: the rights, those of each role, and those that a principal has.
 
-`routes.py` has the right that each route needs. ACL records, when there are any, decide in `authorize`, too.
+`routes.py` has the right that each route needs, `quorum/decide/access.py` that of each operation.
 """
 
 from collections.abc import Container, Mapping
@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from metadata_log.errors import AuthenticationFailed, NotAuthorized
-from metadata_log.ids import BrokerId, NodeId
+from metadata_log.ids import BrokerId
 from metadata_log.wire.fetch import OBSERVER
 
 
@@ -39,11 +39,6 @@ ROLES: Final[Mapping[str, frozenset[Right]]] = {
     "controller": frozenset({Right.READ, Right.RAW, Right.CONTROLLER}),
     "reader": frozenset({Right.READ}),
 }
-BATCHED: Final[Mapping[str, Right]] = {
-    "UnregisterBroker": Right.CLUSTER,
-    "UpdateFeatures": Right.CLUSTER,
-}
-"""What a command of POST /v1/batch needs where it is more than ALTER."""
 
 
 class Principal(NamedTuple):
@@ -69,15 +64,18 @@ class Principal(NamedTuple):
         Raises:
             NotAuthorized: it may not.
         """
-        self._check_node(Right.BROKER, f"Broker:{broker_id}")
+        name = f"Broker:{broker_id}"
+        self.authorize(Right.BROKER, f"speak as {name}")
+        self.check_is(name)
 
-    def check_controller(self, node_id: NodeId) -> None:
-        """Check that this principal may speak as a controller.
+    def check_is(self, node: str) -> None:
+        """Check that this principal is a node, `Broker:11`; while identity is off, anybody may speak as it.
 
         Raises:
-            NotAuthorized: it may not.
+            NotAuthorized: it is not.
         """
-        self._check_node(Right.CONTROLLER, f"Controller:{node_id}")
+        if self is not ANYBODY and self.name != node:
+            raise NotAuthorized(f"{self.name} is not {node}, and cannot speak as it")
 
     def check_raw(self, what: str, brokers: Container[BrokerId]) -> None:
         """Check that this principal may see bytes of the log or of a snapshot; `brokers` are those that are registered.
@@ -119,11 +117,6 @@ class Principal(NamedTuple):
         except NotAuthorized:
             return False
         return True
-
-    def _check_node(self, right: Right, name: str) -> None:
-        self.authorize(right, f"speak as {name}")
-        if self is not ANYBODY and self.name != name:
-            raise NotAuthorized(f"{self.name} is not {name}, and cannot speak as it")
 
 
 ANYBODY: Final = Principal("User:ANONYMOUS", frozenset(Right))

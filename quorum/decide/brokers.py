@@ -33,6 +33,7 @@ from metadata_log.records.features import (
 )
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
+from quorum.decide.access import ALTERS_CLUSTER, BY_BROKER
 from quorum.decide.context import DecideContext, SessionsView
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision, Electing, RegisteredAgain, SessionChange, Walk, WalkKind
@@ -223,7 +224,7 @@ def unregister(context: DecideContext, command: UnregisterBroker) -> Decision:
 
 
 DECISIONS: Final = (
-    Decides(RegisterBroker, "RegisterBroker", BrokerRegistered, register),
-    Decides(UnregisterBroker, "UnregisterBroker", BrokerUnregistered, unregister),
-    Decides(BrokerHeartbeat, "BrokerHeartbeat", HeartbeatAnswered, heartbeat),
+    Decides(RegisterBroker, "RegisterBroker", BrokerRegistered, BY_BROKER, register),
+    Decides(UnregisterBroker, "UnregisterBroker", BrokerUnregistered, ALTERS_CLUSTER, unregister),
+    Decides(BrokerHeartbeat, "BrokerHeartbeat", HeartbeatAnswered, BY_BROKER, heartbeat),
 )

@@ -20,6 +20,7 @@ from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.configs import mask_key_of, shown_settings, value_of
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
+from metadata_log.node.rights import Right
 from metadata_log.records.configs import (
     BROKER,
     CLUSTER_DEFAULT,
@@ -39,6 +40,7 @@ from metadata_log.wire.commands import (
     LegacyAlterConfigs,
     ResourceChange,
 )
+from quorum.decide.access import CLUSTER, Access, AclOperation, Resource, topic_resource
 from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_broker_configs, check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
@@ -375,8 +377,31 @@ def check_node(image: MetadataImage, resource_name: str, *others: int) -> None:
         raise BrokerIdNotRegistered(f"no node has the id {node_id}", broker_id=node_id)
 
 
+def _resource(resource_type: int, resource_name: str) -> Resource:
+    """Return whose settings are altered; those of a broker are the cluster's."""
+    return topic_resource(resource_name) if resource_type == TOPIC else CLUSTER
+
+
+def _altered_one(command: AlterConfigs, _image: MetadataImage) -> Iterable[Resource]:
+    return (_resource(command.resource_type, command.resource_name),)
+
+
+def _altered_many(
+    command: IncrementalAlterConfigs | LegacyAlterConfigs, _image: MetadataImage
+) -> Iterable[Resource]:
+    return (_resource(one.resource_type, one.resource_name) for one in command.resources)
+
+
+_ALTERS_ONE: Final = Access(Right.ALTER, AclOperation.ALTER_CONFIGS, _altered_one)
+_ALTERS_MANY: Final = Access(Right.ALTER, AclOperation.ALTER_CONFIGS, _altered_many)
 DECISIONS: Final = (
-    Decides(AlterConfigs, "IncrementalAlterConfigs", ConfigsAltered, alter),
-    Decides(IncrementalAlterConfigs, "IncrementalAlterConfigs.many", ResourcesAltered, alter_incrementally),
-    Decides(LegacyAlterConfigs, "LegacyAlterConfigs", ResourcesAltered, alter_wholly),
+    Decides(AlterConfigs, "IncrementalAlterConfigs", ConfigsAltered, _ALTERS_ONE, alter),
+    Decides(
+        IncrementalAlterConfigs,
+        "IncrementalAlterConfigs.many",
+        ResourcesAltered,
+        _ALTERS_MANY,
+        alter_incrementally,
+    ),
+    Decides(LegacyAlterConfigs, "LegacyAlterConfigs", ResourcesAltered, _ALTERS_MANY, alter_wholly),
 )

@@ -21,6 +21,7 @@ from metadata_log.limits import CONTROLLER_REGISTRATIONS_MAX
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.commands import RegisterController, UnregisterController
+from quorum.decide.access import ALTERS_CLUSTER, BY_CONTROLLER
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -105,6 +106,6 @@ def unregister(context: DecideContext, command: UnregisterController) -> Decisio
 
 
 DECISIONS: Final = (
-    Decides(RegisterController, "RegisterController", ControllerRegistered, register),
-    Decides(UnregisterController, "UnregisterController", ControllerUnregistered, unregister),
+    Decides(RegisterController, "RegisterController", ControllerRegistered, BY_CONTROLLER, register),
+    Decides(UnregisterController, "UnregisterController", ControllerUnregistered, ALTERS_CLUSTER, unregister),
 )

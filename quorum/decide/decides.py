@@ -7,16 +7,21 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import Record
 from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import Command
+from quorum.decide.access import Access
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Outcome
 
 
 class Decides(NamedTuple):
-    """`operation` is the name in envelopes, in scripts and in Kafka; `outcome` the type of what a decision answers."""
+    """`operation` is the name in envelopes, in scripts and in Kafka; `outcome` the type of what a decision answers.
+
+    `access` is what the caller needs.
+    """
 
     command: type[Command]
     operation: str
     outcome: type[Outcome]
+    access: Access
     decide: Callable[[DecideContext, Any], Decision | Sliced[Decision]]
     """Sliced where a request may name so much that the decision is to rest."""
     kept: "Kept | None" = None

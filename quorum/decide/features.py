@@ -22,6 +22,7 @@ from metadata_log.records.features import (
 )
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import FeatureUpdate, UpdateFeatures, UpgradeType
+from quorum.decide.access import ALTERS_CLUSTER
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -152,4 +153,4 @@ def _one_min_isr(context: DecideContext) -> list[ConfigRecord]:
     return records
 
 
-DECISIONS: Final = (Decides(UpdateFeatures, "UpdateFeatures", FeaturesUpdated, update),)
+DECISIONS: Final = (Decides(UpdateFeatures, "UpdateFeatures", FeaturesUpdated, ALTERS_CLUSTER, update),)

@@ -34,6 +34,7 @@ from metadata_log.wire.commands import (
     ElectLeaders,
     ReportedIsr,
 )
+from quorum.decide.access import ALTERS_PARTITIONS, BY_BROKER
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -248,8 +249,14 @@ def _after(topic_id: TopicId, partition_id: int, partition: PartitionImage) -> P
 
 
 DECISIONS: Final = (
-    Decides(AlterPartitionReassignments, "AlterPartitionReassignments", PartitionsReassigned, reassign),
-    Decides(AssignReplicasToDirs, "AssignReplicasToDirs", ReplicasAssigned, assign),
-    Decides(AlterPartition, "AlterPartition", PartitionsAltered, alter),
-    Decides(ElectLeaders, "ElectLeaders", LeadersElected, elect),
+    Decides(
+        AlterPartitionReassignments,
+        "AlterPartitionReassignments",
+        PartitionsReassigned,
+        ALTERS_PARTITIONS,
+        reassign,
+    ),
+    Decides(AssignReplicasToDirs, "AssignReplicasToDirs", ReplicasAssigned, BY_BROKER, assign),
+    Decides(AlterPartition, "AlterPartition", PartitionsAltered, BY_BROKER, alter),
+    Decides(ElectLeaders, "ElectLeaders", LeadersElected, ALTERS_PARTITIONS, elect),
 )

@@ -7,6 +7,7 @@ from metadata_log.errors import IdsExhausted
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.wire.commands import AllocateProducerIds
 from metadata_log.wire.shapes import INT64_MAX
+from quorum.decide.access import BY_BROKER
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -40,4 +41,6 @@ def allocate(context: DecideContext, command: AllocateProducerIds) -> Decision:
     return Decision(records=(record,), outcome=ProducerIdsAllocated(first, BLOCK_SIZE), cause=cause)
 
 
-DECISIONS: Final = (Decides(AllocateProducerIds, "AllocateProducerIds", ProducerIdsAllocated, allocate),)
+DECISIONS: Final = (
+    Decides(AllocateProducerIds, "AllocateProducerIds", ProducerIdsAllocated, BY_BROKER, allocate),
+)

@@ -26,6 +26,7 @@ from metadata_log.records.quorum import (
 )
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import AddVoter, RemoveVoter
+from quorum.decide.access import ALTERS_CLUSTER
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -182,6 +183,6 @@ def _identity_text(node_id: NodeId, directory_id: Uuid) -> str:
 
 
 DECISIONS: Final = (
-    Decides(AddVoter, "AddRaftVoter", VotersChanged, add_voter),
-    Decides(RemoveVoter, "RemoveRaftVoter", VotersChanged, remove_voter),
+    Decides(AddVoter, "AddRaftVoter", VotersChanged, ALTERS_CLUSTER, add_voter),
+    Decides(RemoveVoter, "RemoveRaftVoter", VotersChanged, ALTERS_CLUSTER, remove_voter),
 )

@@ -5,7 +5,7 @@ Source: Kafka's ReplicationControlManager.
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.errors import (
@@ -26,6 +26,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage, new_partition
 from metadata_log.image.topics import TopicImage
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
+from metadata_log.node.rights import Right
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
@@ -41,6 +42,7 @@ from metadata_log.wire.commands import (
     NewTopic,
     UndeleteTopics,
 )
+from quorum.decide.access import Access, AclOperation, Resource, topic_resource
 from quorum.decide.config_types import check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides, Kept
@@ -518,17 +520,43 @@ def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
             return topic_id
 
 
+def _one(command: CreateTopic | DeleteTopic, _image: MetadataImage) -> Iterable[Resource]:
+    return (topic_resource(command.name),)
+
+
+def _many(command: CreateTopics | CreatePartitions, _image: MetadataImage) -> Iterable[Resource]:
+    return (topic_resource(one.name) for one in command.topics)
+
+
+def _many_by_name_or_id(command: DeleteTopics | UndeleteTopics, image: MetadataImage) -> Iterable[Resource]:
+    """Return topics by their names; an id that no topic has names no resource."""
+    for one in command.topics:
+        if isinstance(one, str):
+            yield topic_resource(one)
+        elif (topic := image.topics.known(one)) is not None:
+            yield topic_resource(topic.name)
+
+
+_CREATES_ONE: Final = Access(Right.ALTER, AclOperation.CREATE, _one)
+_CREATES_MANY: Final = Access(Right.ALTER, AclOperation.CREATE, _many)
+_DELETES_ONE: Final = Access(Right.ALTER, AclOperation.DELETE, _one)
+_DELETES_MANY: Final = Access(Right.ALTER, AclOperation.DELETE, _many_by_name_or_id)
+_GROWS: Final = Access(Right.ALTER, AclOperation.ALTER, _many)
+_RESTORES: Final = Access(Right.ALTER, AclOperation.CREATE, _many_by_name_or_id)
 DECISIONS: Final = (
-    Decides(CreateTopic, "CreateTopics", TopicCreated, create, Kept(TopicKept, _keep, _restore)),
-    Decides(DeleteTopic, "DeleteTopics", TopicDeleted, delete),
+    Decides(
+        CreateTopic, "CreateTopics", TopicCreated, _CREATES_ONE, create, Kept(TopicKept, _keep, _restore)
+    ),
+    Decides(DeleteTopic, "DeleteTopics", TopicDeleted, _DELETES_ONE, delete),
     Decides(
         CreateTopics,
         "CreateTopics.many",
         TopicsChanged,
+        _CREATES_MANY,
         create_many,
         Kept(TopicsKept, _keep_many, _restore_many),
     ),
-    Decides(DeleteTopics, "DeleteTopics.many", TopicsDeleted, delete_many),
-    Decides(CreatePartitions, "CreatePartitions", TopicsChanged, create_partitions),
-    Decides(UndeleteTopics, "UndeleteTopics", TopicsUndeleted, undelete),
+    Decides(DeleteTopics, "DeleteTopics.many", TopicsDeleted, _DELETES_MANY, delete_many),
+    Decides(CreatePartitions, "CreatePartitions", TopicsChanged, _GROWS, create_partitions),
+    Decides(UndeleteTopics, "UndeleteTopics", TopicsUndeleted, _RESTORES, undelete),
 )

@@ -28,6 +28,7 @@ from metadata_log.wire.fetch import (
     encode_fetch_body,
 )
 from quorum.applied_listener import AppliedListener
+from quorum.callers import Caller
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.decide.fencing import state_of
@@ -117,12 +118,8 @@ class FetchService(AppliedListener):
 
     # --- arrival
 
-    async def fetch(
-        self, request: FetchRequest, *, address: str | None = None, takes_stale: bool = False
-    ) -> bytes:
+    async def fetch(self, request: FetchRequest, caller: Caller, *, takes_stale: bool = False) -> bytes:
         """Answer one poll with the body of the response; `takes_stale`: an observer that a follower may answer.
-
-        `address` is the client's, which the actor of records that follow shows; None while identity is off.
 
         Raises:
             NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
@@ -135,7 +132,7 @@ class FetchService(AppliedListener):
         poll = self._arrived(
             request,
             lambda outcome: _settle(answered, outcome),
-            address=address,
+            caller,
             takes_stale=takes_stale,
         )
         try:
@@ -151,9 +148,9 @@ class FetchService(AppliedListener):
         self,
         request: FetchRequest,
         done: Callable[[bytes | MetadataError], None],
+        caller: Caller,
         *,
         arrived_ms: int,
-        address: str | None = None,
         takes_stale: bool = False,
     ) -> Poll | None:
         """Take a poll that needs no task of its own: `done` gets its outcome later, within a slice.
@@ -172,7 +169,7 @@ class FetchService(AppliedListener):
         self._controller.turns.begin_round()
         poll: Poll | None = None
         try:
-            poll = self._arrived(request, done, address=address, takes_stale=takes_stale)
+            poll = self._arrived(request, done, caller, takes_stale=takes_stale)
             poll.is_late = is_late and not poll.is_observer
             if poll.is_observer or self._is_heard(poll):
                 self._evaluate(poll)
@@ -202,8 +199,8 @@ class FetchService(AppliedListener):
         self,
         request: FetchRequest,
         done: Callable[[bytes | MetadataError], None],
+        caller: Caller,
         *,
-        address: str | None,
         takes_stale: bool,
     ) -> Poll:
         takes_stale = takes_stale and request.broker_id == OBSERVER
@@ -211,10 +208,10 @@ class FetchService(AppliedListener):
         arrived_end = self._log.end_offset if is_at_follower else self._controller.tip.end_offset
         poll = Poll(
             request,
+            caller,
             arrived_ms=self._now_ms(),
             arrived_end=arrived_end,
             done=done,
-            address=address,
             takes_stale=takes_stale,
         )
         poll.is_proved = is_at_follower  # it asks for no proof
@@ -239,7 +236,7 @@ class FetchService(AppliedListener):
         position = command.position
         if position is not None and is_foreign(self._log, position, self._reply(position)):
             return False
-        decision, written_end = self._controller.heartbeat(command, address=poll.address)
+        decision, written_end = self._controller.heartbeat(command, poll.caller)
         self._release_ready()
         return written_end is None and not decision.more
 
@@ -251,13 +248,13 @@ class FetchService(AppliedListener):
         is_elsewhere = position is not None and is_foreign(self._log, position, self._reply(position))
         if is_elsewhere:
             command = replace(command, want_fence=True, is_late=False)
-        decision, written_end = controller.heartbeat(command, address=poll.address)
+        decision, written_end = controller.heartbeat(command, poll.caller)
         while decision.more and (is_elsewhere or not decision.records):
             # Its next position may be ours, or nothing was written that would wake its poll, and nobody would go on: so all
             # parts now, and messages between them.
             await asyncio.sleep(0)
             await controller.turns.wait_for_turn()
-            decision, written_end = controller.heartbeat(command, address=poll.address)
+            decision, written_end = controller.heartbeat(command, poll.caller)
         self._release_ready()
         if written_end is not None:
             await controller.settled(written_end)

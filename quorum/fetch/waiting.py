@@ -7,6 +7,7 @@ from metadata_log import limits
 from metadata_log.errors import MetadataError
 from metadata_log.ids import BrokerId
 from metadata_log.wire.fetch import OBSERVER, FetchRequest
+from quorum.callers import Caller
 
 
 class Poll:
@@ -14,9 +15,9 @@ class Poll:
 
     __slots__ = (
         "_done",
-        "address",
         "arrived_end",
         "arrived_ms",
+        "caller",
         "is_late",
         "is_over",
         "is_proved",
@@ -29,16 +30,15 @@ class Poll:
     def __init__(
         self,
         request: FetchRequest,
+        caller: Caller,
         *,
         arrived_ms: int,
         arrived_end: int,
         done: Callable[[bytes | MetadataError], None],
-        address: str | None = None,
         takes_stale: bool = False,
     ) -> None:
         self.request = request
-        self.address = address
-        """The client's, for the actor of the records that follow; None while identity is off."""
+        self.caller = caller
         self.takes_stale = takes_stale
         """An observer that a follower may answer."""
         self.arrived_ms = arrived_ms

@@ -9,15 +9,14 @@ from aiohttp import web
 from msgspec import Meta
 
 from metadata_log import limits
-from metadata_log.errors import InvalidRequest, MetadataError, NotAuthorized
+from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import Uuid
-from metadata_log.node.access import actor_of, of
 from metadata_log.node.http_answers import encoded_items, json_bytes, packed, wants_msgpack
-from metadata_log.node.rights import BATCHED, Principal, Right
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
+from quorum.callers import Caller
 from quorum.http import brokers, configs, features, partitions, topics
-from quorum.http.bodies import read_body, request_id_from
+from quorum.http.bodies import caller_of, read_body, request_id_from
 from quorum.http.door import Door, Write, is_large, offsets_of
 from quorum.turns import SLICE_MS
 from quorum.written import Written
@@ -51,21 +50,21 @@ async def write_all(door: Door, request: web.Request) -> web.Response:
     body = await read_body(request, door.bodies)
     items = read_shape(body, Batch, "batch").commands
     commands: list[tuple[Write, Command] | None] = []
-    principal = of(request)
+    caller = caller_of(request)
 
-    def read_each() -> Iterator[tuple[Command, Uuid | None] | MetadataError]:
+    def read_each() -> Iterator[tuple[Command, Caller] | MetadataError]:
         """Read each command just before it is decided, so that both count as one part of the work."""
         for number, item in enumerate(items):
             try:
-                kind, command, request_id = _read(item, f"commands[{number}]", principal)
-            except (InvalidRequest, NotAuthorized) as error:
+                kind, command, request_id = _read(item, f"commands[{number}]")
+            except InvalidRequest as error:
                 commands.append(None)
                 yield error
             else:
                 commands.append((kind, command))
-                yield command, request_id
+                yield command, caller._replace(request_id=request_id)
 
-    results = await door.controller.submit_all(read_each(), actor=actor_of(request))
+    results = await door.controller.submit_all(read_each())
     as_msgpack = wants_msgpack(request)
     encode = packed if as_msgpack else json_bytes
     encoded: list[bytes] = []
@@ -84,12 +83,11 @@ async def write_all(door: Door, request: web.Request) -> web.Response:
     return encoded_items(request, "results", encoded, headers=door.headers())
 
 
-def _read(item: object, what: str, principal: Principal) -> tuple[Write, Command, Uuid | None]:
+def _read(item: object, what: str) -> tuple[Write, Command, Uuid | None]:
     read = read_shape(item, Item, what)
     kind = KINDS.get(read.operation)
     if kind is None:
         raise InvalidRequest(f"{what}.operation must be one of {', '.join(sorted(KINDS))}")
-    principal.authorize(BATCHED.get(read.operation, Right.ALTER), read.operation)
     request_id = None if read.id is None else request_id_from(read.id, f"{what}.id")
     return kind, kind.read(read.body), request_id
 

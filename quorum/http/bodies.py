@@ -10,11 +10,13 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnsupportedMediaType
 from metadata_log.ids import BrokerId, Uuid, uuid_from_text
+from metadata_log.node.access import of, peer_address
 from metadata_log.node.http_answers import JSON, MSGPACK, packed
 from metadata_log.node.http_bodies import read_raw
 from metadata_log.node.threads import Threads
 from metadata_log.wire.bodies import check_plain, distinct, unpack
 from metadata_log.wire.shapes import INT32_MAX
+from quorum.callers import Caller
 
 NDJSON: Final = "application/x-ndjson"
 _JSON: Final = json.JSONDecoder(object_pairs_hook=distinct)
@@ -71,6 +73,20 @@ async def read_broker_body(request: web.Request, threads: Threads) -> Any:
     if request.content_type != MSGPACK:
         raise UnsupportedMediaType(f"brokers speak {MSGPACK}")
     return body
+
+
+def caller_of(request: web.Request) -> Caller:
+    """Return the sender of a request that was let through, without a request id."""
+    return Caller(of(request), peer_address(request.transport))
+
+
+def repeating_caller_of(request: web.Request) -> Caller:
+    """Return the sender of a request that was let through, with the request id in its header, if there is one.
+
+    Raises:
+        InvalidRequest: the header holds no uuid.
+    """
+    return caller_of(request)._replace(request_id=request_id_of(request))
 
 
 def request_id_of(request: web.Request) -> Uuid | None:

@@ -10,7 +10,6 @@ from metadata_log.errors import BrokerIdNotRegistered
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
-from metadata_log.node.access import node_actor_of, of
 from metadata_log.node.http_query import flag
 from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
@@ -19,7 +18,7 @@ from metadata_log.wire.shapes import INT32_MAX, Shape, read_shape
 from quorum.broker_view import BrokerView, registration_state
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.fencing import state_of
-from quorum.http.bodies import broker_id_of, read_broker_body, read_no_body
+from quorum.http.bodies import broker_id_of, caller_of, read_broker_body, read_no_body
 from quorum.http.door import Door, Write, items_of
 
 
@@ -27,9 +26,7 @@ async def register_broker(door: Door, request: web.Request) -> web.Response:
     # To read the bodies of a thousand registrations takes as long as to decide them.
     await door.controller.turns.wait_for_turn()
     command = RegisterBroker.from_map(await read_broker_body(request, door.bodies))
-    of(request).check_broker(command.broker_id)
-    actor = node_actor_of(request, f"Broker:{command.broker_id}")
-    written = await door.controller.submit(command, actor=actor, request_id=None)
+    written = await door.controller.submit(command, caller_of(request))
     assert isinstance(written.outcome, BrokerRegistered)
     committed = door.controller.committed
     timing = door.settings.timing

@@ -6,21 +6,18 @@ from aiohttp import web
 
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.access import node_actor_of, of
 from metadata_log.node.http_query import flag
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterController, UnregisterController
 from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered
-from quorum.http.bodies import int32, read_broker_body, read_no_body, request_id_of
+from quorum.http.bodies import int32, read_broker_body, read_no_body, repeating_caller_of
 from quorum.http.door import Door, items_of, offsets_of
 
 
 async def register_controller(door: Door, request: web.Request) -> web.Response:
     command = RegisterController.from_map(await read_broker_body(request, door.bodies))
-    of(request).check_controller(command.controller_id)
-    actor = node_actor_of(request, f"Controller:{command.controller_id}")
-    written = await door.controller.submit(command, actor=actor, request_id=request_id_of(request))
+    written = await door.controller.submit(command, repeating_caller_of(request))
     return door.ok(request, {**_registered(written.outcome), **offsets_of(written)})
 
 

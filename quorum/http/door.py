@@ -17,7 +17,7 @@ from metadata_log.errors import (
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
 from metadata_log.node import http_query
-from metadata_log.node.access import Access, actor_of
+from metadata_log.node.access import Access
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.answer_pieces import Sender, parts_of
 from metadata_log.node.http_answers import (
@@ -36,7 +36,7 @@ from metadata_log.wire.commands import Command
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.fetch.service import FetchService
-from quorum.http.bodies import read_body, request_id_of
+from quorum.http.bodies import caller_of, read_body, repeating_caller_of
 from quorum.log.committed_log import CommittedLog
 from quorum.log.past import Past
 from quorum.log.snapshot_keeper import SnapshotKeeper
@@ -169,8 +169,7 @@ class Door:
         status: int = 200,
     ) -> web.Response:
         """Carry out a client's command, and answer with its outcome as `answer_of` shows it and the records' offsets."""
-        request_id = request_id_of(request)
-        written = await self.controller.submit(command, actor=actor_of(request), request_id=request_id)
+        written = await self.controller.submit(command, repeating_caller_of(request))
         if not is_large(written.outcome):
             return self.ok(request, {**answer_of(written.outcome), **offsets_of(written)}, status=status)
         as_msgpack = wants_msgpack(request)
@@ -186,7 +185,7 @@ class Door:
         self, request: web.Request, command: Command, answer_of: Callable[[Any], dict[str, Any]]
     ) -> web.Response:
         """Answer as `write` would, refusals included, and write nothing."""
-        tried = await self.controller.try_out(command)
+        tried = await self.controller.try_out(command, caller_of(request))
         return self.ok(request, {**answer_of(tried.outcome), **offsets_of(tried)})
 
     async def made_beside(self, make: Callable[[], object], *, as_msgpack: bool) -> bytes:

@@ -4,19 +4,17 @@ from typing import Final
 
 from aiohttp import web
 
-from metadata_log.node.access import node_address_of, of
+from metadata_log.node.access import of
 from metadata_log.node.http_answers import MSGPACK
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
-from quorum.http.bodies import read_broker_body
+from quorum.http.bodies import caller_of, read_broker_body
 from quorum.http.door import Door, takes_stale
 
 
 async def fetch_metadata(door: Door, request: web.Request) -> web.Response:
     poll = FetchRequest.from_map(await read_broker_body(request, door.bodies))
     of(request).check_poll(poll.broker_id, door.controller.committed.brokers)
-    answer = await door.fetches.fetch(
-        poll, address=node_address_of(request), takes_stale=takes_stale(request)
-    )
+    answer = await door.fetches.fetch(poll, caller_of(request), takes_stale=takes_stale(request))
     door.access.recheck(request)  # it may have waited
     of(request).check_poll(poll.broker_id, door.controller.committed.brokers)
     door.buffers.check(len(answer))

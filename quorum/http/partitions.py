@@ -19,7 +19,6 @@ from metadata_log.limits import (
     PARTITIONS_LISTED_MAX,
     REASSIGNMENTS_MAX,
 )
-from metadata_log.node.access import node_actor_of, of
 from metadata_log.wire.commands import (
     AlterPartition,
     AlterPartitionReassignments,
@@ -33,7 +32,7 @@ from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import PartitionsAltered
 from quorum.decide.reassignments import ongoing
 from quorum.decide.sweeps import imbalances
-from quorum.http.bodies import read_broker_body
+from quorum.http.bodies import caller_of, read_broker_body
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
 from quorum.partition_health import selected, why_stuck
 
@@ -56,9 +55,7 @@ class WantedElections(Shape, frozen=True):
 async def alter_partitions(door: Door, request: web.Request) -> web.Response:
     command = AlterPartition.from_map(await read_broker_body(request, door.bodies))
     # Without a request id: a report that is repeated finds newer partition epochs, or nothing to change.
-    of(request).check_broker(command.broker_id)
-    actor = node_actor_of(request, f"Broker:{command.broker_id}")
-    written = await door.controller.submit(command, actor=actor, request_id=None)
+    written = await door.controller.submit(command, caller_of(request))
     assert isinstance(written.outcome, PartitionsAltered)
     return door.ok(request, {"partitions": [altered._asdict() for altered in written.outcome.results]})
 
@@ -183,9 +180,7 @@ async def assign_directories(door: Door, request: web.Request) -> web.Response:
             ReplicaDirectory(one.directory, one.topic_id, one.partition_id) for one in placed.replicas
         ),
     )
-    of(request).check_broker(command.broker_id)
-    actor = node_actor_of(request, f"Broker:{command.broker_id}")
-    written = await door.controller.submit(command, actor=actor, request_id=None)
+    written = await door.controller.submit(command, caller_of(request))
     assert isinstance(written.outcome, ReplicasAssigned)
     return door.ok(request, {"replicas": [one._asdict() for one in written.outcome.results]})
 

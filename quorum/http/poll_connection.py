@@ -23,6 +23,7 @@ from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.fetch import OBSERVER, SESSION_TIMEOUT_HEADER, FetchRequest
+from quorum.callers import Caller
 from quorum.fetch.waiting import Poll
 from quorum.http.door import Door
 
@@ -273,8 +274,8 @@ class PollConnection(NamedErrors):
         if len(data) <= POLL_BYTES_MAX:
             try:
                 request = answers.request(data[data.find(b"\r\n\r\n") + 4 :])
-                brokers = answers.door.controller.committed.brokers
-                if not answers.door.access.may_poll(self._certificate, request.broker_id, brokers):
+                principal = answers.door.access.of_connection(self._certificate)
+                if not principal.may_poll(request.broker_id, answers.door.controller.committed.brokers):
                     self._hand_over()  # there may be a token, else aiohttp refuses it
                     return
                 self._polls_as = request.broker_id
@@ -282,8 +283,8 @@ class PollConnection(NamedErrors):
                 self._poll = answers.fetches.take(
                     request,
                     self._answered,
+                    Caller(principal, self._client_address),
                     arrived_ms=self._arrived_ms,
-                    address=self._client_address,
                     takes_stale=takes_stale,
                 )
             except NotController as refusal:
@@ -327,8 +328,8 @@ class PollConnection(NamedErrors):
     def _may_poll_still(self) -> bool:
         """Return whether what the client showed still lets it poll: its certificate may have ended, or its role."""
         door = self._answers.door
-        brokers = door.controller.committed.brokers
-        return door.access.may_poll(self._certificate, self._polls_as, brokers)
+        principal = door.access.of_connection(self._certificate)
+        return principal.may_poll(self._polls_as, door.controller.committed.brokers)
 
     def _go_on(self) -> None:
         """Read what the client sent while its poll waited."""

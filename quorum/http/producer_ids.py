@@ -6,11 +6,10 @@ from aiohttp import web
 from msgspec import Meta
 
 from metadata_log.ids import BrokerId
-from metadata_log.node.access import node_actor_of, of
 from metadata_log.wire.commands import AllocateProducerIds
 from metadata_log.wire.shapes import INT32_MAX, Natural, Shape, read_shape
 from quorum.decide.producer_ids import ProducerIdsAllocated
-from quorum.http.bodies import read_broker_body
+from quorum.http.bodies import caller_of, read_broker_body
 from quorum.http.door import Door
 
 
@@ -22,10 +21,8 @@ class WantedBlock(Shape, frozen=True):
 async def allocate(door: Door, request: web.Request) -> web.Response:
     wanted = read_shape(await read_broker_body(request, door.bodies), WantedBlock, "producer_ids")
     command = AllocateProducerIds(broker_id=wanted.broker_id, broker_epoch=wanted.broker_epoch)
-    of(request).check_broker(command.broker_id)
     # Without a request id: if the answer is lost, its block is never used; only numbers are lost with it.
-    actor = node_actor_of(request, f"Broker:{command.broker_id}")
-    written = await door.controller.submit(command, actor=actor, request_id=None)
+    written = await door.controller.submit(command, caller_of(request))
     assert isinstance(written.outcome, ProducerIdsAllocated)
     return door.ok(request, {"first": written.outcome.first, "length": written.outcome.length})
 

@@ -50,6 +50,7 @@ from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore, sha256_of
 from tests.powercut.recorder import Recorder
 from tests.simulation.world.virtual_loop import VirtualLoop
+from tests.support.callers import anybody
 from tests.support.histories import CLUSTER_ID, Step, random_history
 
 SMALL_FILE_BYTES: Final = 16 * 1024
@@ -776,8 +777,7 @@ class NodeWorkload:
                         set=_setting(number),
                         unset=(),
                     ),
-                    actor=None,
-                    request_id=request_id,
+                    anybody(request_id),
                 )
                 recorder.mark(("acknowledged", request_id, outcome.base_offset, number))
                 await asyncio.sleep(rng.uniform(0, 0.2))

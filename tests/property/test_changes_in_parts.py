@@ -52,6 +52,7 @@ from quorum.decide.features import REGISTERED
 from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.written import Written
+from tests.support.callers import anybody
 from tests.support.lab import CLUSTER, Lab, registration, run, setting, uuid
 
 BROKERS = tuple(map(BrokerId, (11, 12, 13)))
@@ -127,7 +128,7 @@ class Story:
 
     def ask(self, command: Command, *, has_id: bool = False) -> asyncio.Task[Written]:
         request_id = uuid(1_000_000 + len(self.asked)) if has_id else None
-        task = asyncio.create_task(self.controller.submit(command, actor=None, request_id=request_id))
+        task = asyncio.create_task(self.controller.submit(command, anybody(request_id)))
         self.asked.append(task)
         return task
 
@@ -165,7 +166,7 @@ class Story:
             want_shut_down=broker_id in self.stopping,
             offline_log_dirs=self.failed[broker_id],
         )
-        decision, _ = self.controller.heartbeat(beat)
+        decision, _ = self.controller.heartbeat(beat, anybody())
         assert isinstance(decision.outcome, HeartbeatAnswered)
         if decision.outcome.should_shut_down:
             self.stopped.add(broker_id)

@@ -21,6 +21,7 @@ from quorum.config import ControllerSettings, TimingSettings, TopicSettings, Vot
 from quorum.controller import Controller
 from quorum.raft.raft_log import PeerStatus
 from quorum.written import Written
+from tests.support.callers import anybody
 from tests.support.model_raft import ModelQuorum
 
 CLUSTER = "A" * 22
@@ -85,7 +86,7 @@ class Lab:
         return controller
 
     async def write(self, controller: Controller, command: Any, request_id: Uuid | None = None) -> Written:
-        task = asyncio.create_task(controller.submit(command, actor="User:ANONYMOUS", request_id=request_id))
+        task = asyncio.create_task(controller.submit(command, anybody(request_id)))
         await spin()
         self.quorum.commit()
         return await task
@@ -144,7 +145,7 @@ async def online(lab: Lab, controller: Controller, broker_id: int) -> int:
     outcome = await lab.write(controller, registration(broker_id))
     epoch: int = outcome.outcome[0]
     assert controller.committed.brokers[BrokerId(broker_id)].fenced
-    controller.heartbeat(poll(broker_id, epoch, applied=controller.committed.end_offset))
+    controller.heartbeat(poll(broker_id, epoch, applied=controller.committed.end_offset), anybody())
     lab.quorum.commit()
     assert not controller.committed.brokers[BrokerId(broker_id)].fenced
     return epoch

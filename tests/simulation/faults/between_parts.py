@@ -17,6 +17,7 @@ from metadata_log.wire.commands import AlterPartition, CreateTopic, IsrMember, R
 from metadata_log.wire.fetch import FetchRequest
 from tests.simulation.rules.batches import ASSIGNED
 from tests.simulation.world.data_plane import CLIENTS
+from tests.support.callers import anybody
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
@@ -74,7 +75,7 @@ class BetweenParts:
         assert isinstance(request, FetchRequest)
 
         async def serve(controller: "SimulatedController") -> None:
-            await controller.fetches.fetch(request)
+            await controller.fetches.fetch(request, anybody())
 
         self._late_polls += 1
         try:

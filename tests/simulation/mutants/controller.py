@@ -351,6 +351,13 @@ MUTANTS: Final = (
         Directed(f"{_REGISTRATION_TESTS}::test_a_lost_answer_leads_to_no_second_record"),
     ),
     Mutant(
+        "asks-no-rights",
+        "a command is decided whatever its caller may",
+        "quorum.callers:authorize",
+        always(None),
+        Directed("tests/unit/quorum/test_callers.py"),
+    ),
+    Mutant(
         "changes-voters-no-more",
         "once two changes of voters were made, the next is refused for ever",
         "quorum.decide.quorum:check_change",

@@ -40,7 +40,7 @@ MUTANTS: Final = (
     Mutant(
         "another-broker",
         "one broker speaks as another",
-        "metadata_log.node.rights:Principal._check_node",
+        "metadata_log.node.rights:Principal.check_is",
         always(None),
         Directed(f"{_IDENTITY}::test_nobody_speaks_as_another_node"),
     ),

@@ -28,6 +28,7 @@ from metadata_log.wire.fetch import (
 )
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.cluster_node import CLUSTER_ID, READS, ClusterNode, uuid
+from tests.support.callers import anybody
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
@@ -177,7 +178,7 @@ class Observer:
         )
 
         async def serve(controller: "SimulatedController") -> tuple[FetchAnswer, bytes]:
-            body = await controller.fetches.fetch(request, takes_stale=True)
+            body = await controller.fetches.fetch(request, anybody(), takes_stale=True)
             self._check_leader(controller)
             return decode_fetch_body(body)
 

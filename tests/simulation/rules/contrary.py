@@ -50,6 +50,7 @@ from metadata_log.wire.commands import (
 from metadata_log.wire.fetch import FetchRequest
 from tests.simulation.rules.batches import ASSIGNED, settings_of
 from tests.simulation.world.cluster_node import CLUSTER_ID, uuid
+from tests.support.callers import anybody
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
@@ -171,7 +172,7 @@ class Contrary:
 
     async def _poll(self, node: "SimulatedNode", request: FetchRequest) -> tuple[Any, int, int]:
         async def serve(controller: "SimulatedController") -> int:
-            await controller.fetches.fetch(request)
+            await controller.fetches.fetch(request, anybody())
             return controller.committed.end_offset
 
         end = await self._world.remote(node, serve, is_poll=True)

@@ -124,6 +124,7 @@ from tests.simulation.world.storage import SnapshotLibrary
 from tests.simulation.world.virtual_loop import Processor
 from tests.simulation.world.voter_changes import addition, carry_out, removal
 from tests.simulation.world.world import SETTLE_SECONDS, World
+from tests.support.callers import anybody
 
 T = TypeVar("T")
 SNAPSHOT_BYTES = 60_000
@@ -277,7 +278,7 @@ class ClusterWorld(World):
 
     async def submit(self, node: SimulatedNode, command: Command, request_id: Uuid | None) -> Written:
         async def serve(controller: SimulatedController) -> Written:
-            return await controller.submit(command, actor=None, request_id=request_id)
+            return await controller.submit(command, anybody(request_id))
 
         return await self.remote(node, serve)
 

@@ -46,6 +46,7 @@ from tests.simulation.world.cluster_controller import SimulatedController
 from tests.simulation.world.cluster_node import CLOCK_RATES, CLUSTER_ID, uuid
 from tests.simulation.world.data_plane import DataHost
 from tests.simulation.world.virtual_loop import Processor
+from tests.support.callers import anybody
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
@@ -231,7 +232,7 @@ class SimulatedBroker:
         """Report as the shipped agent does; whatever happens on the way, it learns in time that nobody answered."""
 
         async def serve(controller: SimulatedController) -> object:
-            written = await controller.submit(report, actor=f"Broker:{self.broker_id}", request_id=None)
+            written = await controller.submit(report, anybody())
             return written.outcome
 
         node = self.world.nodes[NodeId(int(session.controller_url.removeprefix("http://")))]
@@ -306,12 +307,12 @@ class SimulatedBroker:
         async def serve(controller: SimulatedController) -> Registered | Fetched:
             if isinstance(request, FetchRequest):
                 asked = structs.replace(request, max_bytes=self.answer_bytes)
-                answer, frames = decode_fetch_body(await controller.fetches.fetch(asked))
+                answer, frames = decode_fetch_body(await controller.fetches.fetch(asked, anybody()))
                 received = self.world.received(frames)
                 first_offset = received[0].batch.base_offset if received else None
                 check_answer(self.world, asked, answer, frames, first_offset)
                 return Fetched(answer=answer, frames=frames)
-            written = await controller.submit(request, actor=f"Broker:{request.broker_id}", request_id=None)
+            written = await controller.submit(request, anybody())
             assert isinstance(written.outcome, BrokerRegistered)
             timing = self.world.timing
             return Registered(

@@ -16,6 +16,7 @@ from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS
 from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
 from quorum.applied_listener import AppliedListener
+from quorum.callers import Caller
 from quorum.controller import Controller, Sweeping
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Elected, Walk, Walked, WalkKind
@@ -40,6 +41,7 @@ from tests.simulation.rules.sessions import HeardOf
 from tests.simulation.rules.sweeps import SweepRule
 from tests.simulation.world.cluster_node import READS, SESSION_TIMEOUT_MS, ClusterNode
 from tests.simulation.world.quorum_views import status_of
+from tests.support.callers import anybody
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
@@ -201,9 +203,7 @@ class SimulatedController(Controller):
 
     async def _send_registration(self, url: str, command: RegisterController, request_id: Uuid) -> int:
         async def serve(controller: SimulatedController) -> int:
-            written = await controller.submit(
-                command, actor=f"Controller:{command.controller_id}", request_id=request_id
-            )
+            written = await controller.submit(command, anybody(request_id))
             return written.end_offset
 
         try:
@@ -258,14 +258,12 @@ class SimulatedController(Controller):
         if self.is_active and not was_active:
             self.heard_of.claimed()
 
-    def heartbeat(
-        self, command: BrokerHeartbeat, *, address: str | None = None
-    ) -> tuple[Decision, int | None]:
+    def heartbeat(self, command: BrokerHeartbeat, caller: Caller) -> tuple[Decision, int | None]:
         if command.want_shut_down and not command.want_fence:
             self.world.properties.rules.stopping(command.broker_id, self.tip.end_offset)
         self.world.properties.sessions.heard(command)
         self.heard_of.walks_end(command.broker_id)  # unless this heartbeat goes on with one
-        answer = super().heartbeat(command, address=address)
+        answer = super().heartbeat(command, caller)
         self.heard_of.contact(command.broker_id)
         if self.tip.topics.counts.leaderless and not (answer[0].more or command.is_late):
             with self.world.loop.unpaid():

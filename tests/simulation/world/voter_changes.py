@@ -6,6 +6,7 @@ from metadata_log.ids import NodeId
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.raft.raft_log import Member, Voters
 from quorum.written import Written
+from tests.support.callers import anybody
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster_controller import SimulatedController
@@ -26,4 +27,4 @@ def removal(voters: Voters, node_id: NodeId) -> RemoveVoter:
 
 
 async def carry_out(command: AddVoter | RemoveVoter, controller: "SimulatedController") -> Written:
-    return await controller.submit(command, actor=None, request_id=None)
+    return await controller.submit(command, anybody())

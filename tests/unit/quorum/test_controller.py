@@ -46,6 +46,7 @@ from quorum.decide.decision import Decision, Walk, WalkKind
 from quorum.decide.registry import deciding
 from quorum.turns import SLICE_MS, TURN_MS, Turns
 from quorum.written import Written
+from tests.support.callers import anybody
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.lab import CLUSTER, Lab, online, poll, registration, run, setting, spin, uuid
 
@@ -67,7 +68,7 @@ def test_the_first_claim_founds_the_cluster() -> None:
 def test_a_write_is_answered_only_when_it_is_applied() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
-        task = asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=None))
+        task = asyncio.create_task(controller.submit(setting("1"), anybody()))
         await spin()
         assert not task.done()
         before = controller.committed.end_offset
@@ -121,7 +122,7 @@ def test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled() -> Non
 
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
-        task = asyncio.create_task(old.submit(setting("1"), actor=None, request_id=None))
+        task = asyncio.create_task(old.submit(setting("1"), anybody()))
         await spin()
         new = lab.lead(2, keep=0)
         await lab.write(new, setting("2"))
@@ -136,7 +137,7 @@ def test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled() -> Non
 def test_a_write_that_survives_the_change_of_leader_is_acknowledged() -> None:
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
-        task = asyncio.create_task(old.submit(setting("1"), actor=None, request_id=None))
+        task = asyncio.create_task(old.submit(setting("1"), anybody()))
         await spin()
         lab.lead(2)  # the tail survives: our record commits before the claim
         outcome = await task
@@ -214,8 +215,8 @@ def test_a_refusal_waits_for_the_records_it_rests_on() -> None:
         command = CreateTopic(
             name="a", partitions=1, replication_factor=1, assignment=None, configs={}, validate_only=False
         )
-        first = asyncio.create_task(controller.submit(command, actor=None, request_id=None))
-        second = asyncio.create_task(controller.submit(command, actor=None, request_id=None))
+        first = asyncio.create_task(controller.submit(command, anybody()))
+        second = asyncio.create_task(controller.submit(command, anybody()))
         await spin()
         assert not first.done()
         assert not second.done()
@@ -236,7 +237,7 @@ def test_a_refusal_is_told_only_with_proof_of_leadership() -> None:
         )
         await lab.write(controller, command)
         lab.quorum.nodes[NodeId(1)].hold_reads = True
-        task = asyncio.create_task(controller.submit(command, actor=None, request_id=None))
+        task = asyncio.create_task(controller.submit(command, anybody()))
         await spin()
         assert not task.done()
         lab.quorum.depose()
@@ -274,10 +275,7 @@ def test_a_duplicate_in_flight_joins_the_first() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         request_id = uuid(7)
-        tasks = [
-            asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=request_id))
-            for _ in range(3)
-        ]
+        tasks = [asyncio.create_task(controller.submit(setting("1"), anybody(request_id))) for _ in range(3)]
         await spin()
         lab.quorum.commit()
         outcomes = [await task for task in tasks]
@@ -290,7 +288,7 @@ def test_no_word_in_time_is_an_unknown_outcome() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         with pytest.raises(OutcomeUnknown):
-            await controller.submit(setting("1"), actor=None, request_id=None)
+            await controller.submit(setting("1"), anybody())
         lab.quorum.commit()
         assert controller.committed.configs[BROKER, ""]["a.setting"] == "1"
 
@@ -300,8 +298,8 @@ def test_no_word_in_time_is_an_unknown_outcome() -> None:
 def test_a_snapshot_under_a_waiter_answers_from_the_stored_result() -> None:
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
-        known = asyncio.create_task(old.submit(setting("1"), actor=None, request_id=uuid(7)))
-        unknown = asyncio.create_task(old.submit(setting("2"), actor=None, request_id=None))
+        known = asyncio.create_task(old.submit(setting("1"), anybody(uuid(7))))
+        unknown = asyncio.create_task(old.submit(setting("2"), anybody()))
         await spin()
         old.on_leadership(is_leader=False)
         del lab.quorum.nodes[NodeId(1)]
@@ -330,12 +328,10 @@ def test_a_snapshot_under_a_waiter_gives_the_answer_that_was_stored_not_its_own(
             name="a", partitions=1, replication_factor=1, assignment=None, configs={}, validate_only=False
         )
         request_id = uuid(7)
-        lost = [
-            asyncio.create_task(old.submit(setting("1"), actor=None, request_id=None)) for _ in range(ahead)
-        ]
+        lost = [asyncio.create_task(old.submit(setting("1"), anybody())) for _ in range(ahead)]
         await spin()
-        first = asyncio.create_task(old.submit(command, actor=None, request_id=request_id))
-        again = asyncio.create_task(old.submit(command, actor=None, request_id=request_id))
+        first = asyncio.create_task(old.submit(command, anybody(request_id)))
+        again = asyncio.create_task(old.submit(command, anybody(request_id)))
         await spin()
         old.on_leadership(is_leader=False)
         del lab.quorum.nodes[NodeId(1)]
@@ -360,7 +356,7 @@ def test_a_refusal_proved_just_before_another_claim_is_not_waited_for() -> None:
         raft = lab.quorum.nodes[NodeId(1)]
         raft.hold_reads = True
         refused = DeleteTopic(name="none")
-        task = asyncio.create_task(old.submit(refused, actor=None, request_id=None))
+        task = asyncio.create_task(old.submit(refused, anybody()))
         await spin()
         raft.answer_reads()
         lab.lead(2)
@@ -387,7 +383,7 @@ def test_a_silent_broker_is_fenced_and_its_leaderships_move_first() -> None:
         await lab.write(controller, command)
         for _ in range(40):
             lab.now_ms += 300
-            controller.heartbeat(poll(12, epochs[12], applied=controller.committed.end_offset))
+            controller.heartbeat(poll(12, epochs[12], applied=controller.committed.end_offset), anybody())
             controller.check_sessions()
         lab.quorum.commit()
         topic = controller.committed.topics.named("a")
@@ -431,7 +427,7 @@ def silence(lab: Lab, controller: Controller, *heard: tuple[int, int]) -> None:
     for _ in range(40):
         lab.now_ms += 300
         for broker_id, epoch in heard:
-            controller.heartbeat(poll(broker_id, epoch, applied=controller.committed.end_offset))
+            controller.heartbeat(poll(broker_id, epoch, applied=controller.committed.end_offset), anybody())
         if controller.check_sessions():
             return
     raise AssertionError("nobody was silent")
@@ -464,7 +460,9 @@ def test_a_broker_heard_of_between_two_parts_of_its_fencing_stays_registered() -
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
         silence(lab, controller, (12, epochs[12]))
-        _, written_end = controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        _, written_end = controller.heartbeat(
+            poll(11, epochs[11], applied=controller.committed.end_offset), anybody()
+        )
         assert (
             written_end == controller.tip.end_offset
         )  # answered sooner, it would serve what was taken from it
@@ -485,7 +483,7 @@ def test_a_broker_heard_of_between_two_parts_of_its_fencing_leads_again_what_nob
         lab.quorum.commit()
         assert leaders(controller) == {-1: RECORDS_PER_PART_MAX - 1, 11: MANY - RECORDS_PER_PART_MAX + 1}
         for _ in range(4):
-            controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+            controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
             lab.quorum.commit()
         assert leaders(controller) == {11: MANY}
 
@@ -501,7 +499,7 @@ def test_a_broker_leads_again_once_the_failure_of_its_directory_is_carried_out()
         failing, sound = uuid(2_000), uuid(2_001)
         both = structs.replace(registration(11), log_dirs=(failing, sound))
         epoch = (await lab.write(controller, both)).outcome[0]
-        controller.heartbeat(poll(11, epoch, applied=controller.committed.end_offset))
+        controller.heartbeat(poll(11, epoch, applied=controller.committed.end_offset), anybody())
         lab.quorum.commit()
         replicas = tuple(map(BrokerId, (12, 11)))
         await lab.write(controller, topic_of(-1, name="t", assignment=(replicas,) * 10))
@@ -517,7 +515,7 @@ def test_a_broker_leads_again_once_the_failure_of_its_directory_is_carried_out()
 
         def beats(broker_id: int, epoch: int, **wishes: Any) -> Decision:
             beat = poll(broker_id, epoch, applied=controller.committed.end_offset)
-            decision, _ = controller.heartbeat(dataclasses.replace(beat, **wishes))
+            decision, _ = controller.heartbeat(dataclasses.replace(beat, **wishes), anybody())
             lab.quorum.commit()
             return decision
 
@@ -541,14 +539,16 @@ def test_a_broker_that_registers_again_amid_a_fencing_of_the_controller_before_l
 
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset, want_fence=True))
+        controller.heartbeat(
+            poll(11, epochs[11], applied=controller.committed.end_offset, want_fence=True), anybody()
+        )
         lab.quorum.commit()
         successor = lab.lead(2)
 
         def beats(broker_id: int, **wishes: bool) -> Decision:
             end_offset = successor.committed.end_offset
             decision, _ = successor.heartbeat(
-                poll(broker_id, epochs[broker_id], applied=end_offset, **wishes)
+                poll(broker_id, epochs[broker_id], applied=end_offset, **wishes), anybody()
             )
             lab.quorum.commit()
             return decision
@@ -589,7 +589,7 @@ def test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker(
         assert [(partition.isr, partition.leader) for partition in assigned.partitions] == [((12,), 12)]
 
         # Heard again, the broker is not taken out of service any more.
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         await lab.write(controller, topic_of(-1, name="after", assignment=((BrokerId(11),),)))
         lab.same_everywhere()
 
@@ -617,7 +617,7 @@ def test_a_broker_whose_fencing_began_without_a_record_gets_nothing_either() -> 
             pass
         lab.quorum.commit()
         back = poll(11, epochs[11], applied=controller.committed.end_offset)
-        controller.heartbeat(back)
+        controller.heartbeat(back, anybody())
         lab.quorum.commit()
         assert not controller.committed.brokers[BrokerId(11)].fenced
         slow_parts(lab, controller, looks=1)
@@ -641,7 +641,7 @@ def test_a_fencing_that_begins_anew_visits_all_partitions() -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
         silence(lab, controller, (12, epochs[12]))
         lab.quorum.commit()
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         for n in range(20):
             name = f"after-{n}"
             await lab.write(controller, topic_of(-1, name=name, assignment=((BrokerId(11), BrokerId(12)),)))
@@ -710,7 +710,9 @@ def test_a_fencing_is_not_gone_on_with_behind_a_controller_that_may_not_have_kno
         lab.snapshots["s"] = dataclasses.replace(restored.committed, begun=EMPTY.begun)
         restored.on_restore("s")
         lab.lead(2)
-        _, written_end = restored.heartbeat(poll(11, epochs[11], applied=restored.committed.end_offset))
+        _, written_end = restored.heartbeat(
+            poll(11, epochs[11], applied=restored.committed.end_offset), anybody()
+        )
         assert written_end is None
         successor = lab.lead(3)
         lab.now_ms += 10
@@ -737,7 +739,7 @@ def test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the
         controller, epochs = await with_many_partitions(lab, 11, 12)
         silence(lab, controller, (12, epochs[12]))
         applied = controller.committed.end_offset
-        controller.heartbeat(poll(11, epochs[11], applied=applied, want_shut_down=want_shut_down))
+        controller.heartbeat(poll(11, epochs[11], applied=applied, want_shut_down=want_shut_down), anybody())
         lab.quorum.commit()
         successor = lab.lead(2)
         assert leaders(successor)[11] > 0
@@ -773,13 +775,13 @@ def test_an_election_in_parts_is_gone_on_with_by_the_next_controller() -> None:
         fence_the_silent(lab, controller)
         assert leaders(controller) == {-1: MANY}
         back = poll(11, epochs[11], applied=controller.committed.end_offset)
-        controller.heartbeat(back)
+        controller.heartbeat(back, anybody())
         lab.quorum.commit()
         assert 0 < leaders(controller)[11] < MANY
-        controller.heartbeat(back)
+        controller.heartbeat(back, anybody())
         successor = lab.lead(2, keep=0)
         while leaders(successor)[-1]:
-            _, written_end = successor.heartbeat(back)
+            _, written_end = successor.heartbeat(back, anybody())
             assert written_end is not None
             lab.quorum.commit()
         assert leaders(successor) == {11: MANY}
@@ -792,10 +794,7 @@ def test_a_request_repeated_between_two_parts_of_itself_is_carried_out_once() ->
         controller, _ = await with_many_partitions(lab, 11, 12)
         began, request_id = len(lab.quorum.log), uuid(77)
         command = UnregisterBroker(broker_id=BrokerId(11))
-        asked = [
-            asyncio.create_task(controller.submit(command, actor=None, request_id=request_id))
-            for _ in range(2)
-        ]
+        asked = [asyncio.create_task(controller.submit(command, anybody(request_id))) for _ in range(2)]
         await spin()
         lab.quorum.commit()
         first, second = [await task for task in asked]
@@ -821,11 +820,11 @@ def test_a_topic_restored_amid_an_election_gets_its_leaders_too() -> None:
         await lab.write(controller, DeleteTopic(name=first.name))
         fence_the_silent(lab, controller)
         back = poll(11, epoch, applied=controller.committed.end_offset)
-        controller.heartbeat(back)
+        controller.heartbeat(back, anybody())
         lab.quorum.commit()
         await lab.write(controller, UndeleteTopics(topics=(first.name,)))
         while controller.sessions.is_electing(BrokerId(11), epoch):
-            controller.heartbeat(back)
+            controller.heartbeat(back, anybody())
             lab.quorum.commit()
         for topic in (first, last):
             assert {each.leader for each in controller.committed.topics.by_id[topic.topic_id].partitions} == {
@@ -843,11 +842,11 @@ def test_a_broker_that_polls_all_the_time_is_removed_in_as_many_parts_as_a_silen
         controller, epochs = await with_many_partitions(lab, 11, 12)
         began = len(lab.quorum.log)
         removal = UnregisterBroker(broker_id=BrokerId(11))
-        asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=None))
+        asked = asyncio.create_task(controller.submit(removal, anybody()))
         applied = controller.committed.end_offset
         while not controller.is_fenced(BrokerId(11), epochs[11]):
             if polls:
-                controller.heartbeat(poll(11, epochs[11], applied=applied))
+                controller.heartbeat(poll(11, epochs[11], applied=applied), anybody())
             await asyncio.sleep(0)
         lab.quorum.commit()
         await asked
@@ -871,7 +870,7 @@ async def _begun(lab: Lab, controller: Controller, *, request_id: int | None = N
     """Begin to remove broker 11, and return while other parts are due."""
     removal = UnregisterBroker(broker_id=BrokerId(11))
     known = None if request_id is None else uuid(request_id)
-    asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=known))
+    asked = asyncio.create_task(controller.submit(removal, anybody(known)))
     while not controller.sessions.is_being_removed(BrokerId(11)):
         await asyncio.sleep(0)
     return asked
@@ -887,7 +886,7 @@ def test_a_broker_whose_removal_is_given_up_is_heard_of_again() -> None:
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
         await _given_up(await _begun(lab, controller))
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         lab.quorum.commit()
         *_, (last, _) = decode_all(lab.quorum.log[-1])
         assert last.envelope.cause is not None and last.envelope.cause.code == "BROKER_HEARD_OF"
@@ -910,14 +909,14 @@ def test_a_broker_that_came_back_during_a_removal_that_is_given_up_leads_again()
         asked = await _begun(lab, controller)
         back = poll(11, epochs[11], applied=controller.committed.end_offset)
         for _ in range(20):
-            controller.heartbeat(back)
+            controller.heartbeat(back, anybody())
             lab.quorum.commit()
         assert not controller.committed.brokers[BrokerId(11)].fenced
         assert leaders(controller) == {-1: MANY}
         await _given_up(asked)
         while leaders(controller) != {11: MANY}:
             assert controller.sessions.is_electing(BrokerId(11), epochs[11])
-            controller.heartbeat(back)
+            controller.heartbeat(back, anybody())
             lab.quorum.commit()
         lab.same_everywhere()
 
@@ -933,7 +932,7 @@ def test_a_broker_heard_of_while_a_decision_rests_that_left_it_out_is_elected_af
         controller, epochs = await with_many_partitions(lab, 11, 12, 13)
         others = (12, epochs[12]), (13, epochs[13])
         fence_the_silent(lab, controller, *others)
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         lab.quorum.commit()
         late = topic_of(-1, name="late", assignment=(tuple(map(BrokerId, (12, 11))),) * 900)
         await lab.write(controller, late)
@@ -949,19 +948,19 @@ def test_a_broker_heard_of_while_a_decision_rests_that_left_it_out_is_elected_af
         looks = count(0, SLICE_MS)
         controller.turns._now_ms = lambda: next(looks)
         removal = UnregisterBroker(broker_id=BrokerId(12))
-        asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=None))
+        asked = asyncio.create_task(controller.submit(removal, anybody()))
         back = poll(11, epochs[11], applied=controller.committed.end_offset)
         topics = controller.tip.topics
         while not topics.counts.leaderless:
             if controller.turns.is_mid_decision and topics.index.leaderships[BrokerId(12)] < 1_000:
-                controller.heartbeat(dataclasses.replace(back, is_late=True))
+                controller.heartbeat(dataclasses.replace(back, is_late=True), anybody())
             await asyncio.sleep(0)
             topics = controller.tip.topics
         while not asked.done():
             lab.quorum.commit()
             await asyncio.sleep(0)
         for _ in range(5):
-            controller.heartbeat(back)
+            controller.heartbeat(back, anybody())
             lab.quorum.commit()
         assert leaders(controller) == {13: MANY}
         waiting = controller.committed.topics.by_id[controller.committed.topics.ids["late"]].partitions
@@ -980,7 +979,7 @@ def test_who_is_answered_during_a_removal_is_not_silent_to_the_next_controller()
         lab.quorum.commit()
         asked = await _begun(lab, controller)
         back = poll(11, epochs[11], applied=controller.committed.end_offset)
-        _, written_end = controller.heartbeat(back)
+        _, written_end = controller.heartbeat(back, anybody())
         assert written_end == controller.tip.end_offset > controller.committed.end_offset
         lab.quorum.commit()
         await _given_up(asked)
@@ -999,7 +998,7 @@ def test_a_second_request_that_is_given_up_sends_no_removal_back() -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
         first = await _begun(lab, controller, request_id=1)
         second = asyncio.create_task(
-            controller.submit(UnregisterBroker(broker_id=BrokerId(11)), actor=None, request_id=uuid(2))
+            controller.submit(UnregisterBroker(broker_id=BrokerId(11)), anybody(uuid(2)))
         )
         await asyncio.sleep(0)
         walk = Walk(WalkKind.REMOVED, BrokerId(11), epochs[11])
@@ -1095,8 +1094,7 @@ def test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between
 
         monkeypatch.setattr("quorum.controller.deciding", slow)
         writes = [
-            asyncio.create_task(controller.submit(setting(str(n)), actor=None, request_id=None))
-            for n in range(len(apart) + 1)
+            asyncio.create_task(controller.submit(setting(str(n)), anybody())) for n in range(len(apart) + 1)
         ]
         while len(decided_in) < len(writes):
             await asyncio.sleep(0)
@@ -1160,7 +1158,7 @@ def test_nothing_is_decided_before_the_claim_is_applied() -> None:
     async def story(lab: Lab) -> None:
         lab.quorum.elect(1)
         with pytest.raises(NotController):
-            await lab.controllers[1].submit(setting("1"), actor=None, request_id=None)
+            await lab.controllers[1].submit(setting("1"), anybody())
         assert lab.controllers[1].committed == EMPTY
 
     run(story)
@@ -1189,10 +1187,7 @@ def test_a_large_request_leaves_the_loop_to_others_and_is_one_batch() -> None:
         await online(lab, controller, 11)
         ticking(lab)
         before, rests = controller.tip, 0
-        writes = [
-            asyncio.create_task(controller.submit(many(name), actor=None, request_id=None))
-            for name in ("a", "b")
-        ]
+        writes = [asyncio.create_task(controller.submit(many(name), anybody())) for name in ("a", "b")]
         while len(controller._waiters) < 2:
             await asyncio.sleep(0)
             if controller.turns.is_mid_decision:
@@ -1216,7 +1211,7 @@ def test_a_claim_lost_in_the_middle_of_a_large_request_leaves_nothing_of_it() ->
         await online(lab, controller, 11)
         ticking(lab)
         before = controller.tip.end_offset
-        write = asyncio.create_task(controller.submit(many("a"), actor=None, request_id=None))
+        write = asyncio.create_task(controller.submit(many("a"), anybody()))
         while not controller.turns.is_mid_decision:
             await asyncio.sleep(0)
         successor = lab.lead(2)
@@ -1248,7 +1243,7 @@ def test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again(mo
                 moved.append(controller.append(Decision(records=(NoOpRecord(),)), NO_ENVELOPE))
 
         controller.turns._hold = resting  # type: ignore[method-assign]
-        write = asyncio.create_task(controller.submit(many("a"), actor=None, request_id=None))
+        write = asyncio.create_task(controller.submit(many("a"), anybody()))
         while len(controller._waiters) < 1:
             await asyncio.sleep(0)
         lab.quorum.commit()
@@ -1269,12 +1264,12 @@ def test_a_process_that_is_heard_of_while_another_registers_in_slices_keeps_its_
         lab.now_ms += 1_001
         looks = count(0, SLICE_MS)
         controller.turns._now_ms = lambda: next(looks)
-        asked = asyncio.create_task(controller.submit(registration(11, 2), actor=None, request_id=None))
+        asked = asyncio.create_task(controller.submit(registration(11, 2), anybody()))
         while not controller.turns.is_mid_decision:
             await asyncio.sleep(0)
         appended = len(lab.quorum.log)
         late = poll(11, epochs[11], applied=controller.committed.end_offset)
-        _, written_end = controller.heartbeat(dataclasses.replace(late, is_late=True))
+        _, written_end = controller.heartbeat(dataclasses.replace(late, is_late=True), anybody())
         assert written_end is None
         with pytest.raises(DuplicateBrokerRegistration):
             await asked

@@ -26,6 +26,7 @@ from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import RegisterController, UnregisterController
 from quorum.decide.decision import Decision
 from quorum.registration import PAUSE_MAX_MS, Registration, over_http, registration_of
+from tests.support.callers import anybody
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, observer, run, settings, spin, uuid
 
@@ -58,7 +59,7 @@ class Node:
             if failure is not None:
                 raise failure
         target = self.lab.controllers[int(url[-1])]
-        written = await target.submit(command, actor="Controller:2", request_id=request_id)
+        written = await target.submit(command, anybody(request_id))
         if self.loses_answer:
             self.loses_answer = False
             raise OutcomeUnknown("the answer is lost")

@@ -16,6 +16,7 @@ from metadata_log.wire.commands import DeleteTopic
 from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
 from quorum.decide.sweeps import Sweep, SweepKind
+from tests.support.callers import anybody, called
 from tests.support.histories import step_of
 from tests.support.lab import Lab, online, poll, run, setting, spin
 from tests.unit.quorum.test_controller import leaders, silence, with_many_partitions
@@ -56,7 +57,7 @@ def test_a_claim_of_another_ends_a_reign_though_nobody_told_it() -> None:
         lab.quorum.commit()
         assert active(lab) == [2]
         with pytest.raises(NotController):
-            await old.submit(setting("1"), actor=None, request_id=None)
+            await old.submit(setting("1"), anybody())
         assert old.committed.controller_epoch == 2
 
     run(story)
@@ -71,7 +72,7 @@ def test_a_controller_that_slept_writes_nothing_more() -> None:
         old = lab.lead(1)
         await lab.write(old, setting("1"))
         lab.now_ms += 7_000
-        task = asyncio.create_task(old.submit(setting("old"), actor="User:old", request_id=None))
+        task = asyncio.create_task(old.submit(setting("old"), called("User:old")))
         await spin()
         (late,) = lab.quorum.log[lab.quorum.committed :]
         new = lab.lead(2, keep=0)
@@ -137,7 +138,7 @@ def test_a_controller_that_resigns_does_nothing_more() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         epoch = await online(lab, controller, 11)
-        waiting = asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=None))
+        waiting = asyncio.create_task(controller.submit(setting("1"), anybody()))
         await spin()
         controller.resign()
         lab.now_ms += 60_000
@@ -146,9 +147,9 @@ def test_a_controller_that_resigns_does_nothing_more() -> None:
         assert controller.sweep(Sweep(SweepKind.UNCLEAN)) is False
         for command in (DeleteTopic(name="t"), setting("2")):
             with pytest.raises(NotController):
-                await controller.submit(command, actor=None, request_id=None)
+                await controller.submit(command, anybody())
         with pytest.raises(NotController):
-            controller.heartbeat(poll(11, epoch, applied=0))
+            controller.heartbeat(poll(11, epoch, applied=0), anybody())
         assert len(lab.quorum.log) == end
         lab.lead(2, keep=0)
         with pytest.raises(NotController):
@@ -235,7 +236,7 @@ def test_silence_fences_and_a_poll_gives_back() -> None:
         lab.quorum.commit()
         assert controller.committed.brokers[BrokerId(11)].fenced
         assert set(leaders(controller)) == {12}
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         lab.quorum.commit()
         assert not controller.committed.brokers[BrokerId(11)].fenced
 
@@ -247,7 +248,7 @@ def test_every_change_says_who_asked_for_it() -> None:
 
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
-        task = asyncio.create_task(controller.submit(setting("7"), actor="User:ann", request_id=None))
+        task = asyncio.create_task(controller.submit(setting("7"), called("User:ann")))
         await spin()
         lab.quorum.commit()
         await task
@@ -255,7 +256,7 @@ def test_every_change_says_who_asked_for_it() -> None:
         while controller.check_sessions():
             lab.now_ms += 10
         lab.quorum.commit()
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         lab.quorum.commit()
         new = lab.lead(2)
         assert new.committed.digest_buckets == buckets_of(new.committed)
@@ -267,8 +268,9 @@ def test_every_change_says_who_asked_for_it() -> None:
         named = list(dict.fromkeys(actors))
         assert named == [
             ("Controller:1", "CONTROLLER_CLAIMED"),
-            ("User:ANONYMOUS", "BROKER_REGISTERED"),
+            ("Broker:11", "BROKER_REGISTERED"),
             ("Broker:11", "BROKER_UNFENCED"),
+            ("Broker:12", "BROKER_REGISTERED"),
             ("Broker:12", "BROKER_UNFENCED"),
             ("User:ANONYMOUS", None),
             ("User:ann", None),

@@ -34,6 +34,7 @@ from quorum.config import ControllerSettings, VoterSettings
 from quorum.log.completion import complete_log
 from quorum.server import _Node, run_controller
 from snapshots.snapshot_file import SUFFIX, snapshot_id
+from tests.support.callers import anybody
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.processes import free_port
 
@@ -158,7 +159,7 @@ def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
                         resource_type=BROKER, resource_name="", set={f"w{writer}": str(number)}, unset=()
                     )
                     try:
-                        await node.controller.submit(command, actor=None, request_id=None)
+                        await node.controller.submit(command, anybody())
                     except (NotController, OutcomeUnknown) as error:
                         told[error.error] += 1
                         return

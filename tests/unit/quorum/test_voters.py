@@ -27,6 +27,7 @@ from quorum.http.metrics import exposition
 from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
 from quorum.written import Written
+from tests.support.callers import anybody
 from tests.support.desk import FOUNDERS, Ask, Desk, at_desk
 from tests.support.lab import Lab, observer, run, setting, settings, spin, uuid
 
@@ -59,7 +60,7 @@ def removal(node_id: int, directory: Uuid | None = None, *, validate_only: bool 
 async def change(
     lab: Lab, controller: Controller, command: AddVoter | RemoveVoter, request_id: Uuid | None = None
 ) -> Written:
-    task = asyncio.create_task(controller.submit(command, actor="User:ANONYMOUS", request_id=request_id))
+    task = asyncio.create_task(controller.submit(command, anybody(request_id)))
     await spin()
     lab.quorum.commit()
     return await task
@@ -199,11 +200,11 @@ def test_one_change_at_a_time() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         lab.quorum.observers = [observer(4), observer(5)]
-        first = asyncio.create_task(controller.submit(addition(4), actor=None, request_id=None))
+        first = asyncio.create_task(controller.submit(addition(4), anybody()))
         await spin()
         for second in (addition(5), removal(3), addition(4), addition(5, validate_only=True)):
             with pytest.raises(ChangePending):
-                await controller.submit(second, actor=None, request_id=None)
+                await controller.submit(second, anybody())
         lab.quorum.commit()
         await first
         await change(lab, controller, addition(5))
@@ -232,10 +233,7 @@ def test_a_repetition_joins_the_change_in_flight() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         request_id = uuid(7)
-        tasks = [
-            asyncio.create_task(controller.submit(removal(3), actor=None, request_id=request_id))
-            for _ in range(2)
-        ]
+        tasks = [asyncio.create_task(controller.submit(removal(3), anybody(request_id))) for _ in range(2)]
         await spin()
         lab.quorum.commit()
         first, again = [await task for task in tasks]
@@ -249,13 +247,13 @@ def test_a_refusal_is_told_only_with_proof_of_leadership() -> None:
         controller = lab.lead(1)
         lab.quorum.nodes[NodeId(1)].hold_reads = True
         for refused in (removal(9), addition(4)):  # by the image's rules, and by Raft's view
-            task = asyncio.create_task(controller.submit(refused, actor=None, request_id=None))
+            task = asyncio.create_task(controller.submit(refused, anybody()))
             await spin()
             assert not task.done()
             lab.quorum.nodes[NodeId(1)].answer_reads()
             with pytest.raises((VoterNotFound, InvalidRequest)):
                 await task
-        task = asyncio.create_task(controller.submit(addition(4), actor=None, request_id=None))
+        task = asyncio.create_task(controller.submit(addition(4), anybody()))
         await spin()
         lab.quorum.depose()
         with pytest.raises(NotController):
@@ -268,7 +266,7 @@ def test_a_change_that_is_lost_with_its_leader_changes_nothing() -> None:
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
         lab.quorum.observers = [observer(4)]
-        task = asyncio.create_task(old.submit(addition(4), actor=None, request_id=None))
+        task = asyncio.create_task(old.submit(addition(4), anybody()))
         await spin()
         new = lab.lead(2, keep=0)
         with pytest.raises(NotController):
@@ -282,7 +280,7 @@ def test_a_change_that_is_lost_with_its_leader_changes_nothing() -> None:
 def test_a_change_that_survives_its_leader_is_in_force() -> None:
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
-        task = asyncio.create_task(old.submit(removal(3), actor=None, request_id=None))
+        task = asyncio.create_task(old.submit(removal(3), anybody()))
         await spin()
         new = lab.lead(2)
         assert [voter.node_id for voter in (await task).outcome[0]] == [1, 2]

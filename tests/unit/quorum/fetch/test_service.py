@@ -26,6 +26,7 @@ from quorum.fetch.service import FetchService
 from quorum.fetch.slices import Slices
 from quorum.log.committed_log import CommittedLog
 from quorum.turns import TURN_MS
+from tests.support.callers import anybody
 from tests.support.lab import Lab, fetch_of, online, poll, setting, settings, spin
 from tests.unit.quorum.test_controller import (
     MANY,
@@ -75,7 +76,7 @@ class FetchLab(Lab):
         return await fetch
 
     def fetch(self, node_id: int, request: FetchRequest) -> "asyncio.Task[bytes]":
-        return asyncio.create_task(self.services[node_id].fetch(request))
+        return asyncio.create_task(self.services[node_id].fetch(request, anybody()))
 
 
 def run(directory: Path, story: Callable[[FetchLab], Awaitable[None]]) -> None:
@@ -236,7 +237,7 @@ def test_a_heartbeat_that_stood_here_too_long_only_renews_its_session(
         else:
             lab.now_ms += waited_ms
             wants = replace(request, want_fence=True)
-            taken = service.take(wants, lambda _: None, arrived_ms=lab.now_ms - waited_ms)
+            taken = service.take(wants, lambda _: None, anybody(), arrived_ms=lab.now_ms - waited_ms)
             assert (taken is not None) is is_late, "another needs a decision, and so a task"
             if taken is not None:
                 (tick_ms,) = service._waiting._ticks
@@ -257,9 +258,12 @@ def test_a_late_heartbeat_waits_for_records_about_its_broker(tmp_path: Path) -> 
         controller = lab.lead(1)
         epoch = await online(lab, controller, 11)
         request = lab.at_end(controller, 11, epoch)
-        controller.heartbeat(dataclasses.replace(request.heartbeat(), want_fence=True))
+        controller.heartbeat(dataclasses.replace(request.heartbeat(), want_fence=True), anybody())
         service = lab.services[1]
-        assert service.take(request, lambda _: None, arrived_ms=lab.now_ms - limits.HEARTBEAT_LATE_MS) is None
+        assert (
+            service.take(request, lambda _: None, anybody(), arrived_ms=lab.now_ms - limits.HEARTBEAT_LATE_MS)
+            is None
+        )
         fetch = lab.fetch(1, request)
         await spin()
         assert not fetch.done() and service.parked == 0
@@ -305,7 +309,7 @@ def test_a_poll_does_not_wait_while_parts_without_a_record_are_due(tmp_path: Pat
         slow_parts(lab, controller, looks=1)
         controller.sessions.elect_for(BrokerId(12))
         request = lab.at_end(controller, 12, epoch)
-        assert lab.services[1].take(request, lambda _: None, arrived_ms=lab.now_ms) is None
+        assert lab.services[1].take(request, lambda _: None, anybody(), arrived_ms=lab.now_ms) is None
         fetch = lab.fetch(1, request)
         while controller.sessions.is_electing(BrokerId(12), epoch):
             await asyncio.sleep(0)
@@ -323,7 +327,7 @@ def test_a_commit_of_what_was_appended_before_a_fetch_arrived_proves_nothing(tmp
         controller = lab.lead(1)
         epoch = await online(lab, controller, 11)
         request = lab.at_end(controller, 11, epoch)
-        write = asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=None))
+        write = asyncio.create_task(controller.submit(setting("1"), anybody()))
         await spin()
         lab.quorum.nodes[NodeId(1)].hold_reads = True
         fetch = lab.fetch(1, request)
@@ -452,11 +456,11 @@ def test_a_removal_that_is_given_up_releases_the_poll_of_its_broker(tmp_path: Pa
         fence_the_silent(lab, controller)
         slow_parts(lab, controller, looks=1)
         removal = UnregisterBroker(broker_id=BrokerId(11))
-        asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=None))
+        asked = asyncio.create_task(controller.submit(removal, anybody()))
         while not controller.sessions.is_being_removed(BrokerId(11)):
             await asyncio.sleep(0)
         back = poll(11, epochs[11], applied=controller.committed.end_offset)
-        while controller.heartbeat(back)[0].more:
+        while controller.heartbeat(back, anybody())[0].more:
             lab.quorum.commit()
         fetch = lab.fetch(1, lab.at_end(controller, 11, epochs[11]))
         await spin()
@@ -465,7 +469,7 @@ def test_a_removal_that_is_given_up_releases_the_poll_of_its_broker(tmp_path: Pa
         await spin()
         assert lab.services[1].parked == 0
         await fetch
-        while controller.heartbeat(back)[0].more:
+        while controller.heartbeat(back, anybody())[0].more:
             lab.quorum.commit()
         lab.quorum.commit()
         assert set(leaders(controller)) == {11}
@@ -834,10 +838,12 @@ def test_a_follower_answers_observers_that_take_what_it_has_applied(tmp_path: Pa
         epoch = await online(lab, controller, 11)
         follower = lab.services[2]
         with pytest.raises(NotController):
-            await follower.fetch(observer_at_end(lab, controller))
+            await follower.fetch(observer_at_end(lab, controller), anybody())
         with pytest.raises(NotController):
-            await follower.fetch(lab.at_end(controller, 11, epoch), takes_stale=True)
-        waiting = asyncio.create_task(follower.fetch(observer_at_end(lab, controller), takes_stale=True))
+            await follower.fetch(lab.at_end(controller, 11, epoch), anybody(), takes_stale=True)
+        waiting = asyncio.create_task(
+            follower.fetch(observer_at_end(lab, controller), anybody(), takes_stale=True)
+        )
         await spin()
         assert follower.parked == 1
         await lab.write(controller, setting("1"))
@@ -846,7 +852,7 @@ def test_a_follower_answers_observers_that_take_what_it_has_applied(tmp_path: Pa
         assert answer["high_watermark"] == lab.controllers[2].committed.end_offset
         assert answer["broker_state"] is None
         from_the_start = fetch_of(-1, -1, applied=0)
-        body = await follower.fetch(replace(from_the_start, last_epoch=-1), takes_stale=True)
+        body = await follower.fetch(replace(from_the_start, last_epoch=-1), anybody(), takes_stale=True)
         assert body.endswith(lab.logs[1].read(0, max_bytes=FETCH_BYTES_MAX))
 
     run(tmp_path, story)
@@ -860,19 +866,19 @@ def test_a_follower_without_a_leader_answers_no_observer(tmp_path: Path) -> None
         follower = lab.services[2]
         silence_ms = settings(2).timing.election_timeout_min_ms
         request = observer_at_end(lab, controller, max_wait_ms=1)
-        parked = asyncio.create_task(follower.fetch(request, takes_stale=True))
+        parked = asyncio.create_task(follower.fetch(request, anybody(), takes_stale=True))
         await spin()
         assert follower.parked == 1
         for heard_ms_ago in (silence_ms, None):
             lab.now_ms += limits.FETCH_TICK_MS
             lab.quorum.leader_heard_ms_ago = heard_ms_ago
             with pytest.raises(NotController):
-                await follower.fetch(request, takes_stale=True)
+                await follower.fetch(request, anybody(), takes_stale=True)
         with pytest.raises(NotController):
             await parked
         lab.now_ms += limits.FETCH_TICK_MS
         lab.quorum.leader_heard_ms_ago = silence_ms - 1
-        assert header(await follower.fetch(replace(request, max_wait_ms=0), takes_stale=True))
+        assert header(await follower.fetch(replace(request, max_wait_ms=0), anybody(), takes_stale=True))
 
     run(tmp_path, story)
 
@@ -884,11 +890,11 @@ def test_a_follower_that_lags_does_not_call_an_observer_diverging(tmp_path: Path
         controller = lab.lead(1)
         end_offset = controller.committed.end_offset
         ahead = observer_at_end(lab, controller, fetch_offset=end_offset + 1, last_crc=77, max_wait_ms=0)
-        answer = header(await lab.services[2].fetch(ahead, takes_stale=True))
+        answer = header(await lab.services[2].fetch(ahead, anybody(), takes_stale=True))
         assert (answer["kind"], answer["high_watermark"]) == ("DELTA", end_offset)
-        assert header(await lab.services[1].fetch(ahead, takes_stale=True))["kind"] == "DIVERGING"
+        assert header(await lab.services[1].fetch(ahead, anybody(), takes_stale=True))["kind"] == "DIVERGING"
         other = observer_at_end(lab, controller, last_crc=77, max_wait_ms=0)
-        assert header(await lab.services[2].fetch(other, takes_stale=True))["kind"] == "DIVERGING"
+        assert header(await lab.services[2].fetch(other, anybody(), takes_stale=True))["kind"] == "DIVERGING"
 
     run(tmp_path, story)
 
@@ -904,20 +910,20 @@ def test_the_leader_sends_observers_beyond_a_bound_to_a_follower(
         service, request = lab.services[1], observer_at_end(lab, controller)
         named: list[str | None] = ["http://follower"]
         service._read_replica = lambda: named[0]
-        waiting = [asyncio.create_task(service.fetch(request, takes_stale=True))]
+        waiting = [asyncio.create_task(service.fetch(request, anybody(), takes_stale=True))]
         await spin()
         with pytest.raises(ThrottlingQuotaExceeded) as refused:
-            await service.fetch(request, takes_stale=True)
+            await service.fetch(request, anybody(), takes_stale=True)
         assert refused.value.context == {"read_replica_url": "http://follower"}
         # An observer that wants the leader stays, and so does any other while there is no follower.
-        waiting.append(asyncio.create_task(service.fetch(request)))
+        waiting.append(asyncio.create_task(service.fetch(request, anybody())))
         await spin()
         named[0] = None
-        waiting.append(asyncio.create_task(service.fetch(request, takes_stale=True)))
+        waiting.append(asyncio.create_task(service.fetch(request, anybody(), takes_stale=True)))
         await spin()
         assert service.parked == 3
         with pytest.raises(ThrottlingQuotaExceeded) as refused:
-            await service.fetch(request)
+            await service.fetch(request, anybody())
         assert refused.value.context == {}
         await lab.write(controller, setting("1"))
         await asyncio.gather(*waiting)

@@ -23,6 +23,7 @@ from quorum.controller import Controller
 from quorum.decide.registry import deciding
 from quorum.turns import SLICE_MS
 from quorum.written import Written
+from tests.support.callers import anybody
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, run, setting, spin, uuid
 
@@ -168,8 +169,8 @@ def test_behind_the_bound_of_an_answer_results_show_status_and_offsets(
 
 
 async def submitted(lab: Lab, controller: Controller, count: int) -> list[Written | MetadataError]:
-    writes = [(setting(str(n)), None) for n in range(count)]
-    task = asyncio.create_task(controller.submit_all(writes, actor=None))
+    writes = [(setting(str(n)), anybody()) for n in range(count)]
+    task = asyncio.create_task(controller.submit_all(writes))
     await spin()
     lab.quorum.commit()
     return await task
@@ -189,8 +190,8 @@ def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches
             return deciding(*arguments, **rest)
 
         with patch("quorum.controller.deciding", slow):
-            writes = [(setting(str(n)), None) for n in range(3 * SLICE_MS // batches)]
-            tasks = [asyncio.create_task(controller.submit_all(writes, actor=None)) for _ in range(batches)]
+            writes = [(setting(str(n)), anybody()) for n in range(3 * SLICE_MS // batches)]
+            tasks = [asyncio.create_task(controller.submit_all(writes)) for _ in range(batches)]
             while len(decided_in) < batches * len(writes):
                 await asyncio.sleep(0)
                 loop_round += 1
@@ -205,9 +206,9 @@ def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches
 def test_no_word_in_time_is_an_unknown_outcome_for_each_and_takes_the_time_of_one() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
-        writes = [(setting("1"), None), (setting("2"), None)]
+        writes = [(setting("1"), anybody()), (setting("2"), anybody())]
         async with asyncio.timeout(60):
-            results = await controller.submit_all(writes, actor=None)
+            results = await controller.submit_all(writes)
         assert [type(one) for one in results] == [OutcomeUnknown] * 2
 
     run(story, commit_timeout_ms=20)
@@ -217,8 +218,12 @@ def test_refusals_share_one_proof_of_leadership_and_want_one() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         lab.quorum.nodes[NodeId(1)].hold_reads = True
-        writes = [(setting("1"), None), (DeleteTopic(name="a"), None), (DeleteTopic(name="b"), None)]
-        task = asyncio.create_task(controller.submit_all(writes, actor=None))
+        writes = [
+            (setting("1"), anybody()),
+            (DeleteTopic(name="a"), anybody()),
+            (DeleteTopic(name="b"), anybody()),
+        ]
+        task = asyncio.create_task(controller.submit_all(writes))
         await spin()
         lab.quorum.commit()
         await spin()
@@ -228,7 +233,7 @@ def test_refusals_share_one_proof_of_leadership_and_want_one() -> None:
         assert isinstance(written, Written)
         assert [type(one) for one in refused] == [NotController] * 2
         lab.quorum.nodes[NodeId(1)].hold_reads = False
-        again = asyncio.create_task(lab.lead(1).submit_all(writes[1:], actor=None))
+        again = asyncio.create_task(lab.lead(1).submit_all(writes[1:]))
         await spin()
         assert [type(one) for one in await again] == [UnknownTopicOrPartition] * 2
 

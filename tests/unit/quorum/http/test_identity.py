@@ -452,17 +452,17 @@ def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: s
     access = Access(
         principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=rights_of(CONTROLLERS)
     )
-    found = access.of_certificate(certificate)
+    found, sender = access.of_certificate(certificate), access.of_connection(certificate)
     if name in ("Broker:11", "Controller:1"):
         assert found is not None and found.name == name
-        assert access.may_poll(certificate, BrokerId(11), ()) is (name == "Broker:11")
-        assert not access.may_poll(certificate, BrokerId(12), ())
-        assert access.may_poll(certificate, OBSERVER, [BrokerId(12)]) is (name == "Controller:1")
-        assert access.may_poll(certificate, OBSERVER, [BrokerId(11)])
+        assert sender.may_poll(BrokerId(11), ()) is (name == "Broker:11")
+        assert not sender.may_poll(BrokerId(12), ())
+        assert sender.may_poll(OBSERVER, [BrokerId(12)]) is (name == "Controller:1")
+        assert sender.may_poll(OBSERVER, [BrokerId(11)])
     else:
         assert found is None  # a user's rights stand in the file
-        assert not access.may_poll(certificate, OBSERVER, ())
-    assert not access.may_poll(None, OBSERVER, [BrokerId(11)])
+        assert not sender.may_poll(OBSERVER, ())
+    assert not access.of_connection(None).may_poll(OBSERVER, [BrokerId(11)])
 
 
 @pytest.mark.parametrize("with_identity", [True, False])

@@ -1,0 +1,80 @@
+"""Pure: what a caller must be allowed for an operation: a right of its role, and what the operation does to which resources.
+
+The types of resources and what is done to them are Kafka's, so that ACL records can name them. Source: Kafka's ResourceType
+and AclOperation; its ControllerApis for what each request needs.
+"""
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.rights import Right
+
+
+class ResourceType(enum.IntEnum):
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AclOperation(enum.IntEnum):
+    """What an operation does to its resources."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+
+
+class Resource(NamedTuple):
+    type: ResourceType
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type.name.lower()} {self.name}"
+
+
+CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")
+
+
+def topic_resource(name: str) -> Resource:
+    return Resource(ResourceType.TOPIC, name)
+
+
+def _whole_cluster(_command: Any, _image: MetadataImage) -> Iterable[Resource]:
+    return (CLUSTER,)
+
+
+class Access(NamedTuple):
+    """What one operation needs.
+
+    `resources` returns those that a command names; the image has the names of topics that it names by id. `sender` returns
+    the node that alone may send the command, `Broker:11`; None: any client with the right may.
+    """
+
+    right: Right
+    does: AclOperation
+    resources: Callable[[Any, MetadataImage], Iterable[Resource]] = _whole_cluster
+    sender: Callable[[Any], str] | None = None
+
+
+BY_BROKER: Final = Access(
+    Right.BROKER, AclOperation.CLUSTER_ACTION, sender=lambda command: f"Broker:{command.broker_id}"
+)
+BY_CONTROLLER: Final = Access(
+    Right.CONTROLLER,
+    AclOperation.CLUSTER_ACTION,
+    sender=lambda command: f"Controller:{command.controller_id}",
+)
+ALTERS_CLUSTER: Final = Access(Right.CLUSTER, AclOperation.ALTER)
+ALTERS_PARTITIONS: Final = Access(Right.ALTER, AclOperation.ALTER)
+"""Kafka asks for ALTER on the cluster."""
