@@ -196,8 +196,8 @@ def test_a_new_controller_elects_where_there_is_no_leader_and_a_loser_does_nothi
         for each in (winner, loser):
             each.check_sessions()
         with pytest.raises(NotController):
-            loser.heartbeat(poll(11, epochs[11], applied=loser.committed.end_offset))
-        winner.heartbeat(poll(11, epochs[11], applied=winner.committed.end_offset))
+            loser.heartbeat(poll(11, epochs[11], applied=loser.committed.end_offset), anybody())
+        winner.heartbeat(poll(11, epochs[11], applied=winner.committed.end_offset), anybody())
         lab.quorum.commit()
         claim, elections = [batch for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
         assert (claim.claim is not None, claim.envelope.actor) == (True, "Controller:2")

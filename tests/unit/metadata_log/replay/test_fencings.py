@@ -11,6 +11,7 @@ from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.registry import Record
 from metadata_log.replay.export import export_log
 from quorum.controller import Controller
+from tests.support.callers import anybody
 from tests.support.lab import CLUSTER, Lab, online, poll, run, uuid
 from tests.support.lab import registration as lab_registration
 from tests.unit.metadata_log.replay.test_report_time import (
@@ -163,7 +164,7 @@ def test_a_link_a_process_and_a_controller_that_fail_have_three_verdicts(tmp_pat
         broker = image.brokers[BrokerId(broker_id)]
         incarnation = 1 if broker.incarnation_id == uuid(1_000 + broker_id) else 2
         wishes = poll(broker_id, broker.broker_epoch, applied=image.end_offset, incarnation=incarnation)
-        controller.heartbeat(wishes)
+        controller.heartbeat(wishes, anybody())
         lab.quorum.commit()
 
     async def story(lab: Lab) -> None:

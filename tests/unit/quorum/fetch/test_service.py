@@ -125,12 +125,12 @@ def test_a_decision_that_was_stored_is_told_though_the_controller_died_in_betwee
         request = lab.at_end(controller, 11, epoch)
         fetch = lab.fetch(1, request)
         await spin()
-        task = asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=None))
+        task = asyncio.create_task(controller.submit(setting("1"), anybody()))
         await spin()
         fetch.cancel()  # the connection is gone, and with it who would have been answered
         new = lab.lead(2)  # which has the decision in its log, and commits it
         await task
-        body = await lab.services[2].fetch(replace(request, max_wait_ms=0))
+        body = await lab.services[2].fetch(replace(request, max_wait_ms=0), anybody())
         answer = header(body)
         stored = [batch for batch, _ in decode_all(body[4 + int.from_bytes(body[:4]) :])]
         assert answer["kind"] == "DELTA"
@@ -289,7 +289,7 @@ def test_a_broker_that_is_being_fenced_gets_no_answer_before_its_fencing_is_appl
         assert controller.committed.end_offset < fenced_end
         request = lab.at_end(controller, 11, epochs[11])
         arrived_ms = lab.now_ms - (limits.HEARTBEAT_LATE_MS if is_late else 0)
-        assert lab.services[1].take(request, lambda _: None, arrived_ms=arrived_ms) is None
+        assert lab.services[1].take(request, lambda _: None, anybody(), arrived_ms=arrived_ms) is None
         fetch = lab.fetch(1, request)
         await spin()
         assert not fetch.done() and lab.services[1].parked == 0

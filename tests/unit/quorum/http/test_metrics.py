@@ -13,6 +13,7 @@ from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import EMPTY
 from quorum.http.metrics import TurnMetrics, exposition
 from quorum.loop_turns import TimedSelector
+from tests.support.callers import anybody
 from tests.support.desk import Ask, Desk, at_desk
 from tests.support.lab import online, poll
 from tests.support.unwalked import Unwalked
@@ -143,7 +144,7 @@ def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_path: Pat
             (16, "want_shut_down"),
         ):
             end = controller.committed.end_offset
-            controller.heartbeat(poll(broker_id, epochs[broker_id], applied=end, **{wish: True}))
+            controller.heartbeat(poll(broker_id, epochs[broker_id], applied=end, **{wish: True}), anybody())
             lab.quorum.commit()
         body = {"cluster": True, "set": {"min.insync.replicas": "2"}}
         assert (await ask("PATCH", "/v1/configs", body))[0] == 200
@@ -153,7 +154,7 @@ def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_path: Pat
         }
         assert (await ask("POST", "/v1/partitions/reassign", body))[0] == 200
         lab.now_ms += 700
-        controller.heartbeat(poll(12, epochs[12], applied=controller.committed.end_offset - 4))
+        controller.heartbeat(poll(12, epochs[12], applied=controller.committed.end_offset - 4), anybody())
         node = lab.quorum.nodes[NodeId(1)]
         raft = replace(
             node.status(),
