@@ -26,6 +26,22 @@ class Vector(NamedTuple):
     def is_control(self) -> bool:
         return CONTROL_SCHEMAS.get(self.schema.number) is self.schema
 
+    @property
+    def has_meaning(self) -> bool:
+        """Kafka might write it: no empty list or text where null says the same, no number that stands for nothing."""
+        values = self.values
+        match self.schema.name:
+            case "RegisterBroker":
+                return bool(values[6] != "")
+            case "Partition":
+                return () not in values[10:] and values[7] in (0, 1)
+            case "PartitionChange":
+                return bool(values[8] != () and values[3] != -2 and values[7] != -2)
+            case "BrokerRegistrationChange":
+                return values[2] in (-1, 0, 1) and values[3] in (0, 1)
+            case _:
+                return True
+
     def decoded(self, raw: bytes) -> Decoded:
         return decode_control(self.schema.number, raw) if self.is_control else decode(raw)
 

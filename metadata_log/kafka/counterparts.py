@@ -1,0 +1,97 @@
+"""Pure: Kafka's records and ours, in both directions.
+
+A subject's file in `subjects/` lists its rows as `COUNTERPARTS`, and as `WITHOUT` those of our records that no record of
+Kafka's says, each with the reason. This file finds it by the subject's name.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import groupby
+from types import ModuleType
+from typing import Any, Final
+
+from metadata_log.kafka.counterpart import Counterpart
+from metadata_log.kafka.records import Decoded
+from metadata_log.kafka.writing import Write
+from metadata_log.records.registry import Record, subject_names
+
+
+def _found() -> Iterator[ModuleType]:
+    for name in subject_names():
+        module = f"metadata_log.kafka.subjects.{name}"
+        if find_spec(module) is not None:
+            yield import_module(module)
+
+
+COUNTERPARTS: Final[tuple[Counterpart, ...]] = tuple(
+    row for module in _found() for row in getattr(module, "COUNTERPARTS", ())
+)
+WITHOUT: Final[Mapping[type[Record], str]] = {
+    of: reason for module in _found() for of, reason in getattr(module, "WITHOUT", {}).items()
+}
+"""Our records that no record of Kafka's says, and why."""
+READ: Final[Mapping[str, Counterpart]] = {row.kafka: row for row in COUNTERPARTS if row.is_read}
+"""By the name of Kafka's record."""
+WRITTEN: Final[Mapping[type[Record], Counterpart]] = {row.ours: row for row in COUNTERPARTS if row.is_written}
+"""By the type of ours."""
+
+
+class NoCounterpart(ValueError):
+    """Kafka has no record that says what one of ours says."""
+
+
+def ours(record: Decoded) -> Record | None:
+    """Return our record of Kafka's; None where it has no counterpart, or its type is unknown.
+
+    What Kafka's record does not say (`ours_alone` of its row) has the row's values.
+    """
+    row = READ.get(record.name)
+    if row is None or record.values is None:
+        return None
+    read: Record = row.read(record.values)
+    return read
+
+
+def counterpart_of(record: Record) -> Counterpart:
+    """Return the row by which Kafka's record of ours is written.
+
+    Raises:
+        NoCounterpart: there is none.
+    """
+    row = WRITTEN.get(type(record))
+    if row is None:
+        why = WITHOUT.get(type(record), "no row of the table has it")
+        raise NoCounterpart(f"Kafka's log has nothing for a {type(record).__name__}: {why}")
+    return row
+
+
+def encoded(record: Record, *, level: int, beside: Mapping[str, Any] = {}) -> bytes:
+    """Return the value of a batch with Kafka's record of ours, as a level of metadata.version has it.
+
+    `beside` holds values of Kafka's record that ours lacks (`kafka_alone` of its row).
+
+    Raises:
+        NoCounterpart: Kafka has no such record.
+        ValueError: the level is older than those that this project writes for.
+    """
+    row = counterpart_of(record)
+    return row.encoded(record, row.version_of(record, level), beside)
+
+
+def all_encoded(records: Sequence[Record], *, level: int) -> list[bytes]:
+    """Return the values of a data batch with Kafka's records of ours, in order; raises as `encoded`.
+
+    Most batches hold many records of one type side by side.
+    """
+    values: list[bytes] = []
+    for of, same in groupby(records, key=type):
+        run = [*same]
+        write = _WRITERS.get((of, level)) or _WRITERS.setdefault(
+            (of, level), counterpart_of(run[0]).writer(level)
+        )
+        values += map(write, run)
+    return values
+
+
+_WRITERS: Final[dict[tuple[type[Record], int], Write]] = {}

@@ -1,0 +1,8 @@
+"""Pure: settings in Kafka's log."""
+
+from typing import Final
+
+from metadata_log.kafka.counterpart import Counterpart
+from metadata_log.records.configs import ConfigRecord
+
+COUNTERPARTS: Final = (Counterpart("Config", ConfigRecord, ours_alone={"mask_key": None}),)

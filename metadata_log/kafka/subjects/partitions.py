@@ -1,0 +1,29 @@
+"""Pure: partitions in Kafka's log."""
+
+from typing import Final
+
+from metadata_log.ids import MIGRATING
+from metadata_log.kafka.counterpart import EMPTY_FOR_NULL, NONE_FOR_EMPTY, Counterpart, none_for
+from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
+
+
+def _with_directories(partition: PartitionRecord) -> PartitionRecord:
+    """Return a partition with a directory for each replica: versions before 1 have none."""
+    if partition.directories:
+        return partition
+    return partition._replace(directories=(MIGRATING,) * len(partition.replicas))
+
+
+COUNTERPARTS: Final = (
+    Counterpart(
+        "Partition",
+        PartitionRecord,
+        ways={"eligible_leader_replicas": EMPTY_FOR_NULL, "last_known_elr": EMPTY_FOR_NULL},
+        completed=_with_directories,
+    ),
+    Counterpart(
+        "PartitionChange",
+        PartitionChangeRecord,
+        ways={"leader": none_for(-2), "leader_recovery_state": none_for(-1), "directories": NONE_FOR_EMPTY},
+    ),
+)
