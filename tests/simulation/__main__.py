@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--results", type=Path, help="append what each mutant came to; what is there is not tried again"
     )
-    parser.add_argument("--markdown", type=Path, help="put the mutants' table between its marks there")
+    parser.add_argument("--markdown", type=Path, help="write the table of mutants there")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument(
         "--jobs",

@@ -1,6 +1,6 @@
 """Seeded bugs: each switches one rule of the shipped code off, and simulated lives or a directed test must notice.
 
-    python -m tests.simulation --mutants [--only NAME] [--markdown docs/mutants.md]
+    python -m tests.simulation --mutants [--only NAME] [--markdown FILE]
     python -m tests.simulation --mutants --simulation-only --results FILE [--jobs N] [--minutes N] [--markdown FILE]
 
 A mutant is a few attributes of shipped classes, replaced. It is caught by simulated lives within a bound of seeds, or, where
@@ -277,13 +277,6 @@ def _names(mutants: Sequence[Mutant]) -> str:
     return ", ".join(mutant.name for mutant in mutants)
 
 
-def _put(text: str, markdown: Path, mark: str) -> None:
-    """Put a text between its marks in a document."""
-    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->\n"
-    before, _, rest = markdown.read_text().partition(begin)
-    markdown.write_text(f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}")
-
-
 def _append(caught: Caught, results: Path) -> None:
     with results.open("a") as file:
         row = [caught.mutant.name, caught.seeds, round(caught.seconds, 1), caught.how]
@@ -341,9 +334,9 @@ def main(
     print(f"{len(caught) - len(missed)} of {len(caught)} mutants caught{rate}", *missed)
     if markdown is not None and simulation_only:
         calls = None if results is None else reach.read(results.with_suffix(".called"), ALONE_LIVES)
-        _put(table_of_alone(caught, calls or {}), markdown, "table of lives alone")
+        markdown.write_text(table_of_alone(caught, calls or {}) + "\n")
     elif markdown is not None:
-        _put(table_of(caught), markdown, "table")
+        markdown.write_text(table_of(caught) + "\n")
     return 1 if missed else 0
 
 

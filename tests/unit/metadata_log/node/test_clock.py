@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 import broker_agent.agent
-import quorum.server
 from metadata_log.node.clock import monotonic_ms
+from quorum import server
 
 
-@pytest.mark.parametrize("now_ms", [monotonic_ms, quorum.server._now_ms, broker_agent.agent.now_ms])
+@pytest.mark.parametrize("now_ms", [monotonic_ms, server._now_ms, broker_agent.agent.now_ms])
 def test_a_suspended_machine_finds_on_waking_how_long_it_slept(
     now_ms: Callable[[], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
