@@ -65,7 +65,7 @@ def page(campaigns: Sequence[Campaign]) -> str:
     return f"""# Simulated hours
 
 `python -m tests.simulation` runs the shipped controllers, brokers and files under faults, on simulated time
-([design.md](design.md), section 7). This page is made from `tests/simulation/campaign/ledger.jsonl` by
+([testing.md](testing.md)). This page is made from `tests/simulation/campaign/ledger.jsonl` by
 `python -m tests.simulation.campaign.ledger`; the file names the commit, the command and the seeds of each campaign.
 
 Only runs with at least 30 acknowledged writes and 0.3 faults for each simulated second are counted. A violation is a run in
