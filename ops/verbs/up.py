@@ -4,11 +4,12 @@ import asyncio
 import os
 import shlex
 import signal
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from metadata_log import limits
+from metadata_log.node.clock import unix_ms
 from ops import render
 from ops.admin.connect import BOOTSTRAP_VARIABLE
 from ops.cluster_layout import Member
@@ -28,6 +29,8 @@ from ops.when import time_text
 
 LOOK_S = 0.25
 """The period of looking at the cluster: short enough that a change is printed at once."""
+LATE_MS: Final = 2_000
+"""A change that is seen so long after the last look (this process was stopped, no controller was active) is no news."""
 FAILED = 6
 LOCAL_BROKERS_MAX: Final = 50
 """Each broker is a process of some 60 MB on this machine."""
@@ -72,11 +75,20 @@ NOUN: Final = Verb(run_up, examples=("up", "up --controllers 5 --brokers 2 --dir
 class Events:
     """Reports what happens: a line of text each, or an object of JSON."""
 
-    def __init__(self, output: render.Output) -> None:
+    def __init__(self, output: render.Output, now_ms: Callable[[], int] = unix_ms) -> None:
         self._as_text = output == "table"
+        self.now_ms = now_ms
 
-    def report(self, event: str, text: str, /, **facts: Any) -> None:
-        now_ms = time.time_ns() // 1_000_000
+    def report(self, event: str, text: str, /, *, since_ms: int | None = None, **facts: Any) -> None:
+        """Report an event under the time at which it was seen.
+
+        `since_ms`: when it was not so yet (Unix ms), which is reported beside an event that was seen late.
+        """
+        now_ms = self.now_ms()
+        if since_ms is not None and now_ms - since_ms > LATE_MS:
+            first, *others = text.split("\n")
+            text = "\n".join([f"{first} (at some time since {time_text(since_ms)[11:23]})", *others])
+            facts["since_ms"] = since_ms
         if self._as_text:
             print(f"{time_text(now_ms)[11:23]}  {text}", flush=True)
         else:
@@ -213,34 +225,40 @@ async def _follow(cluster: LocalCluster, events: Events) -> None:
     pids = {member.id: cluster.pid(member.id) for member in cluster.members}
     known = await cluster.active()
     states = {} if known is None else dict(known.broker_states)
+    looked_ms = asked_ms = events.now_ms()
     while True:
         await asyncio.sleep(LOOK_S)
+        since_ms, looked_ms = looked_ms, events.now_ms()
         for member in cluster.members:
             pid, before = cluster.pid(member.id), pids[member.id]
             if pid != before and before is not None:
-                _tell_exit(cluster, events, member, before)
+                _tell_exit(cluster, events, member, before, since_ms=since_ms)
             if pid != before and pid is not None:
                 text = f"{member.role} {member.id} runs again, process {pid}"
-                events.report("returned", text, role=member.role, id=member.id, pid=pid)
+                events.report("returned", text, since_ms=since_ms, role=member.role, id=member.id, pid=pid)
             pids[member.id] = pid
         active = await cluster.active()
         if active is None:
             if known is not None:
-                events.report("no_controller", "no controller is active")
+                events.report("no_controller", "no controller is active", since_ms=asked_ms)
         elif known is None or known.controller_epoch != active.controller_epoch:
             text = f"controller {active.controller_id} is active, epoch {active.controller_epoch}"
             facts = {"controller_id": active.controller_id, "controller_epoch": active.controller_epoch}
-            events.report("controller", text, **facts)
+            events.report("controller", text, since_ms=asked_ms, **facts)
         known = active
         for broker_id, state in ({} if active is None else active.broker_states).items():
             if state != states.get(broker_id):
                 was = states.get(broker_id)
                 text = f"broker {broker_id} is {state}" + (f", was {was}" if was else "")
-                events.report("broker_state", text, broker_id=broker_id, state=state, previous=was)
+                events.report(
+                    "broker_state", text, since_ms=asked_ms, broker_id=broker_id, state=state, previous=was
+                )
                 states[broker_id] = state
+        if active is not None:
+            asked_ms = looked_ms
 
 
-def _tell_exit(cluster: LocalCluster, events: Events, member: Member, pid: int) -> None:
+def _tell_exit(cluster: LocalCluster, events: Events, member: Member, pid: int, *, since_ms: int) -> None:
     code = cluster.exit_code(member.id, pid=pid)
     again = cluster.start_command(member.id)
     how = "ended" if code is None else f"ended with {ended_with(code)}"
@@ -250,6 +268,7 @@ def _tell_exit(cluster: LocalCluster, events: Events, member: Member, pid: int) 
         f"{member.role} {member.id} {how}"
         + (f": {last_words}" if last_words else "")
         + f"\n    start it again: {again}",
+        since_ms=since_ms,
         role=member.role,
         id=member.id,
         pid=pid,

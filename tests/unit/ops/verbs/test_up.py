@@ -1,5 +1,6 @@
 """Edge: `metaquorum up` as a process: its output and its end."""
 
+import asyncio
 import json
 import os
 import signal
@@ -10,11 +11,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ops.local_cluster import Active, LocalCluster
 from ops.processes import is_locked
+from ops.verbs import up as verb
 from tests.support.processes import poll_until
 
 ROOT = Path(__file__).parents[3]
@@ -192,3 +196,74 @@ def test_another_shape_is_a_usage_error_and_leaves_the_cluster_alone(tmp_path: P
     with up(directory, "--controllers", "3") as other:
         assert other.end() == 2
         assert "holds 1 controllers" in other.stderr
+
+
+class Watched:
+    """A cluster of one broker whose process ends, and whose controller is replaced, at some looks."""
+
+    def __init__(self, looks: list[tuple[int, int | None, Active | None]]) -> None:
+        self.now_ms = 0
+        self._looks = looks
+        self._pid: int | None = 100
+        self.members = (SimpleNamespace(id=11, role="broker"),)
+
+        self._active: Active | None = None
+
+    async def sleep(self, _: float) -> None:
+        self.now_ms, self._pid, self._active = self._looks.pop(0)
+
+    def pid(self, _: int) -> int | None:
+        return self._pid
+
+    async def active(self) -> Active | None:
+        return self._active
+
+    def exit_code(self, _: int, *, pid: int) -> int:
+        return -9
+
+    def start_command(self, _: int) -> str:
+        return "broker run"
+
+
+def followed(looks: list[tuple[int, int | None, Active | None]], output: Any, monkeypatch: Any) -> None:
+    cluster = Watched(looks)
+    asyncio.run(cluster.sleep(0))
+    monkeypatch.setattr(verb, "asyncio", SimpleNamespace(sleep=cluster.sleep))
+    events = verb.Events(output, now_ms=lambda: cluster.now_ms)
+    with suppress(IndexError):
+        asyncio.run(verb._follow(cast("LocalCluster", cluster), events))
+
+
+def active(epoch: int, state: str) -> Active:
+    return Active(controller_id=1, controller_epoch=epoch, broker_states={11: state})
+
+
+LATE: list[tuple[int, int | None, Active | None]] = [
+    (0, 100, active(1, "ONLINE")),
+    (250, 100, active(1, "ONLINE")),
+    (500, 100, None),
+    (9_500, 100, active(2, "FENCED")),
+    (49_500, None, active(2, "OFFLINE")),
+    (49_750, None, active(2, "FENCED")),
+]
+
+
+def test_what_happened_while_nothing_was_looked_at_is_told_as_past(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: no event has the time at which it was seen alone, if that was late. Method: no controller is active for nine
+    seconds, then `up` itself is suspended for forty.
+    """
+    followed([*LATE], "table", monkeypatch)
+    assert capsys.readouterr().out.splitlines() == [
+        "00:00:00.500  no controller is active",
+        "00:00:09.500  controller 1 is active, epoch 2 (at some time since 00:00:00.250)",
+        "00:00:09.500  broker 11 is FENCED, was ONLINE (at some time since 00:00:00.250)",
+        "00:00:49.500  broker 11 ended with SIGKILL (at some time since 00:00:09.500)",
+        "    start it again: broker run",
+        "00:00:49.500  broker 11 is OFFLINE, was FENCED (at some time since 00:00:09.500)",
+        "00:00:49.750  broker 11 is FENCED, was OFFLINE",
+    ]
+    followed([*LATE], "jsonl", monkeypatch)
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event.get("since_ms") for event in events] == [None, 250, 250, 9_500, 9_500, None]
