@@ -158,7 +158,7 @@ def test_restart() -> None:
 
 
 def test_a_broker_starts_from_its_cache() -> None:
-    """A100: the whole cache is loaded, which the benchmark checks at each start; it is the one that measures how soon."""
+    """The whole cache is loaded, which the benchmark checks at each start; it is the one that measures how soon."""
     check_shape(broker_start(rounds=1, partitions=20_000), name="broker-start", peers=[])
 
 

@@ -813,6 +813,7 @@ def _wait_until_parked(quorum: Quorum, broker_id: int, *, since: float) -> None:
 
 
 def test_a_snapshot_is_served_by_range_from_any_controller(quorum: Quorum) -> None:
+    """B64"""
     offer = quorum.ask("POST", "/v1/snapshots").ok(201)
     assert set(offer) == {"id", "end_offset", "controller_epoch", "bytes", "sha256"}
     listed = quorum.ask("GET", "/v1/snapshots").ok()

@@ -178,6 +178,27 @@ def test_the_rule_lets_good_code_pass(rule: Rule, path: str, source: str) -> Non
     assert list(rule(Module(path, source))) == []
 
 
+OF_FILES = ("log.py", "process.py", "snapshot.py", "storage.py", "whatif.py")
+"""Verbs that are given a file or a directory, and say whether its node runs."""
+READERS = (
+    *("metadata_log.log", "metadata_log.node.data_directory", "metadata_log.node.durable_files"),
+    *("quorum.log", "quorum.raft", "snapshots"),
+)
+
+
+def test_no_verb_that_administers_a_cluster_reads_the_files_of_a_node() -> None:
+    """A108: it asks a controller, and so imports nothing that reads logs, snapshots, journals and directories."""
+    verbs = [module for module in MODULES if module.path.startswith("ops/verbs/")]
+    administer = [module for module in verbs if module.path.rpartition("/")[2] not in OF_FILES]
+    assert len(administer) > 10 and len(verbs) - len(administer) == len(OF_FILES)
+    assert [
+        f"{module.path}: {name}"
+        for module in administer
+        for _, name in module.imports
+        if any(f"{name}.".startswith(f"{reader}.") for reader in READERS)
+    ] == []
+
+
 def test_every_rule_is_shown_to_bite() -> None:
     assert {rule for rule, _, _ in BITES} == set(RULES)
 

@@ -109,6 +109,7 @@ def test_a_digest_that_is_asked_for_now_and_then_is_the_digest_from_nothing(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
+    """A28: replicas by broker and leaders, as the log gives them."""
     for step in random_history(random.Random(seed), batch_count=30):
         topics = step.image.topics
         on: dict[int, set[bytes]] = defaultdict(set)
@@ -334,6 +335,7 @@ def test_entities_do_not_depend_on_each_other(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_log_and_its_snapshots_tell_the_state_at_every_offset(tmp_path: Path, seed: int) -> None:
+    """C1"""
     rng = random.Random(seed)
     history = random_history(rng, batch_count=25)
     log = SegmentedLog.open(tmp_path / "log", segment_bytes=1_500)

@@ -41,6 +41,7 @@ def test_a_short_life(profile: str) -> None:
 @pytest.mark.parametrize("seed", range(100, 108))
 @pytest.mark.parametrize("profile", ["fifo", "wild", "nasty"])
 def test_rough_weather(seed: int, profile: str) -> None:
+    """B72"""
     _check(seed, 10.0, profile)
 
 
@@ -50,6 +51,7 @@ def test_rough_weather(seed: int, profile: str) -> None:
     [(1, "nasty", 5), (2, "storm", 5), (3, "wild", 5), (4, "wild", 1), (5, "nasty", 1), (6, "calm", 3)],
 )
 def test_other_quorums(seed: int, profile: str, voters: int) -> None:
+    """B72"""
     _check(seed, 12.0, profile, voters)
 
 

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow
 def test_spark_duckdb_and_fold_agree_with_apply_at_any_offset(
     seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:
+    """C5"""
     rng = random.Random(seed)
     history = random_history(rng, 250)
     end_offset = history[-1].batch.end_offset

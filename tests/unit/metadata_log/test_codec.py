@@ -221,6 +221,7 @@ def test_what_is_refused_is_named() -> None:
     [(A_TYPE_UNKNOWN_HERE, "type 7777 version 0 is"), (A_NEWER_VERSION, "type 12 version 9 is unknown")],
 )
 def test_what_a_newer_release_wrote_is_told_apart(body: bytes, said: str) -> None:
+    """B79"""
     with pytest.raises(DamagedFrame, match=said) as refused:
         decode(frame_behind(LAST, body))
     assert refused.value.another_version

@@ -54,6 +54,7 @@ def test_a_meta_json(tmp_path: Path) -> None:
 def test_a_record_of_a_type_unknown_here(
     tmp_path: Path, history: list[Step], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """B79"""
     known = [step.frame for step in history]
     frames = [*known, frame_behind(known[-1], A_TYPE_UNKNOWN_HERE)]
     file = tmp_path / f"{0:020}.log"

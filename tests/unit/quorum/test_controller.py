@@ -207,7 +207,7 @@ def test_a_committed_batch_that_one_node_alone_refuses_stops_it() -> None:
 
 
 def test_a_refusal_waits_for_the_records_it_rests_on() -> None:
-    """ "Exists" is never said of a topic that then does not commit."""
+    """B73:  "Exists" is never said of a topic that then does not commit."""
 
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
@@ -252,6 +252,8 @@ def test_a_refusal_is_told_only_with_proof_of_leadership() -> None:
 
 
 def test_a_request_id_gets_its_first_answer_also_from_the_next_controller() -> None:
+    """C10"""
+
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         await online(lab, controller, 11)
@@ -285,6 +287,8 @@ def test_a_duplicate_in_flight_joins_the_first() -> None:
 
 
 def test_no_word_in_time_is_an_unknown_outcome() -> None:
+    """B9"""
+
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         with pytest.raises(OutcomeUnknown):

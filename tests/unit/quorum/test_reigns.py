@@ -158,6 +158,21 @@ def test_a_controller_that_resigns_does_nothing_more() -> None:
     run(story)
 
 
+def test_periodic_work_runs_on_the_active_controller_alone() -> None:
+    """A30: those that stand by check no session, sweep nothing and mark nothing, however long they are asked."""
+
+    async def story(lab: Lab) -> None:
+        await online(lab, lab.lead(1), 11)
+        lab.now_ms += 600_000
+        end = len(lab.quorum.log)
+        for standby in (lab.controllers[2], lab.controllers[3]):
+            assert standby.check_sessions() == 0
+            assert not any(standby.sweep(Sweep(kind)) for kind in SweepKind)
+        assert len(lab.quorum.log) == end
+
+    run(story)
+
+
 def test_the_loss_of_a_controller_comes_before_that_of_brokers() -> None:
     """A42: while nobody is active nobody is fenced; the next controller gives every broker a full session first."""
 

@@ -145,7 +145,7 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
 def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
     tmp_path: Path, fault: Fault | None
 ) -> None:
-    """A record that is not committed by then has an unknown outcome: that is the answer, and nobody waits for a timeout."""
+    """B75: a record that is not committed by then has an unknown outcome; that is the answer, before any timeout."""
 
     async def scenario() -> None:
         settings = settings_for(tmp_path, ("127.0.0.1", free_port()))

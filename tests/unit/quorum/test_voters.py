@@ -150,6 +150,8 @@ def test_a_replacement_that_is_judged_must_hold_the_log(
 def test_only_an_observer_that_holds_the_log_is_added(
     linked: list[PeerStatus], error: type[Exception] | None, *, dry: bool
 ) -> None:
+    """B70"""
+
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         lab.quorum.observers = linked
@@ -181,6 +183,8 @@ def test_only_an_observer_that_holds_the_log_is_added(
 def test_an_operator_cannot_shoot_the_quorum(
     ago: dict[int, int | None], removed: int, *, refused: bool, dry: bool
 ) -> None:
+    """B70"""
+
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         lab.quorum.caught_up_ms_ago = {NodeId(node_id): since for node_id, since in ago.items()}
@@ -434,6 +438,8 @@ def test_what_is_not_understood_is_refused(tmp_path: Path, method: str, path: st
 
 
 def test_the_status_shows_voters_and_observers(tmp_path: Path) -> None:
+    """B5, B69"""
+
     async def story(desk: Desk, ask: Ask) -> None:
         desk.lab.quorum.observers = [observer(3, uuid(603), ago=None, behind=None), observer(4)]
         desk.lab.quorum.caught_up_ms_ago[NodeId(3)] = None

@@ -33,6 +33,7 @@ def test_all_nodes_take_the_same_snapshots_wherever_they_began() -> None:
 
 
 def test_due_by_bytes_at_the_first_batch_end_that_reaches_them() -> None:
+    """B65"""
     history = random_history(random.Random(1), 5)
     headers = [read_header(step.frame) for step in history]
     clock = SnapshotClock()
@@ -46,6 +47,7 @@ def test_due_by_bytes_at_the_first_batch_end_that_reaches_them() -> None:
 
 
 def test_due_by_age_counts_from_the_first_batch_or_the_last_snapshot() -> None:
+    """B65: 0 is never, as in Kafka."""
     header = read_header(random_history(random.Random(1), 1)[0].frame)._replace(appended_at_ms=1_000)
     policy = SnapshotPolicy(bytes=10**9, age_ms=500)
     clock = SnapshotClock().after(header)
@@ -56,6 +58,7 @@ def test_due_by_age_counts_from_the_first_batch_or_the_last_snapshot() -> None:
 
 
 def test_what_may_go() -> None:
+    """B68"""
     ids = [SnapshotId(text) for text in "abcd"]
     assert to_retire(ids, keep=2, pinned=frozenset()) == ["a", "b"]
     assert to_retire(ids, keep=2, pinned={"a"}) == ["b"]

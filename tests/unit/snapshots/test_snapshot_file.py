@@ -39,8 +39,10 @@ def an_image(seed: int = 1, batches: int = 40) -> MetadataImage:
 
 
 def test_an_id_is_a_position() -> None:
+    """B66"""
     assert snapshot_id(900, 7) == "00000000000000000900-0000000007"
     assert position_of("00000000000000000900-0000000007") == (900, 7)
+    assert snapshot_id(1_057_305, 5) == "00000000000001057305-0000000005"
     for text in ("", "900-7", "00000000000000000900-0000000007.snapshot", "../../etc/passwd"):
         with pytest.raises(ValueError, match="not the id of a snapshot"):
             position_of(text)
@@ -123,6 +125,7 @@ def test_a_process_that_keeps_things_frozen_keeps_them_so(tmp_path: Path, *, fro
 
 
 def test_who_writes_one_rests_behind_each_frame(tmp_path: Path) -> None:
+    """C17"""
     rests: list[float] = []
     path = write_snapshot(an_image(), tmp_path, rest=rests.append)
     assert len(rests) == len(list(decode_all(path.read_bytes())))
@@ -130,6 +133,7 @@ def test_who_writes_one_rests_behind_each_frame(tmp_path: Path) -> None:
 
 
 def test_header_first_footer_last_and_all_frames_of_the_last_batch(tmp_path: Path) -> None:
+    """B67"""
     image = an_image()
     path = write_snapshot(image, tmp_path)
     batches = [batch for batch, _ in decode_all(path.read_bytes())]

@@ -193,6 +193,7 @@ def test_one_that_the_disk_does_not_give_goes_to_quarantine(
 
 
 def test_retiring_keeps_the_newest_and_the_pinned(store: SnapshotStore, steps: list[Step]) -> None:
+    """B68"""
     ids = [id_of(step) for step in steps]
     assert store.retire(2, {ids[0]}) == [ids[1]]
     assert store.ids() == [ids[0], ids[2], ids[3]]

@@ -195,7 +195,7 @@ def test_a_file_whose_sync_failed_is_written_again(tmp_path: Path, monkeypatch: 
 
 
 def test_secrets_are_not_exported(tmp_path: Path) -> None:
-    """Goal: no exported byte holds a sensitive value. Method: random histories set some; look for them in the rows.
+    """C18: Goal: no exported byte holds a sensitive value. Method: random histories set some; look for them in the rows.
 
     A name that only a later release holds for a secret's has its value in the rows that an older one wrote without a key.
     """

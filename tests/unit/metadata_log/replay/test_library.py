@@ -91,6 +91,7 @@ def test_every_table_of_the_catalog_is_a_method(log: replay.Log) -> None:
 
 
 def test_the_state_at_any_offset_is_the_folds(log: replay.Log) -> None:
+    """C1"""
     rng = random.Random(8)
     for at in (0, END, END // 2, *(rng.randrange(END) for _ in range(12))):
         position, image = log.position(at), image_at(HISTORY, at)
@@ -157,6 +158,7 @@ def test_what_is_no_moment_is_refused_by_name(at: Any, log: replay.Log) -> None:
 
 
 def test_a_difference_is_what_the_two_states_do_not_share(log: replay.Log) -> None:
+    """C1"""
     for first, last in ((0, END), (END // 3, END // 2), (END // 2, END)):
         before, after = (_by_entity(log, at) for at in (first, last))
         wanted: Counter[tuple[Any, ...]] = Counter()

@@ -71,6 +71,7 @@ def rows_of(relation: Any) -> list[dict[str, Any]]:
 def test_an_unknown_record_within_a_batch_is_kept_and_the_others_are_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """C18"""
     caplog.set_level(logging.WARNING, "metadata_log.replay")
     log = replay.open(written(tmp_path, unknown_at(MIDDLE, END - 1)))
     said = [record.message for record in caplog.records]

@@ -94,6 +94,7 @@ def amid_its_answer(_: Seen) -> Reply:
 
 @pytest.mark.parametrize("cut_off", [without_an_answer, amid_its_answer])
 def test_a_write_cut_off_is_repeated_elsewhere_and_answered(cut_off: Callable[[Seen], Reply]) -> None:
+    """A75"""
     with node() as dying, node() as successor:
         dying.answer = cut_off
         successor.answer = lambda _: Reply(body=b'{"offsets":{"base":1,"end":2}}')

@@ -220,6 +220,7 @@ def test_without_a_leader_the_furthest_speaks() -> None:
 
 
 def test_disagreements_are_told() -> None:
+    """C8"""
     assert disagreements(ALL) == []
     split = nodes(quorum(1), quorum(2, leader_id=-1), quorum(3, digest={"end_offset": 10, "value": "bb"}))
     who, digests = disagreements(split)

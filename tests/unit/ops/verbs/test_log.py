@@ -65,6 +65,7 @@ def dumped(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str,
 
 
 def test_a_dump_of_files_is_every_record_in_order(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """B92"""
     expected = [line for step in HISTORY for line in log_lines(step.batch)]
     assert dumped(capsys, data) == dumped(capsys, data / "log") == json.loads(json.dumps(expected))
     assert [line["offset"] for line in dumped(capsys, data, "--from", 7)] == list(range(7, END))

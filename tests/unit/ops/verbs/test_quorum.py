@@ -44,6 +44,7 @@ def cut_off(_: Seen) -> Reply:
 
 
 def test_the_table_shows_observers_and_a_change_in_flight(capsys: pytest.CaptureFixture[str]) -> None:
+    """B90"""
     with node() as told:
         said = quorum(1, observers=[observer(4, end_offset=7, lag_records=3)], change_pending=True)
         speak(told, said, leader=told.url)

@@ -21,6 +21,7 @@ def settings(tmp_path: Path, *, with_cluster_id: bool = True, role: str = "node"
 
 
 def test_format_then_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """B93"""
     file = settings(tmp_path)
     assert cli.main(["storage", "format", "--config", str(file), "--json"]) == 0
     said = capsys.readouterr()
@@ -57,6 +58,7 @@ def test_the_settings_may_lie_in_the_directory_itself(tmp_path: Path) -> None:
 
 
 def test_nothing_is_formatted_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """B93"""
     file = settings(tmp_path, role="broker")
     assert cli.main(["storage", "format", "--config", str(file)]) == 0
     assert cli.main(["storage", "format", "--config", str(file)]) == 6

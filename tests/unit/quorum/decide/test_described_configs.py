@@ -71,6 +71,24 @@ def test_the_uppermost_layer_counts(
     assert effective_config(context, "t", "min.insync.replicas") == expected[0][0]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("unclean.leader.election.enable", "false"),
+        ("min.insync.replicas", "1"),
+        ("retention.ms", "604800000"),
+        ("segment.bytes", "1073741824"),
+    ],
+)
+def test_a_new_topic_has_the_defaults(name: str, value: str) -> None:
+    """A73, B98: the value that counts, and where it comes from."""
+    world = a_world()
+    found = named(describe_topic_configs(world.image.configs, "t", node_id=NODE, static={}), name)
+    assert (found.value, found.source) == (value, DEFAULT)
+    if name not in ("retention.ms", "segment.bytes"):  # no decision rests on these
+        assert effective_config(world.context(), "t", name) == value
+
+
 def test_a_broker_sees_its_own_layers() -> None:
     world = a_world((BROKER, "1", "log.roll.ms", "7"), (BROKER, "", "log.roll.ms", "9"))
     configs = world.image.configs

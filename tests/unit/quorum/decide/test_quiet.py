@@ -26,6 +26,7 @@ def _marks(world: World, ms: int) -> list[int]:
 
 
 def test_a_log_is_never_quiet_for_longer_than_a_mark_may_be_late() -> None:
+    """B78: every 30 s here, not every 500 ms as in Kafka."""
     world = World()
     world.run("register 1")
     began_ms = world.now_ms

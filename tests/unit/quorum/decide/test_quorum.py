@@ -30,6 +30,7 @@ def voter(node_id: int, port: int = 9093) -> Voter:
 
 
 def test_the_first_claim_founds_the_cluster() -> None:
+    """B77"""
     decision = claim(EMPTY, node_id=NodeId(2), cluster_id=CLUSTER_ID, voters=(voter(2), voter(1)))
     assert decision.records == (
         ControllerClaimRecord(NodeId(2), 1, CLUSTER_ID),
@@ -146,6 +147,7 @@ def context(image: MetadataImage) -> DecideContext:
 def test_who_may_come_and_go(
     voters: tuple[int, ...], command: AddVoter | RemoveVoter, error: str | None
 ) -> None:
+    """B70"""
     decision = decided(quorum_of(*voters), command)
     assert (None if decision.refusal is None else decision.refusal.error) == error
     assert len(decision.records) == (error is None)

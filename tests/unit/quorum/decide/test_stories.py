@@ -145,6 +145,47 @@ def test_the_duties_of_the_controller_are_operations() -> None:
     }
 
 
+def test_each_input_of_the_old_controller_is_one_operation() -> None:
+    """A27: what seven listeners, the channels of brokers and the timer of preferred leaders told it."""
+    operations = {
+        "BrokerChange: one comes": "RegisterBroker",
+        "BrokerChange: one is heard of, or is not": "BrokerHeartbeat",
+        "TopicChange": "CreateTopics",
+        "DeleteTopic": "DeleteTopics",
+        "AddPartitions": "CreatePartitions",
+        "PartitionReassigned": "AlterPartitionReassignments",
+        "PreferredReplicaElection": "ElectLeaders",
+        "ReassignedPartitionsIsrChange": "AlterPartition",
+        "a broker's own directories": "AssignReplicasToDirs",
+    }
+    commands = [BY_OPERATION[operation].command for operation in operations.values()]
+    assert len(set(commands)) == len(operations) == 9
+    assert SweepKind.BALANCE.value == "LEADERS_BALANCED", "and the timer is a sweep"
+
+
+def test_the_loss_of_a_broker_is_one_batch_for_everybody() -> None:
+    """A25: 500 partitions; there is one thing to be told, not 500 watches."""
+    world = up(1, 2)
+    world.run("create t on=" + "/".join(["1,2"] * 500))
+    (part,) = world.expire(1, world.image.brokers[BrokerId(1)].broker_epoch)
+    assert len(part.records) == 501
+
+
+def test_the_image_has_what_a_controller_knew() -> None:
+    """A29: live brokers, topics, their assignments, all replicas, leaders and ISRs."""
+    world = up(1, 2, 3)
+    world.run("create t on=1,2,3/2,3,1")
+    world.run("heartbeat 3 fence")
+    image = world.image
+    topic_id = image.topics.ids["t"]
+    assert [broker_id for broker_id, broker in image.brokers.items() if not broker.fenced] == [1, 2]
+    assert [(one.replicas, one.leader, one.isr) for one in partitions(world)] == [
+        ((1, 2, 3), 1, (1, 2)),
+        ((2, 3, 1), 2, (2, 1)),
+    ]
+    assert [key[:2] for key in image.topics.partitions_on(BrokerId(3))] == [(topic_id, 0), (topic_id, 1)]
+
+
 def test_a_leader_that_slept_changes_nothing() -> None:
     """A44, A47: broker 1 pauses, 2 leads with ISR [2, 3]; what 1 reports under its old epoch is refused.
 

@@ -88,7 +88,7 @@ def test_what_a_position_is_told(
     told: Reply | None,
 ) -> None:
     """A97: who stands at 100 of 120 is sent what begins at 100. A98: of a log that begins at 500, an image for who stands
-    at 100 or nowhere, and the log for who stands at 500 in its history.
+    at 100 or nowhere, and the log for who stands at 500 in its history. B63: Kafka's nine cases are among these.
     """
     position = FollowerPosition(offset=asked[0], controller_epoch=asked[1], crc=asked[2])
     reply = reply_to(

@@ -340,6 +340,8 @@ def test_topics_get_more_partitions(tmp_path: Path) -> None:
 
 
 def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
+    """B94"""
+
     async def story(controller: Controller, ask: Ask) -> None:
         listed = (await ask("GET", "/v1/features"))[1]["items"]
         assert [(one["feature"], one["level"]) for one in listed] == [

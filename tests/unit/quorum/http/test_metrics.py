@@ -124,7 +124,7 @@ def values(text: bytes) -> dict[str, float]:
 
 
 def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_path: Path) -> None:
-    """Goal: none shows another's number. Method: one state in which nearly all numbers differ, each as it was made."""
+    """B95, B96, C23: in one state, in which nearly all numbers differ, none shows another's."""
 
     async def story(desk: Desk, ask: Ask) -> None:
         lab, controller = desk.lab, desk.controller
@@ -214,7 +214,7 @@ def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_path: Pat
 
 
 def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
-    """Each number is another one, and so is each line of the answer."""
+    """B97: Each number is another one, and so is each line of the answer."""
     numbers = replace(
         BROKER,
         state=State.ONLINE,

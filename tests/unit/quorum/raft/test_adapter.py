@@ -360,6 +360,7 @@ def test_a_leader_alone_refuses_reads_within_an_election_timeout(quorum: Quorum)
 
 
 def test_leadership_is_handed_over(quorum: Quorum) -> None:
+    """B6"""
     quorum.write()
     old = quorum.leader()
     assert old.log is not None
@@ -446,6 +447,7 @@ def test_nobody_is_judged_by_words_that_wait_to_be_read(
 
 
 def test_an_idle_leader_proves_disk_and_majority(quorum: Quorum) -> None:
+    """C7"""
     quorum.write()
     frames = [frames_of(node) for node in quorum.nodes]
     quorum.wait(5.0)
@@ -582,6 +584,7 @@ def _crashed_and_left_behind(quorum: Quorum) -> SimulatedNode:
 
 
 def test_the_journal_is_trimmed_behind_a_snapshot_and_a_late_node_fetches_it(quorum: Quorum) -> None:
+    """B8"""
     late = _crashed_and_left_behind(quorum)
     leader = quorum.leader()
     quorum.run(_start(late))

@@ -46,7 +46,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, rules: type[object], rule: str, repla
 
 @pytest.mark.parametrize("rule", [True, False])
 def test_member_a_wiped_voter_is_not_counted(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
-    """Goal: no commit without a majority of the voters. Method: B's disk was lost; on an empty one it follows, as another
+    """B7: no commit without a majority of the voters. Method: B's disk was lost; on an empty one it follows, as another
     member of the same id, and acknowledges what only it and A hold.
     """
     if not rule:
@@ -372,6 +372,7 @@ def test_request_vote_names_a_log_that_is_durable(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("rule", [True, False])
 def test_pre_vote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """B4, B71: it asks first, and nobody says yes."""
     if not rule:
         patch(monkeypatch, Elections, "begin_pre_vote", lambda guard: guard.campaign())
     quorum = HandQuorum()
@@ -385,6 +386,7 @@ def test_pre_vote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("rule", [True, False])
 def test_live_leader_is_not_voted_away(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """B4, B71"""
     if not rule:
         patch(monkeypatch, Elections, "has_live_leader", lambda *_: False)
     quorum = HandQuorum()
@@ -430,7 +432,7 @@ def test_a_leader_that_leaves_tells_the_linked_followers_first_what_is_committed
 
 
 def test_transfer_goes_to_the_follower_that_has_been_linked_longest() -> None:
-    """B and C hold the whole log, but B has just come back and may have most of it to apply before it can decide."""
+    """B6: B and C hold the whole log, but B has just come back and may have most of it to apply before it can decide."""
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.settle()
@@ -511,6 +513,7 @@ def test_lost_leader_one_flapping_link_elects_nobody() -> None:
 
 @pytest.mark.parametrize("rule", [True, False])
 def test_check_quorum_an_unheard_leader_steps_down(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """B3: within eight heartbeats, and not after the library's 30 s."""
     if not rule:
         patch(monkeypatch, Replication, "check_quorum_seconds", lambda _guard: 30.0)
     quorum = HandQuorum()
@@ -519,6 +522,27 @@ def test_check_quorum_an_unheard_leader_steps_down(monkeypatch: pytest.MonkeyPat
         quorum.beat(A)
         quorum.take()
     assert quorum[A].engine.role is (Role.FOLLOWER if rule else Role.LEADER)
+
+
+@pytest.mark.parametrize(
+    ("voters", "answering", "leads"), [(5, 2, True), (5, 1, False), (3, 1, True), (3, 0, False), (1, 0, True)]
+)
+def test_check_quorum_counts_voters_alone(voters: int, answering: int, leads: bool) -> None:
+    """B61: two of four followers are enough, an observer's answers are not, and a voter that is alone needs nobody."""
+    quorum = HandQuorum(voters)
+    quorum.elect(A)
+    observer = Member(NodeId(9), directory_of(NodeId(9), 0))
+    quorum[A].guard.connected(observer, quorum.now)
+    followers = quorum.voters[1 : 1 + answering]
+    for _ in range(30):
+        quorum.beat(A)
+        for follower in followers:
+            quorum.deliver(A, follower)
+            quorum.deliver(follower, A)
+        heard = messages.next_node_idx(term=1, next_index=3, success=True)
+        quorum[A].guard.received(observer, heard, quorum.now)
+        quorum.take()
+    assert (quorum[A].engine.role is Role.LEADER) == leads
 
 
 @pytest.mark.parametrize("rule", [True, False])
@@ -904,7 +928,7 @@ def test_sync_a_leader_that_elected_itself_sends_nothing_before_its_term_is_sync
 
 @pytest.mark.parametrize("rule", [True, False])
 def test_sync_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
-    """Goal: what is acknowledged survives a power cut. Method: the cut comes before B's sync."""
+    """B2: Goal: what is acknowledged survives a power cut. Method: the cut comes before B's sync."""
     if not rule:
         patch(monkeypatch, Outbox, "split_by_sync", lambda _guard, message: (message, None))
     quorum = HandQuorum()
@@ -922,7 +946,7 @@ def test_sync_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("rule", [True, False])
 def test_sync_no_vote_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
-    """Goal: one vote per term across a power cut. Method: B votes for A, loses power, and is asked by C."""
+    """B2: Goal: one vote per term across a power cut. Method: B votes for A, loses power, and is asked by C."""
     if not rule:
         patch(monkeypatch, Outbox, "split_by_sync", lambda _guard, message: (message, None))
     quorum = HandQuorum()

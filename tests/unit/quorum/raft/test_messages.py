@@ -134,7 +134,7 @@ def _forbid_pickles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_no_pickle_is_read_in_the_life_of_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elections, commits, crashes, restarts and snapshots, with every way to load a pickle barred."""
+    """B10: Elections, commits, crashes, restarts and snapshots, with every way to load a pickle barred."""
     _forbid_pickles(monkeypatch)
     world = World(seed=3, profile=PROFILES["fifo"])
     assert world.run(24.0) == []

@@ -95,7 +95,7 @@ def test_one_voter_comes_or_goes(before: Voters, after: Voters, *, allowed: bool
 
 @pytest.mark.parametrize(("voters", "commit", "survives"), [(1, 1, 0), (3, 2, 1), (5, 3, 2)])
 def test_a_majority_commits(voters: int, commit: int, survives: int) -> None:
-    """A2, A93: of 2N + 1 voters N + 1 commit, so N may be lost; after one loss more nothing is written."""
+    """A2, A93, B62: of 2N + 1 voters N + 1 commit, so N may be lost; after one loss more nothing is written."""
     quorum = Quorum(voters=voters)
     quorum.start()
     leader = quorum.leader()
@@ -158,6 +158,7 @@ def test_an_observer_becomes_a_voter_and_is_counted(quorum: Quorum) -> None:
 
 
 def test_an_observer_is_not_counted(quorum: Quorum) -> None:
+    """B5"""
     leader = quorum.leader()
     for node in quorum.nodes:
         if node is not leader and node.node_id <= 3:
@@ -252,6 +253,7 @@ def test_a_quorum_shrinks_to_one_and_grows_again(quorum: Quorum) -> None:
 
 
 def test_one_change_at_a_time(quorum: Quorum) -> None:
+    """B7, B70"""
     leader = quorum.leader()
     assert leader.log is not None
     quorum.until(lambda: _proposed(quorum, leader, voters_of(1, 2, 3, 4)))
@@ -263,6 +265,7 @@ def test_one_change_at_a_time(quorum: Quorum) -> None:
 
 
 def test_two_voters_do_not_change_at_once(quorum: Quorum) -> None:
+    """B7, B70"""
     quorum.write()
     with pytest.raises(InvalidRequest):
         quorum.world.propose(quorum.leader(), voters_of(1, 2, 3, 4, 5))

@@ -332,7 +332,7 @@ LOSE = by_hand.partition_change(TOPIC, 0, {1: struct.pack(">i", NO_LEADER)})
 
 
 def test_an_aborted_transaction_never_counted(tmp_path: Path) -> None:
-    """Goal: as in Kafka. Method: a change, a new leader, and the abort; then one that is ended, and one that is not."""
+    """B76: Goal: as in Kafka. Method: a change, a new leader, and the abort; then one that is ended, and one that is not."""
     log = _open(
         tmp_path,
         [

@@ -92,6 +92,7 @@ def small_journal(disk: MemoryDisk, *, marked: bool) -> list[State]:
 
 
 def test_it_is_a_list_that_survives() -> None:
+    """B1: term 3, the vote for 2 and the entries are there after a loss of power."""
     disk = MemoryDisk()
     journal = open_on(disk)
     assert list(journal) == [] and journal.take_batch() is None
