@@ -15,6 +15,7 @@ DOCUMENTS: Final = ("docs/design.md", "docs/limits.md", "docs/adding-a-subject.m
 ROOMS: Final = ("metadata_log", "snapshots", "quorum", "broker_agent", "ops", "tests", "docs")
 PLANNED: Final = frozenset({"quorum/kafka/"})
 """Named as what may come."""
+_LINK: Final = re.compile(r"\]\(([^)#\s]+)")
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 _MEMBER: Final = re.compile(r"([A-Z]\w*)\.([a-z_]\w*)(?:\(\))?")
 _NAME: Final = re.compile(r"[a-z]+(?:_[a-z0-9]+)+(?:\(\))?")
@@ -88,6 +89,14 @@ def lost(document: str) -> list[str]:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_document_names_what_is_there(name: str) -> None:
     assert lost((ROOT / name).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "page", sorted((*ROOT.glob("docs/*.md"), *ROOT.glob("ops/runbooks/*.md"), ROOT / "README.md"))
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = _LINK.findall(page.read_text(encoding="utf-8"))
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize(
