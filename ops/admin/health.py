@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -44,6 +44,12 @@ class NodeAnswers:
     """The reason to report if one of the two is None."""
     failure_code: str | None = None
     """Its code, where a date of the node's certificate is the reason."""
+    answered_s: float = 0.0
+    """When `ready` was answered, by a monotonic clock."""
+
+    def aged(self, now_s: float) -> "NodeAnswers":
+        """Return the same answers with the ages that its warnings have by now."""
+        return self if self.ready is None else replace(self, ready=aged(self.ready, now_s - self.answered_s))
 
 
 class Reason(NamedTuple):
@@ -142,6 +148,15 @@ def is_ready(answer: Any) -> bool:
 def is_broker_list(answer: Any) -> bool:
     """Answer whether this is what the active controller returns for /v1/brokers."""
     return _has_shape(answer, _Brokers)
+
+
+def aged(ready: Mapping[str, Any], passed_s: float) -> dict[str, Any]:
+    """Return an answer of /readyz as it is shown some time after it was given: its warnings are older by then."""
+    warnings = [
+        {**fault, "ms_ago": fault["ms_ago"] + round(1000 * passed_s)}
+        for fault in ready.get("recent_warnings", ())
+    ]
+    return {**ready, "recent_warnings": warnings}
 
 
 def judge(

@@ -18,6 +18,7 @@ from ops.admin.client import Answer, ClusterClient, Unreachable, controllers_nam
 from ops.admin.health import (
     EXIT_CODES,
     NodeAnswers,
+    aged,
     disagreements,
     is_broker_list,
     is_quorum,
@@ -206,10 +207,15 @@ def run_health(args: argparse.Namespace) -> int:
         nodes = ask_all(client)
         brokers = _brokers(client, nodes)
         broker_ready, broker_failures = _broker_ready(client, brokers or [])
+        # A node that answers late makes the others' answers old.
+        now_s = time.monotonic()
         judged = judge(
-            nodes,
+            [node.aged(now_s) for node in nodes],
             brokers,
-            broker_ready=broker_ready,
+            broker_ready={
+                broker_id: aged(ready, now_s - answered_s)
+                for broker_id, (ready, answered_s) in broker_ready.items()
+            },
             broker_failures=broker_failures,
             expect_brokers=args.expect_brokers,
             own=client.credentials.dates,
@@ -263,7 +269,7 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
                     NodeAnswers(url=url, **answers, failure="is a broker; no controller answers itself")
                 )
                 return None
-        return NodeAnswers(url=url, **answers)
+        return NodeAnswers(url=url, **answers, answered_s=time.monotonic())
 
     nodes: list[NodeAnswers] = []
     urls = list(client.bootstrap)
@@ -308,9 +314,10 @@ def _brief(client: ClusterClient, urls: Sequence[str]) -> ClusterClient:
 
 def _broker_ready(
     client: ClusterClient, brokers: Sequence[Mapping[str, Any]]
-) -> tuple[dict[int, Mapping[str, Any]], dict[int, tuple[str, str]]]:
-    """Return the brokers' own /readyz answers, and why those failed whose certificate is not valid now, by broker id.
+) -> tuple[dict[int, tuple[Mapping[str, Any], float]], dict[int, tuple[str, str]]]:
+    """Return the brokers' own /readyz answers with their times (monotonic, in s), by broker id, and failures.
 
+    Failures are code and reason of those whose certificate is not valid now.
     A broker that does not answer, or is none of our agents, is absent: its health rests on the controllers' view alone.
     """
     # A broker registers any endpoint it likes: with the token, whoever listens there could act as this client.
@@ -323,7 +330,7 @@ def _broker_ready(
 
     failures: dict[int, tuple[str, str]] = {}
 
-    def ask(broker: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def ask(broker: Mapping[str, Any]) -> tuple[Mapping[str, Any], float] | None:
         try:
             endpoint = broker["endpoints"][0]
             ready = asking.ask_one(
@@ -337,7 +344,7 @@ def _broker_ready(
             if cause is not None:
                 failures[broker["broker_id"]] = (cause, error.message)
             return None
-        return cast("Mapping[str, Any]", ready) if is_ready(ready) else None
+        return (ready, time.monotonic()) if is_ready(ready) else None
 
     running = [broker for broker in brokers if broker["state"] != "OFFLINE" and broker["endpoints"]]
     with ThreadPoolExecutor(BROKERS_AT_A_TIME) as threads:

@@ -1,12 +1,13 @@
 """Pure: what makes a cluster yellow or red, and how the views of its controllers become one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from metadata_log.node.certificate_dates import Dated
-from ops.admin.health import NodeAnswers, disagreements, judge, merged_status
+from ops.admin.health import NodeAnswers, aged, disagreements, judge, merged_status
 
 READY = {"ready": True, "reasons": [], "recent_warnings": []}
 
@@ -161,6 +162,20 @@ def test_recent_warnings_are_listed_and_change_no_colour() -> None:
         {"code": "SESSION_CHECKS_LATE", "detail": "controller 1: 5ms ago"},
         {"code": "SESSION_CHECKS_LATE", "detail": "broker 11: 5ms ago"},
     ]
+
+
+def test_a_warning_is_as_old_as_it_is_when_it_is_shown() -> None:
+    """Another node answered 40 s later, and only then is anything shown."""
+    fenced = {"code": "BROKER_FENCED", "detail": "broker_id 13", "count": 1, "ms_ago": 228}
+    ready = READY | {"recent_warnings": [fenced]}
+    (node,) = [replace(each, answered_s=100.0).aged(140.0) for each in nodes(quorum(1), ready=ready)]
+    judged = judge([node], ONLINE, broker_ready={11: aged(ready, 40.0)}, expect_brokers=None)
+    assert judged["recent_warnings"] == [
+        {"code": "BROKER_FENCED", "detail": f"{who}: 40s ago: broker_id 13"}
+        for who in ("controller 1", "broker 11")
+    ]
+    assert ready["recent_warnings"] == [fenced], "the answer itself is not changed"
+    assert nodes(None)[0].aged(140.0).ready is None
 
 
 def test_a_condition_that_lasts_is_no_recent_warning_too() -> None:

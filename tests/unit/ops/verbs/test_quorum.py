@@ -2,7 +2,9 @@
 
 import importlib.metadata
 import json
+import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -97,6 +99,31 @@ def test_controllers_that_the_list_lacks_are_asked_too(capsys: pytest.CaptureFix
         assert "DISK_STALLED: controller 3" in capsys.readouterr().out
         for each in (listed, leader, third, watcher):
             assert [seen.path for seen in each.seen].count("/readyz") == 3
+
+
+def test_an_answer_that_waits_for_that_of_another_node_grows_old(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: while the brokers are listed, 40 s pass by the verb's clock."""
+    fenced = {"code": "BROKER_FENCED", "detail": "broker_id 13", "count": 1, "ms_ago": 228}
+    now_s = 100.0
+    monkeypatch.setattr("ops.verbs.quorum.time", SimpleNamespace(monotonic=lambda: now_s, time=time.time))
+    with node() as leader:
+        speak(leader, quorum(1, voters=[voter(1)]), leader=leader.url)
+        sound = leader.answer
+
+        def answer(seen: Seen) -> Reply:
+            nonlocal now_s
+            if seen.path == "/v1/brokers":
+                now_s += 40
+            if seen.path == "/readyz":
+                ready = {"ready": True, "reasons": [], "recent_warnings": [fenced]}
+                return Reply(body=json.dumps(ready).encode())
+            return sound(seen)
+
+        leader.answer = answer
+        assert cli.main(["quorum", "health", "--bootstrap", leader.url]) == 0
+    assert "  recent warning: BROKER_FENCED: controller 1: 40s ago: broker_id 13" in capsys.readouterr().out
 
 
 def test_a_voter_that_the_list_lacks_and_that_is_silent_is_a_finding(
