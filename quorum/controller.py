@@ -788,8 +788,8 @@ class Controller:
                 f"Raft's voters are {_listed(voters)}, the log's {_listed(recorded)}: they change together or not at all"
             )
         if recorded != self._voters:  # each leadership begins with the voters in force
+            log.info("voters_changed" if self._voters else "voters_read", extra={"voters": _listed(voters)})
             self._voters = recorded
-            log.info("voters_changed", extra={"voters": _listed(voters)})
 
     def _claim(self) -> None:
         """Append a claim on the committed image: whatever was appended before this leadership is applied."""

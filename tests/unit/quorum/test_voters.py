@@ -1,6 +1,7 @@
 """Edge: changes of voters through the controller and over HTTP, on a model of Raft: refusals and records."""
 
 import asyncio
+import logging
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -300,6 +301,26 @@ def test_voters_of_raft_that_are_not_the_logs_stop_the_process() -> None:
         controller.on_voters(FOUNDERS)
         with pytest.raises(InvariantBroken, match="they change together"):
             controller.on_voters({NodeId(1): FOUNDERS[NodeId(1)]})
+
+    run(story)
+
+
+def test_voters_that_a_start_reads_are_logged_as_no_change(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    def logged() -> set[str]:
+        events = {record.getMessage() for record in caplog.records if record.name == "quorum.controller"}
+        caplog.clear()
+        return {event for event in events if event.startswith("voters_")}
+
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await lab.write(controller, setting("1"))
+        controller.on_voters(voters_of(controller))
+        assert logged() == {"voters_read"}
+        await change(lab, controller, removal(3))
+        controller.on_voters(voters_of(controller))
+        assert logged() == {"voters_changed"}
 
     run(story)
 
