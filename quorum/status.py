@@ -123,12 +123,12 @@ class QuorumStatus:
 
     def _observed_until_ms(self, raft: RaftStatus) -> int | None:
         """Return up to when, in Unix ms, this node knows that the log holds no more than what it has: a leader commits an
-        entry every second, though it has none. None: it has seen no commit.
+        entry every second, though it has none. None: it has seen no commit. A node that catches up knows it up to before.
         """
-        if raft.committed_ms_ago is None:
+        if raft.committed_ms_ago is None or raft.level_ms_ago is None:
             return None
-        is_present = raft.leader_id is not None and raft.committed_ms_ago <= READY_WITHIN_MS
-        return self.controller.time_of_day_ms() - (0 if is_present else raft.committed_ms_ago)
+        is_present = raft.leader_id is not None and raft.level_ms_ago <= READY_WITHIN_MS
+        return self.controller.time_of_day_ms() - (0 if is_present else raft.level_ms_ago)
 
     def _observers(self, raft: RaftStatus) -> list[dict[str, Any]]:
         observers = [(peer.node_id, peer.directory_id) for peer in raft.peers if not peer.is_voter]

@@ -307,6 +307,9 @@ class PySyncObjLog:
             elections_total=guard.elections.won_total,
             disk_stalled_ms=0 if syncing_since is None else max(round(now - syncing_since), 0),
             committed_ms_ago=ms_ago(self._applied.committed_at, now),
+            level_ms_ago=ms_ago(
+                self._applied.committed_at if role is Role.LEADER else self._applied.level_at, now
+            ),
             synced_bytes_total=self._sync.bytes_total,
             syncs_total=self._sync.total,
             snapshot_not_fetched=self._log_start.why_not_fetched(self._applied.index),

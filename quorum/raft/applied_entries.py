@@ -32,6 +32,10 @@ class AppliedEntries:
         self.committed_at = NEVER
         """When an entry of the engine's current term was last applied; NEVER before the first."""
         self.committed_term = 0
+        self.level_at = NEVER
+        """When a leader was heard last whose whole log, as far as it was committed then, is applied here since. An entry
+        that is applied late says nothing of now.
+        """
 
     def stand_on(self, position: RaftPosition) -> None:
         """Go on behind a snapshot: an entry half applied is forgotten, as nobody has seen anything of it."""
@@ -82,6 +86,8 @@ class AppliedEntries:
                 break  # the entries after it are for the next voters
         if self.committed_term != state.engine.term:
             self.committed_at = NEVER
+        if state.heard_commit is not None and self.index >= state.heard_commit[0]:
+            self.level_at, state.heard_commit = state.heard_commit[1], None
         return goes_on
 
     def has_tail(self) -> bool:

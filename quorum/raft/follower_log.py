@@ -31,6 +31,9 @@ class FollowerLog:
     def on_append_entries(self, source: NodeId, message: Message, *, is_member: bool) -> None:
         if self._state.rejects_lower_term(source, message):
             return
+        heard = self._state.heard_commit
+        if heard is None or message["commit_index"] < heard[0]:
+            self._state.heard_commit = message["commit_index"], self._state.now
         try:
             shown, self._proved = self.drop_held_entries(message)
         except InvariantBroken as error:

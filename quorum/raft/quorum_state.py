@@ -74,6 +74,8 @@ class QuorumState:
         """When a message of it, or a part of one, arrived last."""
         self.leader_said_at = NEVER
         """When a message of it was last whole: until then this node knows nothing newer of the log."""
+        self.heard_commit: tuple[int, float] | None = None
+        """An index up to which the leader said that the log is committed, and when; None: all that it said is applied."""
         self.disk_stalled = False
         """A sync has been under way for too long: this node neither leads nor campaigns."""
         self._send = outbox.send

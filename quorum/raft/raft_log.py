@@ -67,6 +67,8 @@ class RaftStatus:
     """How long the current sync has been running; 0 if none runs."""
     committed_ms_ago: int | None
     """Time since this node last committed an entry of the current leadership; None before the first."""
+    level_ms_ago: int | None
+    """Time since this node last had all that was committed, as far as it can know; None before the first such time."""
     synced_bytes_total: int
     syncs_total: int
     snapshot_not_fetched: str | None = None

@@ -141,6 +141,7 @@ class ModelRaft:
             elections_total=0,
             disk_stalled_ms=0,
             committed_ms_ago=0,
+            level_ms_ago=0,
             synced_bytes_total=0,
             syncs_total=0,
             snapshot_not_fetched=self.quorum.snapshot_not_fetched,

@@ -78,19 +78,33 @@ def test_clients_that_ask_at_once_are_answered_in_a_turn_each(
 
 
 @pytest.mark.parametrize(
-    ("leader", "committed_ms_ago", "wanted"),
-    [(1, 900, 0), (1, 42_000, 42_000), (None, 900, 900), (None, None, None)],
+    ("leader", "committed_ms_ago", "level_ms_ago", "wanted"),
+    [
+        (1, 900, 900, 0),
+        (1, 42_000, 42_000, 42_000),
+        (None, 900, 900, 900),
+        (None, None, None, None),
+        (1, 228, 40_000, 40_000),
+        (1, 228, None, None),
+    ],
 )
 def test_a_node_knows_its_log_up_to_now_or_up_to_its_last_commit(
-    leader: int | None, committed_ms_ago: int | None, wanted: int | None, tmp_path: Path
+    leader: int | None,
+    committed_ms_ago: int | None,
+    level_ms_ago: int | None,
+    wanted: int | None,
+    tmp_path: Path,
 ) -> None:
-    """Goal: what is open in the log is open up to when somebody saw it. A leader commits an entry every second."""
+    """Goal: what is open in the log is open up to when somebody saw it. A leader commits an entry every second, and a
+    follower that was away for 40 s applies one of then 228 ms ago.
+    """
 
     async def story(desk: Desk, ask: Ask) -> None:
         raft = replace(
             desk.status.raft(),
             leader_id=None if leader is None else NodeId(leader),
             committed_ms_ago=committed_ms_ago,
+            level_ms_ago=level_ms_ago,
         )
         with patch.object(desk.status, "raft", lambda: raft):
             _, told = await ask("GET", "/v1/quorum")

@@ -453,9 +453,42 @@ def test_an_idle_leader_proves_disk_and_majority(quorum: Quorum) -> None:
     quorum.wait(5.0)
     for node in quorum.nodes:
         assert node.log is not None
-        age = node.log.status().committed_ms_ago
-        assert age is not None and age < 1_500
+        status = node.log.status()
+        for age in (status.committed_ms_ago, status.level_ms_ago):
+            assert age is not None and age < 1_500
     assert [frames_of(node) for node in quorum.nodes] == frames, "an empty entry reaches no listener"
+
+
+def test_a_follower_that_catches_up_does_not_take_what_it_applies_for_the_present(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: an export of it is observed up to when its log was whole. Method: it applies one entry a second for a while,
+    and the leader is written to all along.
+    """
+    quorum.write()
+    leader = quorum.leader()
+    follower = next(node for node in quorum.nodes if node is not leader)
+    assert leader.log is not None and follower.log is not None
+    applied, state = follower.log._applied, follower.log._guard.state
+    real: Any = vars(type(state))["commit_index"]
+    allowed = applied.index
+    monkeypatch.setattr(
+        type(state),
+        "commit_index",
+        property(lambda self: min(real.fget(self), allowed) if self is state else real.fget(self)),
+    )
+    for _ in range(16):
+        for _ in range(3):
+            leader.log.append(quorum.world.next_frame())
+        quorum.wait(1.0)
+        allowed += 1
+    status = follower.log.status()
+    assert status.committed_ms_ago is not None and status.committed_ms_ago < 2_000
+    assert status.level_ms_ago is not None and status.level_ms_ago > 5_000
+    monkeypatch.undo()
+    quorum.wait(2.0)
+    after = follower.log.status().level_ms_ago
+    assert after is not None and after < 1_500
 
 
 def test_status_knows_the_followers(quorum: Quorum) -> None:
