@@ -1,0 +1,93 @@
+"""Pure: a snapshot of ours as a checkpoint of Kafka's: the quorum's records, the state in batches, and a footer.
+
+Offsets begin at 0 and mean nothing; every batch has the epoch and the time of the state. So a checkpoint is a function of
+the snapshot alone, and has the same bytes on every controller.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from metadata_log.ids import TopicId
+from metadata_log.kafka.batches import batch_bytes, framed, framed_control
+from metadata_log.kafka.counterparts import WRITTEN, all_encoded, encoded
+from metadata_log.kafka.translation import CONTROL_TYPES
+from metadata_log.records.features import METADATA_VERSION, METADATA_VERSION_MIN, FeatureLevelRecord
+from metadata_log.records.partitions import PartitionRecord
+from metadata_log.records.registry import Record
+from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from metadata_log.records.topics import TopicTombstoneRecord
+
+BATCH_RECORDS: Final = 1_000
+"""Records of a batch: 122 KB of partitions with three replicas."""
+
+
+def checkpoint(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> Iterator[bytes]:
+    """Yield the batches of a checkpoint; `records` are a snapshot's, in its order, without header and footer.
+
+    Deleted topics and kept answers are left out.
+
+    Raises:
+        ValueError: the level of metadata.version is older than those that this project writes for.
+    """
+    writer = _Writer(header)
+    head: list[Record] | None = [header]
+    waiting: list[Record] = []
+    for record in _known_to_kafka(records):
+        if head is not None:
+            if type(record) in CONTROL_TYPES:
+                head.append(record)
+                continue
+            yield writer.control(head)
+            head = None
+        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
+            writer.level = record.level
+        waiting.append(record)
+        if len(waiting) == BATCH_RECORDS:
+            yield writer.data(waiting)
+            waiting = []
+    if head is not None:
+        yield writer.control(head)
+    if waiting:
+        yield writer.data(waiting)
+    yield writer.control([SnapshotFooterRecord(0, "")])
+
+
+def _known_to_kafka(records: Iterable[Record]) -> Iterator[Record]:
+    deleted: set[TopicId] = set()
+    for record in records:
+        match record:
+            case TopicTombstoneRecord(topic_id):
+                deleted.add(topic_id)
+            case PartitionRecord(topic_id) if topic_id in deleted:
+                pass
+            case RequestResultRecord():
+                pass
+            case _:
+                yield record
+
+
+class _Writer:
+    def __init__(self, header: SnapshotHeaderRecord) -> None:
+        self._header = header
+        self._end_offset = 0
+        self.level = METADATA_VERSION_MIN
+
+    def control(self, records: list[Record]) -> bytes:
+        framed_records = framed_control(
+            [(WRITTEN[type(record)].schema.number, encoded(record, level=self.level)) for record in records]
+        )
+        return self._batch(framed_records, len(records), is_control=True)
+
+    def data(self, records: list[Record]) -> bytes:
+        return self._batch(framed(all_encoded(records, level=self.level)), len(records), is_control=False)
+
+    def _batch(self, framed_records: bytes, count: int, *, is_control: bool) -> bytes:
+        base_offset, self._end_offset = self._end_offset, self._end_offset + count
+        return batch_bytes(
+            framed_records,
+            count=count,
+            base_offset=base_offset,
+            leader_epoch=self._header.controller_epoch,
+            time_ms=self._header.last_time_ms,
+            is_control=is_control,
+        )

@@ -1,0 +1,105 @@
+"""Pure: batches of our log as Kafka's record batches: each record keeps its offset.
+
+What no record of Kafka's says goes out as a NoOp. The same arguments make the same bytes, on every controller. The work is
+sliced: a batch may hold 10,000 records, of 1 to 1.5 us each.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from metadata_log.batch import RecordBatch
+from metadata_log.ids import MIGRATING, TopicId
+from metadata_log.kafka.batches import batch_bytes, framed, framed_control
+from metadata_log.kafka.counterparts import WRITTEN, all_encoded, encoded
+from metadata_log.kafka.records import is_control
+from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord, Voter
+from metadata_log.records.registry import Record
+from metadata_log.records.topics import RemoveTopicRecord, TopicTombstoneRecord
+from metadata_log.sliced import Sliced, chunks
+
+CONTROL_TYPES: Final = frozenset(of for of, row in WRITTEN.items() if is_control(row.kafka))
+"""Our records that Kafka's quorum writes itself, in control batches."""
+_NO_OP: Final = NoOpRecord()
+
+
+def translating(
+    batch: RecordBatch, *, level: int, voters: Sequence[Voter], deleted: Collection[TopicId] = ()
+) -> Sliced[bytes]:
+    """Make the record batches of one of our batches: a batch for each run of control records, or of others.
+
+    `level` of metadata.version and `voters` are those in force after the batch; `deleted` are the topics that could be
+    restored before it, which Kafka holds for gone.
+
+    Raises:
+        NoCounterpart: a topic is restored; Kafka's brokers can only begin after it, with a snapshot.
+        ValueError: the level is older than those that this project writes for.
+    """
+    records = _without_gone_topics(batch.records, deleted)
+    made: list[bytes] = []
+    base_offset = batch.base_offset
+    for is_of_quorum, run in _runs(records):
+        if is_of_quorum:
+            content = _control(run, level=level, voters=voters)
+        else:
+            content = yield from _data(run, level=level)
+        made.append(
+            batch_bytes(
+                content,
+                count=len(run),
+                base_offset=base_offset,
+                leader_epoch=batch.controller_epoch,
+                time_ms=batch.appended_at_ms,
+                is_control=is_of_quorum,
+            )
+        )
+        base_offset += len(run)
+    return b"".join(made)
+
+
+def _runs(records: Sequence[Record]) -> Iterator[tuple[bool, Sequence[Record]]]:
+    if CONTROL_TYPES.isdisjoint(map(type, records)):
+        yield False, records
+        return
+    for is_of_quorum, run in groupby(records, key=lambda record: type(record) in CONTROL_TYPES):
+        yield is_of_quorum, [*run]
+
+
+def _control(records: Sequence[Record], *, level: int, voters: Sequence[Voter]) -> bytes:
+    # Kafka tells the votes that its leader got, which nobody reads: here they are all of them.
+    ids = tuple((voter.node_id, MIGRATING) for voter in voters)
+    beside: dict[str, Any] = {"voters": ids, "granting_voters": ids}
+    return framed_control(
+        [
+            (
+                WRITTEN[type(record)].schema.number,
+                encoded(record, level=level, beside=beside if type(record) is ControllerClaimRecord else {}),
+            )
+            for record in records
+        ]
+    )
+
+
+def _data(records: Sequence[Record], *, level: int) -> Sliced[bytes]:
+    parts: list[bytes] = []
+    done = 0
+    for some in chunks(records):
+        parts.append(framed(all_encoded(some, level=level), first=done))
+        done += len(some)
+        if done < len(records):
+            yield
+    return b"".join(parts)
+
+
+def _without_gone_topics(records: Sequence[Record], deleted: Collection[TopicId]) -> Sequence[Record]:
+    """Return records with a NoOp for each about a topic that is deleted, as Kafka knows no such topic any more."""
+    if not deleted and TopicTombstoneRecord not in map(type, records):
+        return records
+    gone, found = {*deleted}, list[Record]()
+    for record in records:
+        is_of_gone = isinstance(record, PartitionChangeRecord | RemoveTopicRecord) and record.topic_id in gone
+        found.append(_NO_OP if is_of_gone else record)
+        if isinstance(record, TopicTombstoneRecord):
+            gone.add(record.topic_id)
+    return found
