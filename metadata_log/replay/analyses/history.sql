@@ -5,7 +5,7 @@
 -- log_offset, ts
 --   what STRING: what happened to it, in words
 -- cause_code
---   actor STRING: who asked for it; null for changes of partitions and brokers, whose cause tells more
+--   actor STRING: who asked for it, or which node decided it
 SELECT
     'topic:' || topic_name || '/' || partition AS key, log_offset, ts,
     CASE op
@@ -33,7 +33,7 @@ SELECT
                 ELSE '' END
             || 'partition epoch ' || partition_epoch
     END AS what,
-    cause_code, CAST(NULL AS STRING) AS actor
+    cause_code, actor
 FROM {partition_changes}
 UNION ALL
 SELECT
@@ -43,7 +43,7 @@ SELECT
         WHEN 'unregister' THEN 'removed: '
         ELSE '' END
     || prev_state || ' -> ' || state,
-    cause_code, NULL
+    cause_code, actor
 FROM {broker_changes}
 UNION ALL
 SELECT

@@ -99,6 +99,20 @@ def test_time_without_a_leader_by_topic(told: tuple[list[Step], replay.Log]) -> 
     assert found == wanted
 
 
+def test_history_names_who_asked_for_each_change(told: tuple[list[Step], replay.Log]) -> None:
+    """Partitions and brokers included: what a user asked for has the user, what a controller decided has its node."""
+    history, log = told
+    found = [(row["key"].partition(":")[0], row["log_offset"], row["actor"]) for row in rows(log, "history")]
+    actors = {
+        offset: step.batch.envelope.actor
+        for step in history
+        for offset in range(step.batch.base_offset, step.batch.end_offset)
+    }
+    assert {kind for kind, _, _ in found} >= {"topic", "broker"}
+    assert [(offset, actor) for _, offset, actor in found if actor != actors[offset]] == []
+    assert {actor for _, _, actor in found} > {None}
+
+
 @pytest.mark.parametrize(
     ("table", "types"),
     [
