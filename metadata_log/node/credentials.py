@@ -151,11 +151,12 @@ def states_of(files: TlsFiles) -> tuple[tuple[int, int], ...]:
 
 def why_it_failed(error: BaseException) -> str:
     """Return why a call failed. Of TLS it is the reason that OpenSSL has, wherever a library hid it in its own error."""
+    # aiohttp's own error is an SSLError, too, but without the reason: the one that it hides comes first.
     hidden = (
-        error,
         getattr(error, "certificate_error", None),
         getattr(error, "os_error", None),
         error.__cause__,
+        error,
     )
     for each in hidden:
         if isinstance(each, ssl.SSLError):
@@ -175,7 +176,7 @@ def date_code(error: BaseException) -> str | None:
 def tls_reason(error: ssl.SSLError, now_s: float | None = None) -> str:
     """Return why TLS failed, in OpenSSL's words. Where a date decides, the reason has this machine's clock in it."""
     clock = f"this machine's clock says {date_text(unix_ms() / 1000 if now_s is None else now_s)}"
-    said: str = getattr(error, "verify_message", None) or error.reason or str(error)
+    said: str = getattr(error, "verify_message", None) or getattr(error, "reason", None) or str(error)
     if said == "certificate has expired":
         return f"{said}, that of the other end: {clock}"
     if said == "certificate is not yet valid":

@@ -12,7 +12,9 @@ import pytest
 from aiohttp import web
 
 from broker_agent.controller_client import ControllerClient
+from broker_agent.session import Call, Unreachable
 from metadata_log import limits
+from metadata_log.ids import BrokerId, Uuid
 from metadata_log.node.access import peer_certificate
 from metadata_log.node.addresses import http_url
 from metadata_log.node.answer_buffers import AnswerBuffers
@@ -20,6 +22,7 @@ from metadata_log.node.certified_names import name_in
 from metadata_log.node.http_server import listen
 from metadata_log.node.kept_connections import KeptConnections
 from metadata_log.node.tls import Tls
+from metadata_log.wire.fetch import FetchRequest
 from ops.certificates import Authority
 from tests.support.certificates import DAY_S, certified, date_authority
 from tests.unit.metadata_log.node.test_http_server import answer
@@ -196,5 +199,45 @@ def test_a_certificate_with_seconds_to_live_ends_the_connection_of_a_broker_s_cl
             with pytest.raises(aiohttp.ClientConnectorCertificateError, match="certificate has expired"):
                 await keep_asking()
             assert time.time() > ends_s
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("role", "left_s", "reason"),
+    [
+        ("controller", -9, "certificate has expired"),
+        ("broker", DAY_S, "its certificate names Broker:1, and not a controller"),
+    ],
+)
+def test_a_broker_outlives_a_controller_whose_certificate_it_refuses(
+    tmp_path: Path, role: str, left_s: int, reason: str
+) -> None:
+    """Goal: no certificate of another node ends a broker. Method: its poll, which fails by name."""
+    ours, now_s = authority(tmp_path), time.time()
+    files = certified(ours, role, "1", begins_s=now_s - DAY_S, ends_s=now_s + left_s)
+    served = Tls(files, cluster_id=CLUSTER, now_ms=lambda: round(1000 * (now_s - 60)))
+    own = Tls(ours.certify("broker", "11"), cluster_id=CLUSTER)
+    poll = FetchRequest(
+        cluster_id=CLUSTER,
+        broker_id=BrokerId(11),
+        broker_epoch=1,
+        incarnation_id=Uuid(bytes(16)),
+        fetch_offset=0,
+        last_epoch=-1,
+        last_crc=0,
+        applied_offset=0,
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=(),
+        cordoned_log_dirs=None,
+        max_bytes=1,
+        max_wait_ms=0,
+    )
+
+    async def story() -> None:
+        async with asyncio.timeout(60), serving(served, Server()) as url, ControllerClient(tls=own) as client:
+            outcome = await client.perform(Call(url=url, request=poll, sent_ms=0, silence_max_ms=10_000))
+            assert isinstance(outcome, Unreachable) and reason in outcome.reason
 
     asyncio.run(story())
