@@ -15,6 +15,7 @@ from broker_agent import metrics
 from broker_agent.forwarding import Forwarder, forwarding
 from broker_agent.lifecycle import State
 from broker_agent.replicas import Phase
+from broker_agent.routes import FORWARDED, RULES
 from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.errors import (
@@ -41,7 +42,7 @@ from metadata_log.node.http_answers import (
 )
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
-from metadata_log.node.routes import BROKERS, FORWARDED, rights_of
+from metadata_log.node.routes import rights_of
 from metadata_log.node.threads import Threads
 from metadata_log.node.tls import recent_and_ending
 from metadata_log.orders import in_parts
@@ -104,13 +105,13 @@ class HttpApi:
         """Held, until the next turn of the loop at least, by a request for the status."""
         settings = agent.settings
         self._own_names = OwnNames(settings.own_hosts)
-        self._access = Access(settings.principals, cluster_id=settings.cluster_id, rights=rights_of(BROKERS))
+        self._access = Access(settings.principals, cluster_id=settings.cluster_id, rights=rights_of(RULES))
         self._sender = Sender(threads, buffers, self._headers, recheck=self._access.recheck)
 
     def _check(self, request: web.Request) -> None:
         self._own_names.check(request)
         self._access.check(request)
-        http_query.check(request, BROKERS)
+        http_query.check(request, RULES)
 
     def application(self) -> web.Application:
         middleware = errors_answered(

@@ -10,6 +10,11 @@ from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.orders import in_parts
 
+SELECTIONS: Final = (
+    *("unavailable", "under-replicated", "under-min-isr", "at-min-isr", "not-preferred", "reassigning"),
+)
+"""What GET /v1/partitions can be asked for."""
+
 REASSIGNMENTS_EXAMINED_MAX: Final = 1_000
 """A report of health examines this many partitions of topics under reassignment: it is made on the loop."""
 

@@ -47,7 +47,7 @@ from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
 from metadata_log.node.kept_connections import KeptConnections
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
-from metadata_log.node.routes import CONTROLLERS, rights_of
+from metadata_log.node.routes import rights_of
 from metadata_log.node.threads import Threads, share_the_interpreter
 from metadata_log.node.tls import Tls
 from quorum.config import ControllerSettings
@@ -56,7 +56,7 @@ from quorum.decide.deleted_topics import Expiry
 from quorum.decide.quiet import QuietMark
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
-from quorum.http.app import DoorRunner
+from quorum.http.app import RULES, DoorRunner
 from quorum.http.door import Door
 from quorum.http.metrics import TurnMetrics
 from quorum.http.poll_connection import poll_connections
@@ -405,7 +405,7 @@ class _Node:
             buffers=self.answer_buffers,
             own_names=OwnNames(self.settings.own_hosts),
             access=Access(
-                self.settings.principals, cluster_id=self.settings.cluster_id, rights=rights_of(CONTROLLERS)
+                self.settings.principals, cluster_id=self.settings.cluster_id, rights=rights_of(RULES)
             ),
             now_ms=_now_ms,
             on_fault=self._on_fault,

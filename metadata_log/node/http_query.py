@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from aiohttp import hdrs, web
 
 from metadata_log.node.access import ROUTE_PATH
-from metadata_log.node.routes import Route, RouteKey, check_query
+from metadata_log.node.routes import RouteKey, RouteRule, check_query
 
 
-def check(request: web.Request, routes: Mapping[RouteKey, Route]) -> None:
+def check(request: web.Request, routes: Mapping[RouteKey, RouteRule]) -> None:
     """Refuse a query parameter that the route does not have, that stands twice, or that has another form.
 
     Raises:

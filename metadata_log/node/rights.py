@@ -1,6 +1,6 @@
 """Pure: who may ask for what: the rights, those of each role, and those that a principal has.
 
-`routes.py` has the right that each route needs, `quorum/decide/access.py` that of each operation.
+Each process's table of routes has the right of each route; `quorum/decide/access.py` has that of each operation.
 """
 
 from collections.abc import Container, Mapping

@@ -1,7 +1,7 @@
-"""Pure: every route of controllers and brokers: the right it needs, whether a broker forwards it, and its query parameters.
+"""Pure: what holds for a route: the right it needs, and its query parameters, each with its form.
 
-A route that is not in the tables is refused to everybody once identity is on. A query parameter that is not in its row is
-refused by name, and so is one that stands twice or has another form.
+Each process has a table of its routes. A route that is not there is refused to everybody once identity is on. A query
+parameter that the route does not have is refused by name, and so is one that is given twice or has another form.
 """
 
 import re
@@ -14,10 +14,6 @@ from metadata_log.node.rights import Right
 
 RouteKey: TypeAlias = tuple[str, str]
 """Method and path, with the names of its variable parts in braces."""
-SELECTIONS: Final = (
-    *("unavailable", "under-replicated", "under-min-isr", "at-min-isr", "not-preferred", "reassigning"),
-)
-"""What GET /v1/partitions can be asked for."""
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -28,17 +24,15 @@ class Parameter(NamedTuple):
     takes: Callable[[str], bool]
 
 
-class Route(NamedTuple):
-    """One row of the table."""
+class RouteRule(NamedTuple):
+    """What holds for the requests of one route."""
 
     right: Right
     parameters: Mapping[str, Parameter] | None = {}
-    """None: probes may append what they like."""
-    forwarded: bool = False
-    """A broker sends it on to the active controller."""
+    """None: the query is not looked at."""
 
 
-def _one_of(*values: str) -> Parameter:
+def one_of(*values: str) -> Parameter:
     return Parameter(f"one of {', '.join(values)}" if len(values) > 1 else values[0], values.__contains__)
 
 
@@ -55,8 +49,8 @@ def _is_id(text: str) -> bool:
     return True
 
 
-FLAG: Final = _one_of("true", "false")
-SWITCH: Final = _one_of("1", "true", "0", "false")
+FLAG: Final = one_of("true", "false")
+SWITCH: Final = one_of("1", "true", "0", "false")
 NAME: Final = _like(".+", "a name")
 NAMES: Final = _like("[^,]+(,[^,]+)*", "names with commas between")
 NUMBER: Final = _like("[0-9]{1,19}", "a number")
@@ -70,94 +64,12 @@ IDS: Final = Parameter(
     "ids of 22 characters with commas between", lambda text: all(map(_is_id, text.split(",")))
 )
 
-_READ: Final = {"consistency": _one_of("linearizable", "stale")}
-_HERE: Final = {"consistency": _one_of("stale")}
-"""Of routes that answer from what this controller has, whoever leads."""
-_TRIAL: Final = {"validate_only": FLAG}
 
-CONTROLLERS: Final[Mapping[RouteKey, Route]] = {
-    ("GET", "/healthz"): Route(Right.OPEN, None),
-    ("GET", "/readyz"): Route(Right.OPEN, None),  # all but the codes of its reasons: READ
-    ("GET", "/metrics"): Route(Right.READ, None),
-    ("GET", "/v1/topics"): Route(Right.READ, {**_READ, "deleted": FLAG}, forwarded=True),
-    ("POST", "/v1/topics"): Route(Right.ALTER, forwarded=True),
-    ("POST", "/v1/topics/partitions"): Route(Right.ALTER, forwarded=True),
-    ("POST", "/v1/topics/delete"): Route(Right.ALTER, forwarded=True),
-    ("POST", "/v1/topics/undelete"): Route(Right.ALTER, forwarded=True),
-    ("GET", "/v1/topics/{name}"): Route(Right.READ, _READ, forwarded=True),
-    ("DELETE", "/v1/topics/{name}"): Route(Right.ALTER, {**_TRIAL, "now": FLAG}, forwarded=True),
-    ("GET", "/v1/partitions"): Route(
-        Right.READ, {**_READ, "only": _one_of(*SELECTIONS), "topic": NAME, "after": PLACE}, forwarded=True
-    ),
-    ("POST", "/v1/partitions/elect"): Route(Right.ALTER, forwarded=True),
-    ("POST", "/v1/partitions/reassign"): Route(Right.ALTER, forwarded=True),
-    ("GET", "/v1/partitions/reassignments"): Route(Right.READ, _READ, forwarded=True),
-    ("GET", "/v1/partitions/imbalance"): Route(Right.READ, _READ, forwarded=True),
-    ("POST", "/v1/partitions/alter"): Route(Right.BROKER),
-    ("POST", "/v1/partitions/directories"): Route(Right.BROKER),
-    ("POST", "/v1/producer-ids"): Route(Right.BROKER),
-    ("POST", "/v1/brokers/register"): Route(Right.BROKER),
-    ("POST", "/v1/metadata/fetch"): Route(Right.RAW, _READ),  # of a broker, also its id
-    ("GET", "/v1/metadata/snapshots/{id}"): Route(Right.RAW, _HERE),
-    ("GET", "/v1/configs"): Route(
-        Right.READ,
-        {**_READ, "topic": NAME, "broker": NODE, "cluster": SWITCH, "effective": SWITCH, "on": NODE},
-        forwarded=True,
-    ),
-    ("PATCH", "/v1/configs"): Route(Right.ALTER, forwarded=True),
-    ("PUT", "/v1/configs"): Route(Right.ALTER, forwarded=True),
-    ("GET", "/v1/brokers"): Route(Right.READ, _READ, forwarded=True),
-    ("GET", "/v1/brokers/{id}"): Route(Right.READ, _READ, forwarded=True),
-    ("DELETE", "/v1/brokers/{id}"): Route(Right.CLUSTER, _TRIAL, forwarded=True),
-    ("GET", "/v1/controllers"): Route(Right.READ, _READ, forwarded=True),
-    ("POST", "/v1/controllers/register"): Route(Right.CONTROLLER),
-    ("DELETE", "/v1/controllers/{id}"): Route(Right.CLUSTER, _TRIAL, forwarded=True),
-    ("GET", "/v1/features"): Route(Right.READ, _READ, forwarded=True),
-    ("POST", "/v1/features"): Route(Right.CLUSTER, forwarded=True),
-    ("POST", "/v1/batch"): Route(Right.ALTER, forwarded=True),  # and each command what it alone needs
-    ("GET", "/v1/log"): Route(  # frames: RAW
-        Right.READ,
-        {
-            **_READ,
-            "from": WHEN,
-            "until": WHEN,
-            "max_bytes": NUMBER,
-            "topics": NAMES,
-            "topic_ids": IDS,
-            "wait_ms": NUMBER,
-        },
-    ),
-    ("GET", "/v1/state"): Route(Right.READ, {**_READ, "at": WHEN}, forwarded=True),
-    ("GET", "/v1/quorum"): Route(Right.READ, _HERE, forwarded=True),
-    ("GET", "/v1/quorum/settings"): Route(Right.READ, _READ, forwarded=True),
-    ("POST", "/v1/quorum/transfer"): Route(Right.CLUSTER, forwarded=True),
-    ("POST", "/v1/quorum/voters"): Route(Right.CLUSTER, forwarded=True),
-    ("DELETE", "/v1/quorum/voters/{id}"): Route(
-        Right.CLUSTER, {**_TRIAL, "directory_id": ID}, forwarded=True
-    ),
-    ("GET", "/v1/snapshots"): Route(Right.READ, _HERE),
-    ("POST", "/v1/snapshots"): Route(Right.CLUSTER),
-}
-FORWARDED: Final[Sequence[RouteKey]] = tuple(key for key, route in CONTROLLERS.items() if route.forwarded)
-"""The controllers' surface for admins. Not the brokers' own protocol, and no bytes of logs and snapshots."""
-BROKERS: Final[Mapping[RouteKey, Route]] = {
-    ("GET", "/healthz"): Route(Right.OPEN, None),
-    ("GET", "/readyz"): Route(Right.OPEN, None),  # all but the codes of its reasons: READ
-    ("GET", "/metrics"): Route(Right.READ, None),
-    ("GET", "/v1/metadata"): Route(Right.READ, {"topics": NAMES}),
-    ("GET", "/v1/status"): Route(Right.READ),
-    ("POST", "/v1/brokers/register"): Route(Right.OPEN),  # says that this is no controller
-    ("POST", "/v1/controllers/register"): Route(Right.OPEN),
-    # What is forwarded needs a TOKEN here, and its right at the controller.
-    **{key: CONTROLLERS[key]._replace(right=Right.TOKEN) for key in FORWARDED},
-}
-
-
-def rights_of(routes: Mapping[RouteKey, Route]) -> dict[RouteKey, Right]:
+def rights_of(routes: Mapping[RouteKey, RouteRule]) -> dict[RouteKey, Right]:
     return {key: route.right for key, route in routes.items()}
 
 
-def check_query(key: RouteKey, route: Route, query: Sequence[tuple[str, str]]) -> None:
+def check_query(key: RouteKey, route: RouteRule, query: Sequence[tuple[str, str]]) -> None:
     """Check the names and the values of a request's query parameters.
 
     Raises:

@@ -1,6 +1,6 @@
 """Edge: the HTTP application of a controller: the routes of all subjects behind one rule for errors."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,10 +10,13 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from metadata_log import limits
+from metadata_log.node import http_query
 from metadata_log.node.access import ROUTE_PATH
 from metadata_log.node.http_answers import errors_answered
+from metadata_log.node.routes import RouteKey, RouteRule
 from metadata_log.records.registry import subject_names
-from quorum.http.door import Door, Handler
+from quorum.http.door import Door
+from quorum.http.routes import Route
 
 NOT_OF_ONE_SUBJECT: Final = ("batch", "fetch", "health", "log", "metrics", "state")
 """Files of this folder beside those that have the name of a subject of the log."""
@@ -22,17 +25,23 @@ CLOSING_MAX_S: Final = 1.0
 
 
 def _files() -> Iterator[ModuleType]:
-    """Yield the files with ROUTES: (method, path, handler of a door and a request). A subject's is found by its name."""
+    """Yield the files with ROUTES. A subject's is found by its name."""
     for name in (*subject_names(), *NOT_OF_ONE_SUBJECT):
         module = f"quorum.http.{name}"
         if find_spec(module) is not None:
             yield import_module(module)
 
 
-def routes() -> Iterator[tuple[str, str, Handler]]:
-    """Yield every route of a controller: its method, its path, and the handler of a door and a request."""
-    for file in _files():
-        yield from file.ROUTES
+ROUTES: Final[Sequence[Route]] = tuple(route for file in _files() for route in file.ROUTES)
+"""The table of routes of a controller."""
+RULES: Final[Mapping[RouteKey, RouteRule]] = {route.key: route.rule for route in ROUTES}
+
+
+def _check(door: Door, request: web.Request) -> None:
+    """Refuse a foreign page's request, one without the right, and an unknown query, before anything of it is done."""
+    door.own_names.check(request)
+    door.access.check(request)
+    http_query.check(request, RULES)
 
 
 class DoorRunner(web.AppRunner):
@@ -46,13 +55,13 @@ class DoorRunner(web.AppRunner):
         middleware = errors_answered(
             door.error,
             body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
-            check=door.check,
+            check=partial(_check, door),
             on_fault=door.on_fault,
         )
         app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)
         self._by_path: dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]] = {}
-        for method, path, handler in routes():
-            bound = partial(handler, door)
+        for route in ROUTES:
+            method, path, bound = route.method, route.path, partial(route.handler, door)
             # `get` also answers HEAD.
             app.add_routes(
                 [web.get(path, bound) if method == hdrs.METH_GET else web.route(method, path, bound)]

@@ -12,12 +12,15 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import Uuid
 from metadata_log.node.http_answers import encoded_items, json_bytes, packed, wants_msgpack
+from metadata_log.node.rights import Right
+from metadata_log.node.routes import RouteRule
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
 from quorum.callers import Caller
 from quorum.http import brokers, configs, features, partitions, topics
 from quorum.http.bodies import caller_of, read_body, request_id_from
 from quorum.http.door import Door, Write, is_large, offsets_of
+from quorum.http.routes import Route
 from quorum.turns import SLICE_MS
 from quorum.written import Written
 
@@ -103,4 +106,8 @@ def _shown(
     return {"status": kind.status_of(asked), **shown, **offsets_of(result)}
 
 
-ROUTES: Final = (("POST", "/v1/batch", write_all),)
+ROUTES: Final = (
+    Route(
+        "POST", "/v1/batch", write_all, "Batch", RouteRule(Right.ALTER)
+    ),  # each command: what it alone needs
+)

@@ -20,6 +20,7 @@ from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.fencing import state_of
 from quorum.http.bodies import broker_id_of, caller_of, read_broker_body, read_no_body
 from quorum.http.door import Door, Write, items_of
+from quorum.http.routes import TRIAL, reading, writing
 
 
 async def register_broker(door: Door, request: web.Request) -> web.Response:
@@ -120,8 +121,8 @@ def describe_broker(view: BrokerView, broker_id: BrokerId) -> dict[str, Any]:
 
 WRITES: Final = {"UnregisterBroker": Write(_named_broker, _unregistered)}
 ROUTES: Final = (
-    ("POST", "/v1/brokers/register", register_broker),
-    ("GET", "/v1/brokers", list_brokers),
-    ("GET", "/v1/brokers/{id}", show_broker),
-    ("DELETE", "/v1/brokers/{id}", unregister_broker),
+    writing("POST", "/v1/brokers/register", register_broker, "RegisterBroker"),
+    reading("/v1/brokers", list_brokers),
+    reading("/v1/brokers/{id}", show_broker),
+    writing("DELETE", "/v1/brokers/{id}", unregister_broker, "UnregisterBroker", TRIAL),
 )

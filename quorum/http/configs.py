@@ -11,6 +11,7 @@ from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
 from metadata_log.image.configs import configs_items, settings_items, type_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.http_query import flag
+from metadata_log.node.routes import NAME, NODE, SWITCH
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import (
@@ -31,6 +32,7 @@ from quorum.decide.described_configs import (
 from quorum.decide.topic_names import check_name
 from quorum.http.bodies import broker_id_of
 from quorum.http.door import Door, Write, carry_out
+from quorum.http.routes import AS_FRESH, reading, writing
 
 RESOURCES: Final = ("topic", "broker", "cluster")
 
@@ -212,7 +214,11 @@ WRITES: Final = {
     "LegacyAlterConfigs": Write(_replacements, _altered),
 }
 ROUTES: Final = (
-    ("GET", "/v1/configs", list_configs),
-    ("PATCH", "/v1/configs", carry_out(WRITES["IncrementalAlterConfigs"])),
-    ("PUT", "/v1/configs", carry_out(WRITES["LegacyAlterConfigs"])),
+    reading(
+        "/v1/configs",
+        list_configs,
+        {**AS_FRESH, "topic": NAME, "broker": NODE, "cluster": SWITCH, "effective": SWITCH, "on": NODE},
+    ),
+    writing("PATCH", "/v1/configs", carry_out(WRITES["IncrementalAlterConfigs"]), "IncrementalAlterConfigs"),
+    writing("PUT", "/v1/configs", carry_out(WRITES["LegacyAlterConfigs"]), "LegacyAlterConfigs"),
 )

@@ -13,6 +13,7 @@ from metadata_log.wire.commands import RegisterController, UnregisterController
 from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered
 from quorum.http.bodies import int32, read_broker_body, read_no_body, repeating_caller_of
 from quorum.http.door import Door, items_of, offsets_of
+from quorum.http.routes import TRIAL, reading, writing
 
 
 async def register_controller(door: Door, request: web.Request) -> web.Response:
@@ -69,7 +70,7 @@ def _described(
 
 
 ROUTES: Final = (
-    ("POST", "/v1/controllers/register", register_controller),
-    ("GET", "/v1/controllers", list_controllers),
-    ("DELETE", "/v1/controllers/{id}", unregister_controller),
+    writing("POST", "/v1/controllers/register", register_controller, "RegisterController"),
+    reading("/v1/controllers", list_controllers),
+    writing("DELETE", "/v1/controllers/{id}", unregister_controller, "UnregisterController", TRIAL),
 )

@@ -16,7 +16,6 @@ from metadata_log.errors import (
 )
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
-from metadata_log.node import http_query
 from metadata_log.node.access import Access
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.answer_pieces import Sender, parts_of
@@ -29,7 +28,6 @@ from metadata_log.node.http_answers import (
     wants_msgpack,
 )
 from metadata_log.node.http_caller import OwnNames
-from metadata_log.node.routes import CONTROLLERS
 from metadata_log.node.threads import Threads
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import Command
@@ -100,12 +98,6 @@ class Door:
     access: Access
     now_ms: Callable[[], int]
     on_fault: Callable[[Fault], None]
-
-    def check(self, request: web.Request) -> None:
-        """Refuse a foreign page's request, one without the right, and an unknown query, before anything of it is done."""
-        self.own_names.check(request)
-        self.access.check(request)
-        http_query.check(request, CONTROLLERS)
 
     # --- answers
 

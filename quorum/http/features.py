@@ -11,6 +11,7 @@ from metadata_log.wire.commands import FeatureUpdate, UpdateFeatures, UpgradeTyp
 from metadata_log.wire.shapes import Natural32, Shape, check_text, read_shape
 from quorum.decide.features import SUPPORTED, FeaturesUpdated
 from quorum.http.door import Door, Write, carry_out
+from quorum.http.routes import reading, writing
 
 
 class WantedLevel(Shape, frozen=True):
@@ -60,6 +61,6 @@ def _updated(outcome: FeaturesUpdated) -> dict[str, Any]:
 
 WRITES: Final = {"UpdateFeatures": Write(_update, _updated)}
 ROUTES: Final = (
-    ("GET", "/v1/features", list_features),
-    ("POST", "/v1/features", carry_out(WRITES["UpdateFeatures"])),
+    reading("/v1/features", list_features),
+    writing("POST", "/v1/features", carry_out(WRITES["UpdateFeatures"]), "UpdateFeatures"),
 )

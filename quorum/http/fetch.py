@@ -6,9 +6,12 @@ from aiohttp import web
 
 from metadata_log.node.access import of
 from metadata_log.node.http_answers import MSGPACK
+from metadata_log.node.rights import Right
+from metadata_log.node.routes import RouteRule
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.http.bodies import caller_of, read_broker_body
 from quorum.http.door import Door, takes_stale
+from quorum.http.routes import AS_FRESH, READ, Route
 
 
 async def fetch_metadata(door: Door, request: web.Request) -> web.Response:
@@ -22,4 +25,13 @@ async def fetch_metadata(door: Door, request: web.Request) -> web.Response:
     return web.Response(body=answer, content_type=MSGPACK, headers=door.headers() | session_timeout)
 
 
-ROUTES: Final = (("POST", "/v1/metadata/fetch", fetch_metadata),)
+ROUTES: Final = (
+    Route(
+        "POST",
+        "/v1/metadata/fetch",
+        fetch_metadata,
+        READ,
+        RouteRule(Right.RAW, AS_FRESH),  # of a broker, also its id: its poll is its heartbeat
+        forwarded=False,
+    ),
+)

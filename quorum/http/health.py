@@ -5,7 +5,9 @@ from typing import Final
 from aiohttp import web
 
 from metadata_log.node.http_answers import without_details
+from metadata_log.node.rights import Right
 from quorum.http.door import Door
+from quorum.http.routes import reading
 
 
 async def show_alive(door: Door, request: web.Request) -> web.Response:
@@ -28,6 +30,6 @@ async def show_ready(door: Door, request: web.Request) -> web.Response:
 
 
 ROUTES: Final = (
-    ("GET", "/healthz", show_alive),
-    ("GET", "/readyz", show_ready),
+    reading("/healthz", show_alive, None, right=Right.OPEN, forwarded=False),
+    reading("/readyz", show_ready, None, right=Right.OPEN, forwarded=False),  # its details: READ
 )

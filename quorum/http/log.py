@@ -16,9 +16,11 @@ from metadata_log.errors import (
 )
 from metadata_log.node.access import of
 from metadata_log.node.clock import unix_ms
+from metadata_log.node.routes import IDS, NAMES, NUMBER, WHEN
 from quorum.http.bodies import NDJSON, OCTETS, integer
 from quorum.http.door import Door, takes_stale
 from quorum.http.feed import PARAMETERS, send_feed
+from quorum.http.routes import AS_FRESH, reading
 from quorum.log.past import wait_ends_s
 
 LOG_BYTES_DEFAULT: Final = 1 * limits.MIB
@@ -137,4 +139,19 @@ async def offset_of(text: str, *, offset_at: Callable[[int], Awaitable[int]]) ->
     return integer(text, "an offset")
 
 
-ROUTES: Final = (("GET", "/v1/log", show_log),)
+ROUTES: Final = (
+    reading(
+        "/v1/log",
+        show_log,
+        {
+            **AS_FRESH,
+            "from": WHEN,
+            "until": WHEN,
+            "max_bytes": NUMBER,
+            "topics": NAMES,
+            "topic_ids": IDS,
+            "wait_ms": NUMBER,
+        },
+        forwarded=False,
+    ),  # frames: RAW
+)

@@ -23,6 +23,7 @@ from metadata_log.node.certificate_metrics import certificate_ends
 from metadata_log.node.tls import dates_of_node
 from quorum.broker_view import registration_state
 from quorum.http.door import Door
+from quorum.http.routes import reading
 from quorum.loop_turns import TURN_SECONDS, TimedSelector
 from quorum.metrics import NAMESPACE
 from quorum.partition_health import stuck_reassignments
@@ -251,4 +252,4 @@ class TurnMetrics(Collector):
         )
 
 
-ROUTES: Final = (("GET", "/metrics", show_metrics),)
+ROUTES: Final = (reading("/metrics", show_metrics, None, forwarded=False),)

@@ -19,6 +19,7 @@ from metadata_log.limits import (
     PARTITIONS_LISTED_MAX,
     REASSIGNMENTS_MAX,
 )
+from metadata_log.node.routes import NAME, PLACE, one_of
 from metadata_log.wire.commands import (
     AlterPartition,
     AlterPartitionReassignments,
@@ -34,7 +35,8 @@ from quorum.decide.reassignments import ongoing
 from quorum.decide.sweeps import imbalances
 from quorum.http.bodies import caller_of, read_broker_body
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
-from quorum.partition_health import selected, why_stuck
+from quorum.http.routes import AS_FRESH, reading, writing
+from quorum.partition_health import SELECTIONS, selected, why_stuck
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=LIST_ITEMS_MAX)
@@ -214,11 +216,20 @@ WRITES: Final = {
     "AlterPartitionReassignments": Write(_reassignments, results_as("partitions")),
 }
 ROUTES: Final = (
-    ("GET", "/v1/partitions", list_partitions),
-    ("POST", "/v1/partitions/alter", alter_partitions),
-    ("POST", "/v1/partitions/directories", assign_directories),
-    ("POST", "/v1/partitions/elect", carry_out(WRITES["ElectLeaders"])),
-    ("GET", "/v1/partitions/imbalance", list_imbalances),
-    ("POST", "/v1/partitions/reassign", carry_out(WRITES["AlterPartitionReassignments"])),
-    ("GET", "/v1/partitions/reassignments", list_reassignments),
+    reading(
+        "/v1/partitions",
+        list_partitions,
+        {**AS_FRESH, "only": one_of(*SELECTIONS), "topic": NAME, "after": PLACE},
+    ),
+    writing("POST", "/v1/partitions/alter", alter_partitions, "AlterPartition"),
+    writing("POST", "/v1/partitions/directories", assign_directories, "AssignReplicasToDirs"),
+    writing("POST", "/v1/partitions/elect", carry_out(WRITES["ElectLeaders"]), "ElectLeaders"),
+    reading("/v1/partitions/imbalance", list_imbalances),
+    writing(
+        "POST",
+        "/v1/partitions/reassign",
+        carry_out(WRITES["AlterPartitionReassignments"]),
+        "AlterPartitionReassignments",
+    ),
+    reading("/v1/partitions/reassignments", list_reassignments),
 )

@@ -11,6 +11,7 @@ from metadata_log.wire.shapes import INT32_MAX, Natural, Shape, read_shape
 from quorum.decide.producer_ids import ProducerIdsAllocated
 from quorum.http.bodies import caller_of, read_broker_body
 from quorum.http.door import Door
+from quorum.http.routes import writing
 
 
 class WantedBlock(Shape, frozen=True):
@@ -27,4 +28,4 @@ async def allocate(door: Door, request: web.Request) -> web.Response:
     return door.ok(request, {"first": written.outcome.first, "length": written.outcome.length})
 
 
-ROUTES: Final = (("POST", "/v1/producer-ids", allocate),)
+ROUTES: Final = (writing("POST", "/v1/producer-ids", allocate, "AllocateProducerIds"),)

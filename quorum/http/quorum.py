@@ -12,11 +12,14 @@ from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import HostPort, is_reachable, read_address
 from metadata_log.node.http_query import flag
+from metadata_log.node.rights import Right
+from metadata_log.node.routes import ID, RouteRule
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
 from quorum.decide.quorum import VotersChanged
 from quorum.http.bodies import directory_id_of, int32, read_body, read_no_body
 from quorum.http.door import Door
+from quorum.http.routes import HERE, TRIAL, Route, reading, writing
 
 
 class Transfer(Shape, frozen=True):
@@ -112,9 +115,17 @@ def _reachable(text: str) -> HostPort:
 
 
 ROUTES: Final = (
-    ("GET", "/v1/quorum", show_quorum),
-    ("GET", "/v1/quorum/settings", show_settings),
-    ("POST", "/v1/quorum/transfer", transfer_leadership),
-    ("POST", "/v1/quorum/voters", add_voter),
-    ("DELETE", "/v1/quorum/voters/{id}", remove_voter),
+    reading("/v1/quorum", show_quorum, HERE),
+    reading("/v1/quorum/settings", show_settings),
+    Route(
+        "POST",
+        "/v1/quorum/transfer",
+        transfer_leadership,
+        "TransferLeadership",
+        RouteRule(Right.CLUSTER),
+    ),
+    writing("POST", "/v1/quorum/voters", add_voter, "AddRaftVoter"),
+    writing(
+        "DELETE", "/v1/quorum/voters/{id}", remove_voter, "RemoveRaftVoter", {**TRIAL, "directory_id": ID}
+    ),
 )

@@ -9,8 +9,11 @@ from msgspec import structs
 from metadata_log import limits
 from metadata_log.errors import DamagedFile, MetadataError, PositionOutOfRange, SnapshotNotFound
 from metadata_log.node.access import of
+from metadata_log.node.rights import Right
+from metadata_log.node.routes import RouteRule
 from quorum.http.bodies import OCTETS, read_no_body
 from quorum.http.door import Door
+from quorum.http.routes import HERE, Route, reading
 
 
 async def list_snapshots(door: Door, request: web.Request) -> web.Response:
@@ -101,7 +104,7 @@ def _range(request: web.Request, size: int, etag: str) -> tuple[int, int]:
 
 
 ROUTES: Final = (
-    ("GET", "/v1/metadata/snapshots/{id}", download_snapshot),
-    ("GET", "/v1/snapshots", list_snapshots),
-    ("POST", "/v1/snapshots", take_snapshot),
+    reading("/v1/metadata/snapshots/{id}", download_snapshot, HERE, right=Right.RAW, forwarded=False),
+    reading("/v1/snapshots", list_snapshots, HERE, forwarded=False),
+    Route("POST", "/v1/snapshots", take_snapshot, "TakeSnapshot", RouteRule(Right.CLUSTER), forwarded=False),
 )

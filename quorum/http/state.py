@@ -10,9 +10,11 @@ from metadata_log.errors import OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.answer_pieces import pieces_of
 from metadata_log.node.http_answers import JSON, MSGPACK, wants_msgpack
+from metadata_log.node.routes import WHEN
 from metadata_log.node.state_answer import state_items
 from quorum.http.door import Door
 from quorum.http.log import offset_of
+from quorum.http.routes import AS_FRESH, reading
 
 
 async def show_state(door: Door, request: web.Request) -> web.StreamResponse:
@@ -37,4 +39,4 @@ async def _send(door: Door, request: web.Request, pieces: AsyncIterator[bytes]) 
     return await door.sender.send(request, pieces, content_type=content_type, charset=charset)
 
 
-ROUTES: Final = (("GET", "/v1/state", show_state),)
+ROUTES: Final = (reading("/v1/state", show_state, {**AS_FRESH, "at": WHEN}),)

@@ -15,6 +15,7 @@ from metadata_log.image.views import describe_at_length, has_many_partitions, to
 from metadata_log.items import Items
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.http_query import flag
+from metadata_log.node.routes import FLAG
 from metadata_log.wire.commands import (
     CreatePartitions,
     CreateTopic,
@@ -30,6 +31,7 @@ from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_tex
 from quorum.decide.topics import TopicCreated, TopicDeleted, TopicsChanged, TopicsDeleted
 from quorum.http.bodies import read_no_body
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
+from quorum.http.routes import AS_FRESH, TRIAL, reading, writing
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=limits.LIST_ITEMS_MAX)
@@ -248,11 +250,11 @@ WRITES: Final = {
     "UndeleteTopics": Write(_undelete, _changed),
 }
 ROUTES: Final = (
-    ("GET", "/v1/topics", list_topics),
-    ("POST", "/v1/topics", carry_out(WRITES["CreateTopics"])),
-    ("POST", "/v1/topics/partitions", carry_out(WRITES["CreatePartitions"])),
-    ("POST", "/v1/topics/delete", carry_out(Write(_many_ending_topics, _changed))),
-    ("POST", "/v1/topics/undelete", carry_out(WRITES["UndeleteTopics"])),
-    ("GET", "/v1/topics/{name}", show_topic),
-    ("DELETE", "/v1/topics/{name}", delete_topic),
+    reading("/v1/topics", list_topics, {**AS_FRESH, "deleted": FLAG}),
+    writing("POST", "/v1/topics", carry_out(WRITES["CreateTopics"]), "CreateTopics"),
+    writing("POST", "/v1/topics/partitions", carry_out(WRITES["CreatePartitions"]), "CreatePartitions"),
+    writing("POST", "/v1/topics/delete", carry_out(Write(_many_ending_topics, _changed)), "DeleteTopics"),
+    writing("POST", "/v1/topics/undelete", carry_out(WRITES["UndeleteTopics"]), "UndeleteTopics"),
+    reading("/v1/topics/{name}", show_topic),
+    writing("DELETE", "/v1/topics/{name}", delete_topic, "DeleteTopics", {**TRIAL, "now": FLAG}),
 )

@@ -121,6 +121,8 @@ PURE_FORBIDDEN: Final = (
 PATH_METHODS: Final = frozenset(
     {"read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "mkdir", "unlink"}
 )
+ROUTES: Final = ("/v1/", "/healthz", "/readyz", "/metrics")
+"""How the paths of both processes begin."""
 GUARD_FILES: Final = (
     *("guard", "quorum_state", "outbox", "elections"),
     *("follower_log", "replication", "read_rounds", "transfer"),
@@ -336,6 +338,14 @@ def records_declare_their_secrets(module: Module) -> Iterator[str]:
                 yield f"line {node.lineno}: {node.name} wants @record(type_id=..., secret_fields=...)"
 
 
+def node_names_no_route(module: Module) -> Iterator[str]:
+    if not module.path.startswith("metadata_log/node/"):
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(ROUTES):
+            yield f"line {node.lineno}: {node.value} is a route of a process: its own table has it"
+
+
 RULES: Final[tuple[Callable[[Module], Iterator[str]], ...]] = (
     imports_only_along_the_arrows,
     doors_and_decisions_stay_apart,
@@ -348,4 +358,5 @@ RULES: Final[tuple[Callable[[Module], Iterator[str]], ...]] = (
     nothing_unpickles,
     raises_where_it_matters,
     records_declare_their_secrets,
+    node_names_no_route,
 )

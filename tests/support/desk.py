@@ -15,10 +15,10 @@ from metadata_log.node.access import Access
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.recent_warnings import RecentWarnings
-from metadata_log.node.routes import CONTROLLERS, rights_of
+from metadata_log.node.routes import rights_of
 from metadata_log.node.threads import Threads
 from quorum.fetch.service import FetchService
-from quorum.http.app import DoorRunner
+from quorum.http.app import RULES, DoorRunner
 from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog
 from quorum.log.past import Past
@@ -98,7 +98,7 @@ class Desk:
             buffers=AnswerBuffers(),
             now_ms=lambda: lab.now_ms,
             own_names=OwnNames(()),
-            access=Access(principals, cluster_id=own.cluster_id, rights=rights_of(CONTROLLERS)),
+            access=Access(principals, cluster_id=own.cluster_id, rights=rights_of(RULES)),
             on_fault=self.faults.append,
         )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from metadata_log.node.routes import Route, RouteKey
+from metadata_log.node.routes import RouteKey, RouteRule
 
 WRONG_VALUES = ("", "no+such+value,,", "-1", "1e3", "99999999999999999999", "t", "a:b", "%FF")
 VALUES = ("true", "stale", "1", "t1", "orders", "orders:0", "reassigning", "AAAAAAAAAAAAAAAAAAAAAQ")
@@ -13,7 +13,7 @@ def path_of(pattern: str) -> str:
     return pattern.replace("{id}", "7").replace("{name}", "t")
 
 
-def refused_queries(routes: Mapping[RouteKey, Route]) -> Iterator[tuple[RouteKey, str, str]]:
+def refused_queries(routes: Mapping[RouteKey, RouteRule]) -> Iterator[tuple[RouteKey, str, str]]:
     """Yield each route with a query that it refuses, and the parameter that the refusal names."""
     for key, route in routes.items():
         if route.parameters is None:

@@ -33,12 +33,11 @@ from metadata_log.ids import BrokerId, NodeId
 from metadata_log.node.http_answers import JSON, MSGPACK
 from metadata_log.node.http_server import listen
 from metadata_log.node.rights import ROLES, Right
-from metadata_log.node.routes import CONTROLLERS
 from metadata_log.node.threads import Threads
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import AlterConfigs
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
-from quorum.http.app import DoorRunner
+from quorum.http.app import RULES, DoorRunner
 from quorum.http.poll_connection import poll_connections
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.disk import SimulatedDisk
@@ -67,7 +66,7 @@ PEOPLE: Final = ("User:admin", "User:reader", "Broker:11", "Broker:12", "Control
 ROLE_OF: Final = {"User": ("admin", "reader"), "Broker": ("broker",), "Controller": ("controller",)}
 REFUSED: Final = frozenset({401, 403})
 REFUSED_TO_PAGES: Final = frozenset({400, 403, 415})
-ROUTES: Final = sorted(CONTROLLERS)
+ROUTES: Final = sorted(RULES)
 OWN_HOSTS: Final = ("localhost", "127.0.0.1:8001", "node.localhost")
 FOREIGN: Final[tuple[dict[str, str], ...]] = (
     {"Origin": "http://page.example"},
@@ -617,7 +616,7 @@ class DoorLife:
         route = client.rng.choice(ROUTES)
         method, pattern = route
         path = pattern.replace("{id}", "7").replace("{name}", "t")
-        right = CONTROLLERS[route].right
+        right = RULES[route].right
         packed = right in (Right.BROKER, Right.CONTROLLER) or pattern == "/v1/metadata/fetch"
         body: dict[str, Any] | None = None if method == "GET" else {}
         return self._asked(client, method, path, body, packed=packed, route=route)
@@ -717,7 +716,7 @@ class DoorLife:
             self._written.add(asked.key)
         if not self.has_identity or status in REFUSED:
             return
-        right = CONTROLLERS[asked.route].right
+        right = RULES[asked.route].right
         if not self.principals.may(who, right, due.at, self.loop.time()):
             raise Violation(f"no_route_answers_who_has_no_right: {what}, and needs the right {right.value}")
         is_raw = right is Right.RAW and status == 200 and asked.speaks_as is None

@@ -9,9 +9,8 @@ import pytest
 from metadata_log.ids import NO_LEADER, BrokerId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
-from metadata_log.node.routes import SELECTIONS
 from metadata_log.records.configs import TOPIC
-from quorum.partition_health import partition_health, selected, why_stuck
+from quorum.partition_health import SELECTIONS, partition_health, selected, why_stuck
 from tests.support.decisions import World
 from tests.support.histories import random_history
 

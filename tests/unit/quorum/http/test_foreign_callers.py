@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
-from quorum.http.app import routes
+from quorum.http.app import ROUTES
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, run
 
@@ -22,7 +22,7 @@ FOREIGN: dict[str, tuple[dict[str, str], int]] = {
     "another port": ({**JSON, "Origin": "http://127.0.0.1:1"}, 403),
     "a foreign host": ({**JSON, "Host": "rebound.example"}, 403),
 }
-CHANGING = [(method, path) for method, path, _ in routes() if method != "GET"]
+CHANGING = [route.key for route in ROUTES if route.method != "GET"]
 BODIES = {
     "/v1/topics": b'{"name": "t", "assignment": [[1]]}',
     "/v1/quorum/transfer": b'{"to": 2}',

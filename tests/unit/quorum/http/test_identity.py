@@ -23,10 +23,12 @@ from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.certified_names import name_in
 from metadata_log.node.http_server import listen
 from metadata_log.node.rights import ROLES, Right
-from metadata_log.node.routes import BROKERS, CONTROLLERS, FORWARDED, rights_of
+from metadata_log.node.routes import rights_of
 from metadata_log.wire.fetch import OBSERVER
-from quorum.http.app import DoorRunner, routes
+from quorum.decide.registry import BY_OPERATION
+from quorum.http.app import ROUTES, RULES, DoorRunner
 from quorum.http.poll_connection import poll_connections
+from quorum.http.routes import READ
 from quorum.registration import registration_of
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, registration, run, settings, uuid
@@ -41,7 +43,6 @@ WHO = {
 }
 NODES = WHO | {"User:broker": "broker", "User:controller": "controller", "Broker:3": "controller"}
 """Also principals that have a node's role, and are not the node."""
-ALL = {(method, path) for method, path, _ in routes()}
 NOT_DECIDED_HERE = 401, 403
 
 
@@ -102,17 +103,23 @@ def behind_tokens(
     run(main)
 
 
-def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
-    assert CONTROLLERS.keys() == ALL
-    assert {key for key, route in BROKERS.items() if route.right is Right.TOKEN} == {*FORWARDED}
+def test_each_route_is_in_the_table_once_and_a_write_needs_the_right_of_its_operation() -> None:
+    assert len(RULES) == len(ROUTES)
     assert Right.TOKEN not in {right for rights in ROLES.values() for right in rights}
+    decided = {route.key: route for route in ROUTES if route.does in BY_OPERATION}
+    assert all(route.rule.right is BY_OPERATION[route.does].access.right for route in decided.values())
+    others = {route.does for route in ROUTES} - {READ, *BY_OPERATION}
+    assert others == {"Batch", "TakeSnapshot", "TransferLeadership"}
+    assert {route.key for route in ROUTES if route.does == READ and route.method != "GET"} == {
+        ("POST", "/v1/metadata/fetch")
+    }
 
 
 def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) -> None:
     async def story(desk: Desk, ask: Ask) -> None:
         await online(desk.lab, desk.controller, 11)  # for bytes of the log
         end_offset = desk.controller.committed.end_offset
-        for (method, pattern), right in sorted(rights_of(CONTROLLERS).items()):
+        for (method, pattern), right in sorted(rights_of(RULES).items()):
             path = pattern.replace("{id}", "7").replace("{name}", "t")
             body: Any = None if method == "GET" else {}
             packed = right in (Right.BROKER, Right.CONTROLLER) or pattern == "/v1/metadata/fetch"
@@ -392,7 +399,7 @@ def test_the_file_is_looked_at_once_in_a_second_however_many_ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = Access(
-        principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=rights_of(CONTROLLERS)
+        principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=rights_of(RULES)
     )
     looks: list[Path] = []
     state = access_module._state_of
@@ -430,7 +437,7 @@ def test_what_is_no_file_of_principals_is_refused_at_the_start(tmp_path: Path, c
     file = tmp_path / "principals.toml"
     file.write_text(content)
     with pytest.raises(InvalidSettings, match=str(file)):
-        Access(file, cluster_id=CLUSTER, rights=rights_of(CONTROLLERS))
+        Access(file, cluster_id=CLUSTER, rights=rights_of(RULES))
 
 
 @pytest.mark.parametrize(
@@ -450,7 +457,7 @@ def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: s
     certificate = {"subjectAltName": (("DNS", "localhost"), ("URI", uri))}
     assert name_in(certificate, CLUSTER) == name
     access = Access(
-        principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=rights_of(CONTROLLERS)
+        principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=rights_of(RULES)
     )
     found, sender = access.of_certificate(certificate), access.of_connection(certificate)
     if name in ("Broker:11", "Controller:1"):

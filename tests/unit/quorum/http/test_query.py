@@ -7,7 +7,8 @@ import pytest
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.node.clock import unix_ms
-from metadata_log.node.routes import CONTROLLERS, check_query
+from metadata_log.node.routes import check_query
+from quorum.http.app import RULES
 from tests.support.desk import Ask, Desk, at_desk
 from tests.support.lab import online
 from tests.support.queries import VALUES, path_of, refused_queries
@@ -19,7 +20,7 @@ def test_each_route_refuses_unknown_doubled_and_malformed_parameters_by_name(tmp
     async def story(desk: Desk, ask: Ask) -> None:
         before = desk.controller.tip.end_offset
         asked = 0
-        for (method, pattern), query, name in refused_queries(CONTROLLERS):
+        for (method, pattern), query, name in refused_queries(RULES):
             body: Any = None if method == "GET" else {}
             status, answer = await ask(method, f"{path_of(pattern)}?{query}", body)
             assert (status, answer["error"], answer["code"]) == (400, "INVALID_REQUEST", 42), (pattern, query)
@@ -33,7 +34,7 @@ def test_each_route_refuses_unknown_doubled_and_malformed_parameters_by_name(tmp
 
 def test_what_the_table_has_is_taken_and_what_probes_append_is_ignored(tmp_path: Path) -> None:
     async def story(desk: Desk, ask: Ask) -> None:
-        for (method, pattern), route in CONTROLLERS.items():
+        for (method, pattern), route in RULES.items():
             if method != "GET" or pattern in ("/metrics", "/v1/log"):
                 continue
             if route.parameters is None:
@@ -124,5 +125,5 @@ def test_a_time_that_has_not_come_is_refused_like_an_offset_beyond_the_end(tmp_p
 def test_a_long_value_is_not_repeated_whole() -> None:
     key = ("GET", "/v1/partitions")
     with pytest.raises(InvalidRequest) as refused:
-        check_query(key, CONTROLLERS[key], [("after", "x" * 5_000)])
+        check_query(key, RULES[key], [("after", "x" * 5_000)])
     assert len(refused.value.message) < 300
