@@ -33,6 +33,7 @@ from tests.simulation.mutants import (
     decisions,
     doors,
     fetch,
+    kafka,
     partitions,
     raft,
     reach,
@@ -77,12 +78,13 @@ ALONE: Final = (
 OUTSIDE: Final = (
     "broker_agent.agent",
     "metadata_log.node.data_directory",
+    "metadata_log.kafka.",
     "metadata_log.replay.",
     "ops.admin.reassignment_history",
     "quorum.raft.link",
     "quorum.raft.transport",
 )
-"""Rooms that no life runs: TLS and sockets, exports, what is told of the past."""
+"""Rooms that no life runs: TLS and sockets, exports, Kafka's log, what is told of the past."""
 ALONE_LIVES: Final = tuple((kind, seed) for kind in ALONE for seed in range(1, kind.most + 1))
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *raft.MUTANTS,
@@ -94,6 +96,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *brokers.MUTANTS,
     *data.MUTANTS,
     *trust.MUTANTS,
+    *kafka.MUTANTS,
     *doors.MUTANTS,
 )
 
