@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from metadata_log import replay
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope
 from metadata_log.codec import FrameHeader, decode_all, read_header
@@ -22,6 +24,8 @@ from tests.unit.metadata_log.replay.test_report_time import (
     registration,
     rows,
 )
+
+pytestmark = pytest.mark.slow
 
 SILENT_MS = 3_000
 MINUTE_MS = 60_000

@@ -3,6 +3,7 @@
 import http.server
 import json
 import random
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,10 +31,17 @@ HISTORY = random_history(random.Random(7), 30)
 OUTSIDE = ("../../evil", "/etc/passwd", "a/b", "..", "", "x'y", "a\n", "a" * 200, "*", "a\x00b", "é")
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("of-all") / "export"
+    export_log(frames_of(HISTORY), directory, cluster_id=CLUSTER_ID)
+    return directory
+
+
 @pytest.fixture
-def export(tmp_path: Path) -> Path:
-    export_log(frames_of(HISTORY), tmp_path / "export", cluster_id=CLUSTER_ID)
-    return tmp_path / "export"
+def export(exported: Path, tmp_path: Path) -> Path:
+    """Return an export that a test may change."""
+    return Path(shutil.copytree(exported, tmp_path / "export"))
 
 
 @contextmanager

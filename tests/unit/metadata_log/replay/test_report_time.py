@@ -24,6 +24,8 @@ from metadata_log.replay.report import report_of
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, step_of
 
+pytestmark = pytest.mark.slow
+
 NOON_MS = 1_767_268_800_000
 DAY_MS = 86_400_000
 ORDERS = TopicId(random_uuid(random.Random(1)))

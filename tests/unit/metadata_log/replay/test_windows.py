@@ -22,6 +22,8 @@ from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, FIRST_TIME_MS, Step, next_step, step_of
 from tests.support.plain_clock import Clock, Reading
 
+pytestmark = pytest.mark.slow
+
 DAY_MS = 86_400_000
 CONDITIONS = {
     "leaderless_spells": lambda _moment, _topic, image: image.leader == NO_LEADER,

@@ -107,16 +107,13 @@ def test_a_range_inside_a_batch_has_the_records_of_the_range(
         (end - 1, end + 1),
     ]
     with node() as told:
-        for per_page in (1, 7, 100):
+        pages = [(per_page, ["--bootstrap", told.url]) for per_page in (1, 7, 100)]
+        for per_page, source in [(1, [str(data)]), *pages]:
             serve(told, per_page=per_page)
-            for source in ([str(data)], ["--bootstrap", told.url]):
-                for first, until in ranges:
-                    lines = dumped(capsys, *source, "--from", first, "--until", until)
-                    assert [line["offset"] for line in lines] == list(range(first, until)), (
-                        source,
-                        first,
-                        until,
-                    )
+            for first, until in ranges:
+                lines = dumped(capsys, *source, "--from", first, "--until", until)
+                offsets = [line["offset"] for line in lines]
+                assert offsets == list(range(first, until)), (source, per_page, first, until)
 
 
 @pytest.mark.parametrize("flag", ["--from", "--until"])

@@ -9,6 +9,8 @@ from metadata_log import replay
 from metadata_log.replay.report import report_of
 from tests.support import kafka_log as by_hand
 
+pytestmark = pytest.mark.slow
+
 TOPIC = bytes(15) + b"\x07"
 FOUNDED = by_hand.batch(0, [by_hand.leader_change(1, [1])], control=2)
 VERSION = by_hand.feature("metadata.version", 27)
