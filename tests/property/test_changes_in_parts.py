@@ -401,7 +401,9 @@ class Story:
 
 
 @pytest.mark.parametrize("has_eligible", [False, True])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8))]
+)
 def test_changes_in_parts_come_to_their_end(
     seed: int, has_eligible: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

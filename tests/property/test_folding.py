@@ -40,11 +40,11 @@ from snapshots.fold import fold
 from snapshots.history import image_at
 from snapshots.snapshot_file import read_snapshot, write_snapshot
 from snapshots.store import SnapshotStore
-from tests.support.histories import random_history, step_of
+from tests.support.histories import history_of, random_history, step_of
 from tests.support.independent_reader import frames
 from tests.support.outside_broker import State
 
-SEEDS = range(60)
+SEEDS = [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 60))]
 
 
 def through_a_snapshot(image: MetadataImage) -> MetadataImage:
@@ -81,7 +81,7 @@ def test_a_snapshot_taken_anywhere_changes_nothing_after_it(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_digest_kept_is_the_digest_from_nothing(seed: int) -> None:
-    for step in random_history(random.Random(seed), batch_count=30):
+    for step in history_of(seed, 30):
         assert step.image.digest_buckets == buckets_of(step.image)
 
 
@@ -110,7 +110,7 @@ def test_a_digest_that_is_asked_for_now_and_then_is_the_digest_from_nothing(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
     """A28: replicas by broker and leaders, as the log gives them."""
-    for step in random_history(random.Random(seed), batch_count=30):
+    for step in history_of(seed, 30):
         topics = step.image.topics
         on: dict[int, set[bytes]] = defaultdict(set)
         leaderships: Counter[int] = Counter()
@@ -174,7 +174,7 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_walk_goes_on_behind_any_partition(seed: int) -> None:
-    *_, last = random_history(random.Random(seed), batch_count=30)
+    *_, last = history_of(seed, 30)
     topics = last.image.topics
     for broker_id, with_deleted in product(last.image.brokers, (False, True)):
         whole = list(topics.partitions_on(broker_id, with_deleted=with_deleted))
@@ -233,7 +233,7 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
 def test_a_delta_names_every_key_that_differs(seed: int) -> None:
     """Goal: a delta names what differs, and nothing that no record of the batch speaks of."""
     before = EMPTY
-    for step in random_history(random.Random(seed), batch_count=30):
+    for step in history_of(seed, 30):
         after, delta = apply(before, step.batch)
         named = touched_by(before, step.batch.records)
         assert delta == replace(named, quorum=delta.quorum, producer_ids=delta.producer_ids)
@@ -267,7 +267,7 @@ def test_a_delta_names_every_key_that_differs(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_encoded_is_decoded(seed: int) -> None:
-    for step in random_history(random.Random(seed), batch_count=30):
+    for step in history_of(seed, 30):
         assert decode(step.frame) == (step.batch, len(step.frame))
         batch = step.batch
         again = encode(
@@ -283,7 +283,7 @@ def test_what_is_encoded_is_decoded(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_frame_with_any_bit_flipped_is_refused(seed: int) -> None:
-    frame = random_history(random.Random(seed), batch_count=3)[-1].frame
+    frame = history_of(seed, 3)[-1].frame
     for bit in range(len(frame) * 8):
         flipped = bytearray(frame)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -313,7 +313,7 @@ def test_entities_do_not_depend_on_each_other(seed: int) -> None:
     """Goal: the licence to fold in parallel. Method: the records of each entity alone, from nothing; the
     lines of all entities together must be those of the log folded in order.
     """
-    history = random_history(random.Random(seed), batch_count=40)
+    history = history_of(seed, 40)
     of_entity: dict[tuple[object, ...], list[Record]] = defaultdict(list)
     topic_ids: dict[str, TopicId] = {}
     names: dict[TopicId, str] = {}
@@ -353,7 +353,7 @@ def test_the_log_and_its_snapshots_tell_the_state_at_every_offset(tmp_path: Path
 
 @pytest.mark.parametrize("seed", range(8))
 def test_an_independent_reader_agrees(tmp_path: Path, seed: int) -> None:
-    history = random_history(random.Random(seed), batch_count=40)
+    history = history_of(seed, 40)
     data = b"".join(step.frame for step in history)
     found = [header for header, _, _ in frames(data)]
     batches = [step.batch for step in history]

@@ -8,6 +8,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,7 @@ def ids_in_source(source: str) -> Iterator[tuple[str, str]]:
             yield found, test.name
 
 
+@cache
 def carried(tests: Path = TESTS) -> Mapping[str, list[str]]:
     """Return the tests that carry each row, as paths below `tests`."""
     found: defaultdict[str, list[str]] = defaultdict(list)

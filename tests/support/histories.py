@@ -3,6 +3,7 @@
 import random
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import google_crc32c
@@ -64,6 +65,12 @@ def random_history(rng: random.Random, batch_count: int, *, onto: MetadataImage 
         steps.append(step)
         image = step.image
     return steps
+
+
+@lru_cache(maxsize=256)
+def history_of(seed: int, batch_count: int) -> tuple[Step, ...]:
+    """Return the random history of a seed: made once for all the tests that look at it."""
+    return tuple(random_history(random.Random(seed), batch_count))
 
 
 def next_step(rng: random.Random, image: MetadataImage, *, appended_at_ms: int) -> Step:
