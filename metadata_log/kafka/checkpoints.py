@@ -55,15 +55,14 @@ def checkpoint(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> It
 def _known_to_kafka(records: Iterable[Record]) -> Iterator[Record]:
     deleted: set[TopicId] = set()
     for record in records:
-        match record:
-            case TopicTombstoneRecord(topic_id):
-                deleted.add(topic_id)
-            case PartitionRecord(topic_id) if topic_id in deleted:
-                pass
-            case RequestResultRecord():
-                pass
-            case _:
+        # Nearly all records are partitions of topics that live.
+        if isinstance(record, PartitionRecord):
+            if not deleted or record.topic_id not in deleted:
                 yield record
+        elif isinstance(record, TopicTombstoneRecord):
+            deleted.add(record.topic_id)
+        elif not isinstance(record, RequestResultRecord):
+            yield record
 
 
 class _Writer:

@@ -204,6 +204,15 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "kafka-records",
+        "What it costs to write our log and snapshots as Kafka's, and to read Kafka's records; no process is started.",
+        no_peer="etcd's log has another format, and no Kafka speaks of the cost of its own",
+        flags=(
+            _count("--partitions", 100_000, 10_000_000, "of the snapshot", least=1_000),
+            _count("--rounds", 5, 1_000),
+        ),
+    ),
+    Bench(
         "replay",
         "States, intervals, every analysis and reports of a large log, by DuckDB and by Spark.",
         no_peer=_NO_HISTORY,
