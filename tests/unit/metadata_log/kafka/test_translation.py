@@ -177,9 +177,13 @@ def test_a_checkpoint_is_the_state(seed: int, tmp_path) -> None:
 
 def test_a_checkpoint_has_a_head_bounded_batches_and_a_foot() -> None:
     """Goal: Kafka's reader finds what it wants where it wants it. Method: the names of the first and last records."""
-    founding = [claim(EMPTY), QuorumVersionRecord(1), FeatureLevelRecord("metadata.version", 30)]
+    founding: list[Record] = [
+        claim(EMPTY),
+        QuorumVersionRecord(1),
+        FeatureLevelRecord("metadata.version", 30),
+    ]
     topic = TopicRecord(TOPIC, "t")
-    partitions = [PARTITION._replace(partition_id=number) for number in range(2_500)]
+    partitions: list[Record] = [PARTITION._replace(partition_id=number) for number in range(2_500)]
     image = step_of(EMPTY, [*founding, topic, *partitions]).image
     data = checkpoint_of(image)
     assert data == checkpoint_of(image)
