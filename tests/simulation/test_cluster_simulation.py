@@ -151,9 +151,10 @@ def test_the_same_seed_is_the_same_life() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_seed_is_the_same_life_in_any_process() -> None:
+@pytest.mark.parametrize(("profile", "seconds"), [("nasty", 10), ("streams", 3)])
+def test_the_same_seed_is_the_same_life_in_any_process(profile: str, seconds: int) -> None:
     """Nothing depends on the order of hashes, on addresses, or on the machine's clock."""
-    command = ["--seeds", "14", "--profile", "nasty", "--seconds", "10"]
+    command = ["--seeds", "14", "--profile", profile, "--seconds", str(seconds)]
     lives = [
         subprocess.run(
             (sys.executable, "-m", "tests.simulation", *command),

@@ -179,7 +179,10 @@ class World:
         except Exception as error:  # a timer's or a link's callback failed
             self.violated(f"{type(error).__name__}: {error}")
         finally:
-            pending = asyncio.all_tasks(self.loop)
+            # In order of creation: what their ends send is in the trace, too.
+            pending = sorted(
+                asyncio.all_tasks(self.loop), key=lambda task: (len(name := task.get_name()), name)
+            )
             for task in pending:
                 task.cancel()
             if pending:
