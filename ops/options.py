@@ -6,7 +6,7 @@ A verb is a function. Its options reach it as keyword arguments; what verbs shar
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from ops import render
-from ops.admin.client import ClusterClient
+from ops.admin.cluster import Cluster
 from ops.admin.connect import SHOWN, TIMEOUT_S, Misuse, connect
 from ops.render import OUTPUTS, ROW_OUTPUTS
 from ops.talk import put, say
@@ -41,6 +41,12 @@ class Output:
         if shown := render.rendered(value, output=self.output, table=table):
             put(shown, output=self.output)
 
+    def show_fields(self, value: Mapping[str, Any]) -> None:
+        """Print one thing; its table has a line for each field."""
+        self.show(
+            value, table=lambda: render.fields((key, render.plain(item)) for key, item in value.items())
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network(Output):
@@ -54,7 +60,7 @@ class Network(Output):
     insecure: bool = False
     timeout: float = TIMEOUT_S
 
-    def client(self) -> ClusterClient:
+    def client(self) -> Cluster:
         files = {name: getattr(self, name) for name in SHOWN}
         return connect(self.bootstrap, timeout_s=self.timeout, insecure=self.insecure, say=say, **files)
 
@@ -214,8 +220,17 @@ def shown_files(section: str) -> list[click.Parameter]:
 
 def _sharing(shared: type[Output], params: list[click.Parameter]) -> Callable[[R], R]:
     def declare(run: R) -> R:
+        return sharing(shared)(either("output", "as_json")(_declaring(*params)(run)))
+
+    return declare
+
+
+def sharing(shared: type[Output]) -> Callable[[R], R]:
+    """Declare as what the verb gets `asked`: the declared options that are fields of `shared`."""
+
+    def declare(run: R) -> R:
         run.__dict__["shared"] = shared
-        return either("output", "as_json")(_declaring(*params)(run))
+        return run
 
     return declare
 
@@ -265,7 +280,7 @@ class Verb(click.Command):
             values["output"] = "json"
         if self.shared is not None:
             names = [each.name for each in dataclasses.fields(self.shared)]
-            values["asked"] = self.shared(**{name: values.pop(name) for name in names})
+            values["asked"] = self.shared(**{name: values.pop(name) for name in names if name in values})
         return values
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -1,0 +1,35 @@
+"""Edge: the client library of administrators: `connect` to a cluster, ask it, change it; see docs/administration.md."""
+
+from ops.admin.client import Unreachable
+from ops.admin.cluster import Broker, Cluster, Partition, Reassignment, Topic
+from ops.admin.connect import Misuse, NoBootstrap, connect
+from ops.admin.items import (
+    ALTER_CONFIGS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    ELECT,
+    REASSIGN,
+    REPLACE_CONFIGS,
+    UNDELETE_TOPICS,
+)
+
+__all__ = [
+    "ALTER_CONFIGS",
+    "CREATE_PARTITIONS",
+    "CREATE_TOPICS",
+    "DELETE_TOPICS",
+    "ELECT",
+    "REASSIGN",
+    "REPLACE_CONFIGS",
+    "UNDELETE_TOPICS",
+    "Broker",
+    "Cluster",
+    "Misuse",
+    "NoBootstrap",
+    "Partition",
+    "Reassignment",
+    "Topic",
+    "Unreachable",
+    "connect",
+]

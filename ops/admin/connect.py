@@ -13,7 +13,8 @@ from metadata_log.node.addresses import is_node_url
 from metadata_log.node.certificate_dates import Dated
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.credentials import TlsFiles, bearer_from, dates_of, trusting
-from ops.admin.client import ClusterClient, Credentials, Say, silent
+from ops.admin.client import Credentials, Say, silent
+from ops.admin.cluster import Cluster
 
 SHOWN: Final = ("ca", "cert", "key", "token_file")
 """Files, each also named by a variable (METAQUORUM_CA and so on): what a client shows, and whom it trusts."""
@@ -39,7 +40,7 @@ def connect(
     insecure: bool = False,
     say: Say = silent,
     **files: str | Path | None,
-) -> ClusterClient:
+) -> Cluster:
     """Return a client of the cluster at `bootstrap` (URL,URL...), else of METAQUORUM_BOOTSTRAP, else of the cluster here.
 
     `files` are `ca`, `cert`, `key` and `token_file` of SHOWN; each else comes from its variable. `timeout_s` bounds each
@@ -53,7 +54,7 @@ def connect(
     assert files.keys() <= set(SHOWN), f"files are {', '.join(SHOWN)}"
     urls = bootstrap_from(bootstrap)
     is_named = bool(bootstrap or os.environ.get(BOOTSTRAP_VARIABLE))
-    return ClusterClient(
+    return Cluster(
         urls,
         timeout_s=timeout_s,
         rng=random.SystemRandom(),

@@ -16,8 +16,8 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.limits import REASSIGNMENTS_MAX
 from ops.admin.client import ClusterClient
+from ops.admin.items import chunks
 from ops.admin.live_state import live_image, newer_image
-from ops.item_requests import chunks
 from quorum.partition_health import why_stuck
 
 LOOK_AGAIN_S: Final = 0.5

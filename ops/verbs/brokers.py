@@ -1,16 +1,15 @@
 """Edge: `brokers list|describe|explain|unregister`."""
 
-import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from metadata_log.errors import BrokerIdNotRegistered, Rejected
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.arguments import Noun, client_from, from_to
-from ops.dry_run import show_what_if
-from ops.item_requests import REFUSED, add_flags, result_columns
+from ops.changes import REFUSED, Change, change, result_columns
+from ops.options import Network, Noun, argument, network
 from ops.render import Column
-from ops.talk import show
+from ops.values import from_to
 from ops.when import duration_text, time_text
 
 
@@ -41,78 +40,66 @@ CHANGES = (
 )
 
 
-def add_parsers(noun: Noun) -> None:
-    noun.verb(
-        "list",
-        "List brokers, their states and how far each has applied the log.",
-        run=run_list,
-        parent=noun.flags.network,
-        examples=("brokers list", "brokers list -o jsonl"),
-    )
-    describe = noun.verb(
-        "describe",
-        "Show one broker.",
-        run=run_describe,
-        parent=noun.flags.network,
-        examples=("brokers describe 11",),
-    )
-    describe.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
-    explain = noun.verb(
-        "explain",
-        "Show each change of a broker's registration, and why.",
-        run=run_explain,
-        parent=noun.flags.network,
-        examples=("brokers explain 11",),
-    )
-    explain.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
-    unregister = noun.verb(
-        "unregister",
-        "Remove brokers that are gone for good; their replicas stay assigned until they are reassigned.",
-        run=run_unregister,
-        parent=noun.flags.network,
-        examples=("brokers unregister 11 --dry-run", "brokers unregister 11 12"),
-    )
-    unregister.add_argument("broker_ids", nargs="+", type=from_to(0, INT32_MAX), metavar="ID")
-    add_flags(unregister, all_or_nothing=False)
+ID: Final = from_to(0, INT32_MAX)
+NOUN: Final = Noun()
 
 
-def run_explain(args: argparse.Namespace) -> int:
-    from ops.admin.explain import explain_broker
-    from ops.admin.live_state import history
-
-    found = list(explain_broker(history(client_from(args)).steps, args.broker_id))
-    if not found:
-        raise BrokerIdNotRegistered(
-            f"the log tells nothing of broker {args.broker_id}", broker_id=args.broker_id
-        )
-    show(args, found, table=lambda: render.table(CHANGES, found, empty=""))
+@NOUN.verb(
+    "list",
+    "List brokers, their states and how far each has applied the log.",
+    "brokers list",
+    "brokers list -o jsonl",
+)
+@network
+def run_list(asked: Network) -> int:
+    items = asked.client().brokers()
+    asked.show(items, table=lambda: render.table(BROKERS, items, empty="no brokers"))
     return 0
 
 
-def run_unregister(args: argparse.Namespace) -> int:
+@NOUN.verb("describe", "Show one broker.", "brokers describe 11")
+@argument("broker_id", "ID", read=ID)
+@network
+def run_describe(asked: Network, *, broker_id: int) -> int:
+    broker = asked.client().read(f"/v1/brokers/{broker_id}")
+    asked.show_fields(broker)
+    return 0
+
+
+@NOUN.verb("explain", "Show each change of a broker's registration, and why.", "brokers explain 11")
+@argument("broker_id", "ID", read=ID)
+@network
+def run_explain(asked: Network, *, broker_id: int) -> int:
+    from ops.admin.explain import explain_broker
+    from ops.admin.live_state import history
+
+    found = list(explain_broker(history(asked.client()).steps, broker_id))
+    if not found:
+        raise BrokerIdNotRegistered(f"the log tells nothing of broker {broker_id}", broker_id=broker_id)
+    asked.show(found, table=lambda: render.table(CHANGES, found, empty=""))
+    return 0
+
+
+@NOUN.verb(
+    "unregister",
+    "Remove brokers that are gone for good; their replicas stay assigned until they are reassigned.",
+    "brokers unregister 11 --dry-run",
+    "brokers unregister 11 12",
+)
+@argument("broker_ids", "ID...", nargs=-1, required=True, read=ID)
+@change
+def run_unregister(asked: Change, *, broker_ids: Sequence[int]) -> int:
     """Remove brokers one after the other: each is a change in parts, with a result of its own."""
-    if args.dry_run:
-        return show_what_if(args, "UnregisterBroker", *({"broker_id": one} for one in args.broker_ids))
-    client = client_from(args)
+    if asked.dry_run:
+        return asked.foreseen("UnregisterBroker", *({"broker_id": one} for one in broker_ids))
+    client = asked.client()
     results = []
-    for broker_id in args.broker_ids:
+    for broker_id in broker_ids:
         error = message = None
         try:
             client.write("DELETE", f"/v1/brokers/{broker_id}")
         except Rejected as refusal:
             error, message = refusal.error, refusal.message
         results.append({"broker_id": broker_id, "error": error, "message": message})
-    show(args, results, table=lambda: render.table(UNREGISTERED, results, empty=""))
+    asked.show(results, table=lambda: render.table(UNREGISTERED, results, empty=""))
     return 0 if all(one["error"] is None for one in results) else REFUSED
-
-
-def run_list(args: argparse.Namespace) -> int:
-    items = client_from(args).read("/v1/brokers")["items"]
-    show(args, items, table=lambda: render.table(BROKERS, items, empty="no brokers"))
-    return 0
-
-
-def run_describe(args: argparse.Namespace) -> int:
-    broker = client_from(args).read(f"/v1/brokers/{args.broker_id}")
-    show(args, broker, table=lambda: render.fields((k, render.plain(v)) for k, v in broker.items()))
-    return 0

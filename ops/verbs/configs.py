@@ -1,17 +1,18 @@
 """Edge: `configs list|describe|set|unset|append|subtract|replace`, of topics, brokers and the cluster."""
 
-import argparse
-import urllib.parse
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from metadata_log.errors import InvalidConfig
-from metadata_log.limits import REQUEST_ITEMS_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.arguments import Noun, client_from, from_to
-from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
+from ops.admin.items import ALTER_CONFIGS, REPLACE_CONFIGS, ItemRequest
+from ops.changes import Change, carry_out, change_of_items, result_columns
+from ops.options import Network, Noun, Output, argument, either, flag, network, option, sharing
 from ops.render import Column
-from ops.talk import fail_usage, say, show
+from ops.talk import fail_usage, say
+from ops.values import from_to
 from ops.verbs.topics import key_values
 
 CONFIGS: Final = (
@@ -21,154 +22,155 @@ CONFIGS: Final = (
     Column("value"),
 )
 DESCRIBED: Final = (Column("name"), Column("value"), Column("source"), Column("type"))
-CHANGE: Final = ItemRequest(
-    operation="IncrementalAlterConfigs",
-    method="PATCH",
-    path="/v1/configs",
-    items="resources",
-    items_max=REQUEST_ITEMS_MAX,
-    columns=result_columns(*CONFIGS[:2], done="changed"),
-)
-REPLACEMENT: Final = ItemRequest(
-    operation="LegacyAlterConfigs",
-    method="PUT",
-    path="/v1/configs",
-    items="resources",
-    items_max=REQUEST_ITEMS_MAX,
-    columns=result_columns(*CONFIGS[:2], done="replaced"),
-)
+CHANGED: Final = result_columns(*CONFIGS[:2], done="changed")
+REPLACED: Final = result_columns(*CONFIGS[:2], done="replaced")
+R = TypeVar("R", bound=Callable[..., int])
+NOUN: Final = Noun()
+ID: Final = from_to(0, INT32_MAX)
 
 
-def add_parsers(noun: Noun) -> None:
-    for name, does, run, example in (
-        ("list", "Show the settings that are set.", run_list, "--topic orders"),
-        (
-            "describe",
-            "Show the settings that count, and the layer that each comes from.",
-            run_describe,
-            "--broker 11 min.insync.replicas",
-        ),
+def _of_one(run: R) -> R:
+    """Declare whose settings are shown, and which: `topic`, `broker`, `cluster` and `keys`."""
+    for declare in (
+        argument("keys", "K...", nargs=-1),
+        flag("--cluster"),
+        option("--broker", read=ID, metavar="ID"),
+        option("--topic", metavar="T"),
+        either("topic", "broker", "cluster", required=True),
     ):
-        verb = noun.verb(
-            name, does, run=run, parent=noun.flags.network, examples=(f"configs {name} {example}",)
-        )
-        whose = verb.add_mutually_exclusive_group(required=True)
-        whose.add_argument("--topic", metavar="T")
-        whose.add_argument("--broker", type=from_to(0, INT32_MAX), metavar="ID")
-        whose.add_argument("--cluster", action="store_true")
-        verb.add_argument("keys", nargs="*", metavar="K")
-        if name == "describe":
-            verb.add_argument(
-                "--on",
-                type=from_to(0, INT32_MAX),
-                metavar="ID",
-                help="with --topic: as this broker sees it; default: as the active controller does",
-            )
-    for name, does, run, example, metavar in (
-        (
-            "set",
-            "Set settings.",
-            run_set,
-            "--topic orders --topic payments retention.ms=1000",
-            "K=V|K=@FILE|K=-",
-        ),
-        (
-            "unset",
-            "Remove settings: the layer below counts again.",
-            run_unset,
-            "--broker 11 num.io.threads",
-            "K",
-        ),
-        (
-            "append",
-            "Add items to settings that are lists.",
-            run_append,
-            "--topic t cleanup.policy=compact",
-            "K=V",
-        ),
-        ("subtract", "Take items from lists.", run_subtract, "--topic t cleanup.policy=delete", "K=V"),
-        ("replace", "Set these settings, and remove all others.", run_replace, "--topic t flush.ms=5", "K=V"),
-    ):
-        verb = noun.verb(
-            name,
-            does,
-            run=run,
-            parent=noun.flags.network,
-            examples=(f"configs {name} {example}", f"configs {name} {example} --dry-run"),
-        )
-        verb.add_argument("--topic", action="append", default=[], metavar="T", help="may be repeated")
-        verb.add_argument(
-            "--broker",
-            action="append",
-            default=[],
-            type=from_to(0, INT32_MAX),
-            metavar="ID",
-            help="may be repeated",
-        )
-        verb.add_argument("--cluster", action="store_true", help="for all brokers")
-        verb.add_argument("keys", nargs="*" if name == "replace" else "+", metavar=metavar)
-        add_flags(verb)
+        run = declare(run)
+    return network(run)
 
 
-def run_list(args: argparse.Namespace) -> int:
+@NOUN.verb("list", "Show the settings that are set.", "configs list --topic orders")
+@_of_one
+def run_list(
+    asked: Network, *, topic: str | None, broker: int | None, cluster: bool, keys: Sequence[str]
+) -> int:
     """Show all settings of one resource, or those named."""
-    items = _asked(args, {})
-    show(args, items, table=lambda: render.table(CONFIGS, items, empty="no settings"))
+    items = asked.client().configs(_resource(topic, broker, cluster))
+    if unknown := _unknown(keys, items):
+        say(f"not set here: {unknown}; `configs describe` shows what counts instead")
+    _show(asked, CONFIGS, keys, items)
     return 0
 
 
-def run_describe(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "describe",
+    "Show the settings that count, and the layer that each comes from.",
+    "configs describe --broker 11 min.insync.replicas",
+)
+@option(
+    "--on",
+    read=ID,
+    metavar="ID",
+    help="with --topic: as this broker sees it; default: as the active controller does",
+)
+@_of_one
+def run_describe(
+    asked: Network,
+    *,
+    topic: str | None,
+    broker: int | None,
+    cluster: bool,
+    keys: Sequence[str],
+    on: int | None,
+) -> int:
     """Show the effective settings of one resource, or those named."""
-    if args.on is not None and args.topic is None:
+    if on is not None and topic is None:
         fail_usage("--on is of a topic: name it with --topic")
-    items = _asked(args, {"effective": 1} | ({} if args.on is None else {"on": args.on}))
-    show(args, items, table=lambda: render.table(DESCRIBED, items, empty="no settings"))
+    resource = _resource(topic, broker, cluster) | {"effective": 1} | ({} if on is None else {"on": on})
+    items = asked.client().configs(resource)
+    if unknown := _unknown(keys, items):
+        raise InvalidConfig(f"no such setting: {unknown}")
+    _show(asked, DESCRIBED, keys, items)
     return 0
 
 
-def _asked(args: argparse.Namespace, more: dict[str, int]) -> list[dict[str, Any]]:
-    if args.topic is not None:
-        whose: dict[str, Any] = {"topic": args.topic}
-    else:
-        whose = {"broker": args.broker} if args.broker is not None else {"cluster": 1}
-    query = urllib.parse.urlencode(whose | more)
-    items: list[dict[str, Any]] = client_from(args).read(f"/v1/configs?{query}")["items"]
-    unknown = sorted(set(args.keys) - {item["name"] for item in items})
-    if unknown and "effective" in more:
-        raise InvalidConfig(f"no such setting: {', '.join(unknown)}")
-    if unknown:
-        say(f"not set here: {', '.join(unknown)}; `configs describe` shows what counts instead")
-    return [item for item in items if not args.keys or item["name"] in args.keys]
+def _resource(topic: str | None, broker: int | None, cluster: bool) -> dict[str, Any]:
+    assert cluster or topic is not None or broker is not None, "the options name one of them"
+    if topic is not None:
+        return {"topic": topic}
+    return {"broker": broker} if broker is not None else {"cluster": 1}
 
 
-def run_set(args: argparse.Namespace) -> int:
-    return _change(args, {"set": key_values(args.keys)})
+def _unknown(keys: Sequence[str], items: Sequence[render.Row]) -> str:
+    return ", ".join(sorted(set(keys) - {item["name"] for item in items}))
 
 
-def run_unset(args: argparse.Namespace) -> int:
-    return _change(args, {"unset": list(dict.fromkeys(args.keys))})
+def _show(asked: Output, columns: Sequence[Column], keys: Sequence[str], items: Sequence[render.Row]) -> None:
+    named = [item for item in items if not keys or item["name"] in keys]
+    asked.show(named, table=lambda: render.table(columns, named, empty="no settings"))
 
 
-def run_append(args: argparse.Namespace) -> int:
-    return _change(args, {"append": key_values(args.keys)})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration(Change):
+    """A change of settings of some topics, brokers and the cluster."""
+
+    topic: Sequence[str]
+    broker: Sequence[int]
+    cluster: bool
+
+    def carry_out(self, request: ItemRequest, columns: Sequence[Column], **alter: Any) -> int:
+        resources: list[dict[str, Any]] = [{"topic": name} for name in self.topic]
+        resources += [{"broker": broker_id} for broker_id in self.broker]
+        resources += [{"cluster": True}] if self.cluster else []
+        if not resources:
+            fail_usage("--topic, --broker or --cluster is needed")
+        return carry_out(self, request, [resource | alter for resource in resources], columns)
 
 
-def run_subtract(args: argparse.Namespace) -> int:
-    return _change(args, {"subtract": key_values(args.keys)})
+def _of_some(run: R) -> R:
+    """Declare whose settings are changed: the verb gets an Alteration."""
+    for declare in (
+        flag("--cluster", help="for all brokers"),
+        option("--broker", multiple=True, read=ID, metavar="ID", help="may be repeated"),
+        option("--topic", multiple=True, metavar="T", help="may be repeated"),
+    ):
+        run = declare(run)
+    return sharing(Alteration)(change_of_items(run))
 
 
-def run_replace(args: argparse.Namespace) -> int:
-    return _carry_out(args, REPLACEMENT, {"configs": key_values(args.keys)})
+def _examples(words: str) -> tuple[str, str]:
+    return f"configs {words}", f"configs {words} --dry-run"
 
 
-def _change(args: argparse.Namespace, change: dict[str, Any]) -> int:
-    return _carry_out(args, CHANGE, change)
+@NOUN.verb("set", "Set settings.", *_examples("set --topic orders --topic payments retention.ms=1000"))
+@argument("keys", "K=V|K=@FILE|K=-...", nargs=-1, required=True)
+@_of_some
+def run_set(asked: Alteration, *, keys: Sequence[str]) -> int:
+    return asked.carry_out(ALTER_CONFIGS, CHANGED, set=key_values(keys))
 
 
-def _carry_out(args: argparse.Namespace, request: ItemRequest, change: dict[str, Any]) -> int:
-    resources: list[dict[str, Any]] = [{"topic": name} for name in args.topic]
-    resources += [{"broker": broker_id} for broker_id in args.broker]
-    resources += [{"cluster": True}] if args.cluster else []
-    if not resources:
-        fail_usage("--topic, --broker or --cluster is needed")
-    return carry_out(args, request, [resource | change for resource in resources])
+@NOUN.verb(
+    "unset", "Remove settings: the layer below counts again.", *_examples("unset --broker 11 num.io.threads")
+)
+@argument("keys", "K...", nargs=-1, required=True)
+@_of_some
+def run_unset(asked: Alteration, *, keys: Sequence[str]) -> int:
+    return asked.carry_out(ALTER_CONFIGS, CHANGED, unset=list(dict.fromkeys(keys)))
+
+
+@NOUN.verb(
+    "append", "Add items to settings that are lists.", *_examples("append --topic t cleanup.policy=compact")
+)
+@argument("keys", "K=V...", nargs=-1, required=True)
+@_of_some
+def run_append(asked: Alteration, *, keys: Sequence[str]) -> int:
+    return asked.carry_out(ALTER_CONFIGS, CHANGED, append=key_values(keys))
+
+
+@NOUN.verb("subtract", "Take items from lists.", *_examples("subtract --topic t cleanup.policy=delete"))
+@argument("keys", "K=V...", nargs=-1, required=True)
+@_of_some
+def run_subtract(asked: Alteration, *, keys: Sequence[str]) -> int:
+    return asked.carry_out(ALTER_CONFIGS, CHANGED, subtract=key_values(keys))
+
+
+@NOUN.verb(
+    "replace", "Set these settings, and remove all others.", *_examples("replace --topic t flush.ms=5")
+)
+@argument("keys", "K=V...", nargs=-1)
+@_of_some
+def run_replace(asked: Alteration, *, keys: Sequence[str]) -> int:
+    return asked.carry_out(REPLACE_CONFIGS, REPLACED, configs=key_values(keys))

@@ -1,13 +1,11 @@
 """Edge: `features list|upgrade|downgrade`."""
 
-import argparse
 from typing import Final
 
 from ops import render
-from ops.arguments import Noun, client_from
-from ops.dry_run import show_what_if
+from ops.changes import Change, change
+from ops.options import Network, Noun, argument, network
 from ops.render import Column
-from ops.talk import show
 
 NEW_CLUSTERS: Final = (
     "A new cluster begins without eligible leader replicas, with which one of Kafka 4.1 or later begins: "
@@ -21,56 +19,51 @@ FEATURES: Final = (
 )
 
 
-def add_parsers(noun: Noun) -> None:
-    noun.verb(
-        "list",
-        "List the features that are finalized, and those that can be.",
-        run=run_list,
-        parent=noun.flags.network,
-        examples=("features list",),
-    )
-    for name, does, run in (
-        ("upgrade", f"Finalize a feature at a higher level. {NEW_CLUSTERS}", run_upgrade),
-        ("downgrade", "Finalize a feature at a lower level; 0 switches it off.", run_downgrade),
-    ):
-        level = 1 if name == "upgrade" else 0
-        verb = noun.verb(
-            name,
-            does,
-            run=run,
-            parent=noun.flags.network,
-            examples=(f"features {name} eligible.leader.replicas.version={level}",),
-        )
-        verb.add_argument("feature", type=_level, metavar="NAME=LEVEL")
-        verb.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
+NOUN: Final = Noun()
+
+
+@NOUN.verb("list", "List the features that are finalized, and those that can be.", "features list")
+@network
+def run_list(asked: Network) -> int:
+    items = asked.client().features()
+    asked.show(items, table=lambda: render.table(FEATURES, items, empty="no features"))
+    return 0
 
 
 def _level(text: str) -> tuple[str, int]:
     name, equals, level = text.partition("=")
     if not name or not equals or not level.isascii() or not level.isdigit() or len(level) > 5:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=LEVEL")
+        raise ValueError(f"{text!r} is not NAME=LEVEL")
     return name, int(level)
 
 
-def run_list(args: argparse.Namespace) -> int:
-    items = client_from(args).read("/v1/features")["items"]
-    show(args, items, table=lambda: render.table(FEATURES, items, empty="no features"))
-    return 0
+@NOUN.verb(
+    "upgrade",
+    f"Finalize a feature at a higher level. {NEW_CLUSTERS}",
+    "features upgrade eligible.leader.replicas.version=1",
+)
+@argument("feature", "NAME=LEVEL", read=_level)
+@change
+def run_upgrade(asked: Change, *, feature: tuple[str, int]) -> int:
+    return _update(asked, feature, "upgrade")
 
 
-def run_upgrade(args: argparse.Namespace) -> int:
-    return _update(args, "upgrade")
+@NOUN.verb(
+    "downgrade",
+    "Finalize a feature at a lower level; 0 switches it off.",
+    "features downgrade eligible.leader.replicas.version=0",
+)
+@argument("feature", "NAME=LEVEL", read=_level)
+@change
+def run_downgrade(asked: Change, *, feature: tuple[str, int]) -> int:
+    return _update(asked, feature, "safe_downgrade")
 
 
-def run_downgrade(args: argparse.Namespace) -> int:
-    return _update(args, "safe_downgrade")
-
-
-def _update(args: argparse.Namespace, upgrade_type: str) -> int:
-    name, level = args.feature
+def _update(asked: Change, feature: tuple[str, int], upgrade_type: str) -> int:
+    name, level = feature
     body = {"updates": [{"feature": name, "level": level, "upgrade_type": upgrade_type}]}
-    if args.dry_run:
-        return show_what_if(args, "UpdateFeatures", body)
-    written = client_from(args).write("POST", "/v1/features", body)
-    show(args, written, table=lambda: render.table(FEATURES[:2], written["features"], empty=""))
+    if asked.dry_run:
+        return asked.foreseen("UpdateFeatures", body)
+    written = asked.client().write("POST", "/v1/features", body)
+    asked.show(written, table=lambda: render.table(FEATURES[:2], written["features"], empty=""))
     return 0

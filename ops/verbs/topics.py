@@ -1,22 +1,22 @@
 """Edge: `topics create|list|describe|delete|undelete|add-partitions`."""
 
-import argparse
 import json
 import sys
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.limits import CONFIG_VALUE_BYTES_MAX, REQUEST_ITEMS_MAX
+from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.wire.commands import Placement
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.arguments import Noun, client_from, from_to, uuid_of
-from ops.dry_run import show_what_if
-from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
+from ops.admin.cluster import quoted
+from ops.admin.items import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, UNDELETE_TOPICS
+from ops.changes import Change, carry_out, change_of_items, result_columns
+from ops.options import Network, Noun, argument, flag, network, option
 from ops.render import Column
-from ops.talk import fail_usage, say, show
+from ops.talk import fail_usage, say
+from ops.values import from_to, uuid_of
 from ops.when import time_text
 
 TOPICS = (
@@ -34,22 +34,10 @@ DELETED = (
 )
 
 
-def _request(operation: str, path: str, identity: str, *, done: str) -> ItemRequest:
-    """Return where topics are sent; a result shows a topic's name and `identity`."""
-    return ItemRequest(
-        operation=operation,
-        method="POST",
-        path=path,
-        items="topics",
-        items_max=REQUEST_ITEMS_MAX,
-        columns=result_columns(Column("name"), Column(identity), done=done),
-    )
-
-
-CREATION: Final = _request("CreateTopics", "/v1/topics", "topic_id", done="created")
-DELETION: Final = _request("DeleteTopics", "/v1/topics/delete", "topic_id", done="deleted")
-GROWTH: Final = _request("CreatePartitions", "/v1/topics/partitions", "partitions", done="grown")
-RESTORATION: Final = _request("UndeleteTopics", "/v1/topics/undelete", "topic_id", done="restored")
+CREATED: Final = result_columns(Column("name"), Column("topic_id"), done="created")
+DELETED_NOW: Final = result_columns(Column("name"), Column("topic_id"), done="deleted")
+GROWN: Final = result_columns(Column("name"), Column("partitions"), done="grown")
+RESTORED: Final = result_columns(Column("name"), Column("topic_id"), done="restored")
 PARTITIONS = (
     Column("partition"),
     Column("leader", show=lambda leader: "none" if leader == -1 else str(leader)),
@@ -60,129 +48,82 @@ PARTITIONS = (
 )
 
 
-def add_parsers(noun: Noun) -> None:
-    create = noun.verb(
-        "create",
-        "Create topics, all of the same kind.",
-        run=run_create,
-        parent=noun.flags.network,
-        examples=(
-            "topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
-            "topics create a b c --partitions 1 --replication-factor 3 --all-or-nothing --dry-run",
-            "topics create pinned --assignment '[[11,12],[12,13]]'",
-        ),
-    )
-    create.add_argument("names", nargs="+", metavar="NAME")
-    create.add_argument("--partitions", type=from_to(1, INT32_MAX), metavar="N")
-    create.add_argument("--replication-factor", type=from_to(1, 32767), metavar="R")
-    create.add_argument("--assignment", metavar="JSON", help="replicas of each partition: [[11,12],[12,13]]")
-    create.add_argument("--config", action="append", default=[], metavar="K=V", help="may be repeated")
-    create.add_argument("--validate-only", action="store_true", help="write nothing")
-    add_flags(create)
-    lists = noun.verb(
-        "list",
-        "List topics.",
-        run=run_list,
-        parent=noun.flags.network,
-        examples=("topics list", "topics list --deleted"),
-    )
-    lists.add_argument(
-        "--deleted", action="store_true", help="those that were deleted and can be restored, and until when"
-    )
-    describe = noun.verb(
-        "describe",
-        "Show a topic and its partitions.",
-        run=run_describe,
-        parent=noun.flags.network,
-        examples=("topics describe orders",),
-    )
-    describe.add_argument("name", metavar="NAME")
-    delete = noun.verb(
-        "delete",
-        "Delete topics. They can be restored for as long as undelete_window_ms in the controllers' settings says.",
-        run=run_delete,
-        parent=noun.flags.network,
-        examples=(
-            "topics delete orders",
-            "topics delete orders --now",
-            "topics delete a b --id AQEBAQEBAQEBAQEBAQEBAQ --all-or-nothing",
-        ),
-    )
-    delete.add_argument("names", nargs="*", metavar="NAME")
-    delete.add_argument(
-        "--id", action="append", default=[], type=uuid_of("topic"), metavar="ID", help="may be repeated"
-    )
-    delete.add_argument(
-        "--now", action="store_true", help="for ever; also one that was deleted and could be restored"
-    )
-    add_flags(delete)
-    undelete = noun.verb(
-        "undelete",
-        "Restore deleted topics: each has its id, settings and partitions as before.",
-        run=run_undelete,
-        parent=noun.flags.network,
-        examples=("topics undelete orders", "topics undelete AQEBAQEBAQEBAQEBAQEBAQ --dry-run"),
-    )
-    undelete.add_argument("topics", metavar="NAME|ID", nargs="+")
-    add_flags(undelete)
-    grow = noun.verb(
-        "add-partitions",
-        "Give topics more partitions.",
-        run=run_add_partitions,
-        parent=noun.flags.network,
-        examples=("topics add-partitions orders --to 12", "topics add-partitions orders --to 12 --dry-run"),
-    )
-    grow.add_argument("names", nargs="+", metavar="NAME")
-    grow.add_argument(
-        "--to", type=from_to(1, INT32_MAX), required=True, metavar="N", help="the number it shall have"
-    )
-    grow.add_argument(
-        "--assignment", metavar="JSON", help="replicas of each new partition: [[11,12],[12,13]]"
-    )
-    add_flags(grow)
-    for verb in (create, grow):
-        verb.add_argument(
-            "--placement",
-            choices=tuple(Placement),
-            default=Placement.STRIPED,
-            help="striped: as Kafka does, over racks and by chance (default); plain: i mod n, i + 1 mod n, ...",
-        )
+NOUN: Final = Noun()
+_placement: Final = option(
+    "--placement",
+    choices=tuple(map(str, Placement)),
+    default=str(Placement.STRIPED),
+    help="striped: as Kafka does, over racks and by chance (default); plain: i mod n, i + 1 mod n, ...",
+)
 
 
-def run_add_partitions(args: argparse.Namespace) -> int:
-    assignment = None if args.assignment is None else _assignment(args)
-    growth = {"partitions": args.to, "assignment": assignment, "placement": args.placement}
-    return carry_out(args, GROWTH, [{"name": name, **growth} for name in args.names])
+def _assignment(text: str) -> list[list[int]]:
+    try:
+        assignment = json.loads(text)
+    except ValueError:
+        assignment = None
+    if not isinstance(assignment, list) or not assignment or not all(map(_is_replicas, assignment)):
+        raise ValueError(f"{text!r}: wanted the broker ids of each partition: [[11,12],[12,13]]")
+    return assignment
 
 
-def run_create(args: argparse.Namespace) -> int:
+def _is_replicas(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, int) and item is not True for item in value)
+
+
+@NOUN.verb(
+    "create",
+    "Create topics, all of the same kind.",
+    "topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
+    "topics create a b c --partitions 1 --replication-factor 3 --all-or-nothing --dry-run",
+    "topics create pinned --assignment '[[11,12],[12,13]]'",
+)
+@argument("names", "NAME...", nargs=-1, required=True)
+@option("--partitions", read=from_to(1, INT32_MAX), metavar="N")
+@option("--replication-factor", read=from_to(1, 32767), metavar="R")
+@option(
+    "--assignment", read=_assignment, metavar="JSON", help="replicas of each partition: [[11,12],[12,13]]"
+)
+@option("--config", multiple=True, metavar="K=V", help="may be repeated")
+@flag("--validate-only", help="write nothing")
+@_placement
+@change_of_items
+def run_create(
+    asked: Change,
+    *,
+    names: Sequence[str],
+    partitions: int | None,
+    replication_factor: int | None,
+    assignment: list[list[int]] | None,
+    config: Sequence[str],
+    validate_only: bool,
+    placement: str,
+) -> int:
     """Create topics by counts, or by the replicas of each partition; one by itself is shown in full."""
-    assignment = None if args.assignment is None else _assignment(args)
-    if assignment is None and (args.partitions is None or args.replication_factor is None):
+    if assignment is None and (partitions is None or replication_factor is None):
         fail_usage("--partitions and --replication-factor, or --assignment, are needed")
-    if assignment is not None and (args.partitions is not None or args.replication_factor is not None):
+    if assignment is not None and (partitions is not None or replication_factor is not None):
         fail_usage("--assignment says how many partitions and replicas; leave the two counts out")
     kind = {
-        "partitions": -1 if args.partitions is None else args.partitions,
-        "replication_factor": -1 if args.replication_factor is None else args.replication_factor,
+        "partitions": -1 if partitions is None else partitions,
+        "replication_factor": -1 if replication_factor is None else replication_factor,
         "assignment": assignment,
-        "configs": key_values(args.config),
-        "placement": args.placement,
+        "configs": key_values(config),
+        "placement": placement,
     }
-    if not args.dry_run:
-        online = [one for one in client_from(args).read("/v1/brokers")["items"] if one["state"] == "ONLINE"]
-        count = args.partitions if assignment is None else len(assignment)
-        if (hint := few_partitions(count, brokers=len(online))) is not None:
-            say(hint)
-    if len(args.names) > 1:
-        topics = [{"name": name, **kind} for name in args.names]
-        return carry_out(args, CREATION, topics, validate_only=args.validate_only)
-    body = {"name": args.names[0], **kind}
-    if args.dry_run:
-        return show_what_if(args, CREATION.operation, body)
-    client = client_from(args)
-    topic = client.write("POST", "/v1/topics", body | {"validate_only": args.validate_only})
-    show(args, topic, table=lambda: topic_table(topic))
+    if not asked.dry_run:
+        online = [one for one in asked.client().brokers() if one["state"] == "ONLINE"]
+        count = partitions or len(assignment or ())
+        if (advice := few_partitions(count, brokers=len(online))) is not None:
+            say(advice)
+    if len(names) > 1:
+        topics = [{"name": name, **kind} for name in names]
+        return carry_out(asked, CREATE_TOPICS, topics, CREATED, validate_only=validate_only)
+    body = {"name": names[0], **kind}
+    if asked.dry_run:
+        return asked.foreseen(CREATE_TOPICS.operation, body)
+    topic = asked.client().write("POST", CREATE_TOPICS.path, body | {"validate_only": validate_only})
+    asked.show(topic, table=lambda: topic_table(topic))
     return 0
 
 
@@ -195,57 +136,99 @@ def few_partitions(partitions: int, *, brokers: int) -> str | None:
     )
 
 
-def run_list(args: argparse.Namespace) -> int:
-    if args.deleted:
-        deleted = _deleted(args)["items"]
-        show(args, deleted, table=lambda: render.table(DELETED, deleted, empty="no deleted topics"))
+@NOUN.verb("list", "List topics.", "topics list", "topics list --deleted")
+@flag("--deleted", help="those that were deleted and can be restored, and until when")
+@network
+def run_list(asked: Network, *, deleted: bool) -> int:
+    client = asked.client()
+    if deleted:
+        gone = client.deleted_topics()
+        asked.show(gone, table=lambda: render.table(DELETED, gone, empty="no deleted topics"))
         return 0
-    items = client_from(args).read("/v1/topics")["items"]
-    show(args, items, table=lambda: render.table(TOPICS, items, empty="no topics"))
+    items = client.topics()
+    asked.show(items, table=lambda: render.table(TOPICS, items, empty="no topics"))
     return 0
 
 
-def run_describe(args: argparse.Namespace) -> int:
-    topic = client_from(args).read(f"/v1/topics/{quoted(args.name)}")
-    show(args, topic, table=lambda: topic_table(topic))
+@NOUN.verb("describe", "Show a topic and its partitions.", "topics describe orders")
+@argument("name", "NAME")
+@network
+def run_describe(asked: Network, *, name: str) -> int:
+    topic = asked.client().topic(name)
+    asked.show(topic, table=lambda: topic_table(topic))
     return 0
 
 
-def run_delete(args: argparse.Namespace) -> int:
-    topics = [{"name": name} for name in args.names] + [{"topic_id": topic_id} for topic_id in args.id]
+@NOUN.verb(
+    "delete",
+    "Delete topics. They can be restored for as long as undelete_window_ms in the controllers' settings says.",
+    "topics delete orders",
+    "topics delete orders --now",
+    "topics delete a b --id AQEBAQEBAQEBAQEBAQEBAQ --all-or-nothing",
+)
+@argument("names", "NAME...", nargs=-1)
+@option("--id", "ids", multiple=True, read=uuid_of("topic"), metavar="ID", help="may be repeated")
+@flag("--now", help="for ever; also one that was deleted and could be restored")
+@change_of_items
+def run_delete(asked: Change, *, names: Sequence[str], ids: Sequence[str], now: bool) -> int:
+    topics = [{"name": name} for name in names] + [{"topic_id": topic_id} for topic_id in ids]
     if not topics:
         fail_usage("name a topic, or give its id with --id")
-    if len(topics) > 1 or args.id:
-        return carry_out(args, DELETION, topics, now=args.now)
-    if args.dry_run:
-        return show_what_if(args, DELETION.operation, {**topics[0], "now": args.now})
-    query = "?now=true" if args.now else ""
-    deleted = client_from(args).write("DELETE", f"/v1/topics/{quoted(args.names[0])}{query}")
-    show(args, deleted, table=lambda: f"deleted {render.plain(deleted['name'])} ({deleted['topic_id']})")
+    if len(topics) > 1 or ids:
+        return carry_out(asked, DELETE_TOPICS, topics, DELETED_NOW, now=now)
+    if asked.dry_run:
+        return asked.foreseen(DELETE_TOPICS.operation, {**topics[0], "now": now})
+    query = "?now=true" if now else ""
+    deleted = asked.client().write("DELETE", f"/v1/topics/{quoted(names[0])}{query}")
+    asked.show(deleted, table=lambda: f"deleted {render.plain(deleted['name'])} ({deleted['topic_id']})")
     return 0
 
 
-def run_undelete(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "undelete",
+    "Restore deleted topics: each has its id, settings and partitions as before.",
+    "topics undelete orders",
+    "topics undelete AQEBAQEBAQEBAQEBAQEBAQ --dry-run",
+)
+@argument("topics", "NAME|ID...", nargs=-1, required=True)
+@change_of_items
+def run_undelete(asked: Change, *, topics: Sequence[str]) -> int:
     """Restore topics; what is the id of a deleted topic is taken for one, and anything else for a name."""
-    ids = {topic["topic_id"] for topic in _deleted(args)["items"]}
-    return carry_out(
-        args, RESTORATION, [{"topic_id" if each in ids else "name": each} for each in args.topics]
-    )
+    ids = {topic["topic_id"] for topic in asked.client().deleted_topics()}
+    named = [{"topic_id" if each in ids else "name": each} for each in topics]
+    return carry_out(asked, UNDELETE_TOPICS, named, RESTORED)
 
 
-def _deleted(args: argparse.Namespace) -> Any:
-    return client_from(args).read("/v1/topics?deleted=true")
+@NOUN.verb(
+    "add-partitions",
+    "Give topics more partitions.",
+    "topics add-partitions orders --to 12",
+    "topics add-partitions orders --to 12 --dry-run",
+)
+@argument("names", "NAME...", nargs=-1, required=True)
+@option(
+    "--to", "count", read=from_to(1, INT32_MAX), required=True, metavar="N", help="the number it shall have"
+)
+@option(
+    "--assignment", read=_assignment, metavar="JSON", help="replicas of each new partition: [[11,12],[12,13]]"
+)
+@_placement
+@change_of_items
+def run_add_partitions(
+    asked: Change,
+    *,
+    names: Sequence[str],
+    count: int,
+    assignment: list[list[int]] | None,
+    placement: str,
+) -> int:
+    growth = {"partitions": count, "assignment": assignment, "placement": placement}
+    return carry_out(asked, CREATE_PARTITIONS, [{"name": name, **growth} for name in names], GROWN)
 
 
 def topic_table(topic: Mapping[str, Any]) -> str:
     head = render.fields((key, render.plain(topic[key])) for key in ("name", "topic_id", "configs"))
     return f"{head}\n\n{render.table(PARTITIONS, topic['partitions'], empty='no partitions')}"
-
-
-def quoted(name: str) -> str:
-    """Return a name as one segment of a path; dots alone would be taken for a folder."""
-    segment = urllib.parse.quote(name, safe="")
-    return segment.replace(".", "%2E") if set(segment) == {"."} else segment
 
 
 def key_values(pairs: Sequence[str]) -> dict[str, str]:
@@ -289,18 +272,3 @@ def _from_stdin(key: str) -> str:
 
 def _without_last_newline(content: bytes) -> str:
     return content.decode().removesuffix("\n").removesuffix("\r")
-
-
-def _assignment(args: argparse.Namespace) -> list[list[int]]:
-    try:
-        assignment = json.loads(args.assignment)
-    except ValueError:
-        assignment = None
-    if not isinstance(assignment, list) or not assignment or not all(map(_is_replicas, assignment)):
-        wanted = "wanted the broker ids of each partition: [[11,12],[12,13]]"
-        fail_usage(f"--assignment {args.assignment!r}: {wanted}")
-    return assignment
-
-
-def _is_replicas(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, int) and item is not True for item in value)

@@ -1,110 +1,133 @@
 """Edge: what `quorum add-voter|remove-voter|replace-voter` do; each asks the leader for what its flags leave out.
 
-Their arguments stand with the noun's others in `quorum.py`; their behaviour is a file of its own for its length.
+`quorum.py` lists them; they are a file of its own for its length.
 `replace-voter` removes one voter and adds another, each as a committed change. It reads its progress from the quorum
 and keeps none here, so it can be run again after any interruption.
 """
 
-import argparse
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from metadata_log.errors import DuplicateVoter, InvalidRequest, MetadataError, NotCaughtUp, VoterNotFound
 from metadata_log.ids import NodeId, uuid_from_text
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.node.addresses import read_address
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
+from metadata_log.wire.shapes import INT32_MAX
 from ops.admin.client import ClusterClient, Unreachable, leader_url
+from ops.admin.dry_run import foresee
 from ops.admin.health import is_quorum
-from ops.arguments import client_from
-from ops.dry_run import foresee, record_lines
-from ops.talk import say, show
+from ops.changes import record_lines
+from ops.options import Network, flag, network, option, patient
+from ops.talk import say
+from ops.values import from_to, uuid_of
 
 LOOK_AGAIN_S: Final = 0.25
 LAST_REQUEST_S: Final = 1.0
 """What a request may take at least, however little of the time is left."""
 Row = Mapping[str, Any]
+R = TypeVar("R", bound=Callable[..., int])
 
 
-def run_add(args: argparse.Namespace) -> int:
+_id: Final = option("--id", "node_id", read=from_to(0, INT32_MAX), required=True, metavar="N")
+_dry_run: Final = flag("--dry-run", help="check, and show the records; write nothing")
+
+
+def _directory(whose: str) -> Callable[[R], R]:
+    return option("--directory-id", read=uuid_of("directory"), metavar="D", help=f"default: {whose}")
+
+
+@_id
+@_directory("the observer's")
+@option("--raft", metavar="HOST:PORT", help="where voters reach it; default: as it says itself")
+@_dry_run
+@network
+def run_add(
+    asked: Network, *, node_id: int, directory_id: str | None, raft: str | None, dry_run: bool
+) -> int:
     """Let an observer vote."""
-    client = client_from(args)
-    directory_id, raft = args.directory_id, args.raft
+    client = asked.client()
     if directory_id is None or raft is None:
-        observer = _observer_to_add(_leaders_view(client), args.id, directory_id)
+        observer = _observer_to_add(_leaders_view(client), node_id, directory_id)
         directory_id, raft = observer["directory_id"], raft or _address(observer)
-    answer = _add(client, args.id, directory_id, raft, dry_run=args.dry_run)
-    result = {"id": args.id, "directory_id": directory_id, "raft": raft, "dry_run": args.dry_run, **answer}
-    if args.dry_run:
-        result |= _foreseen(args, [_addition(args.id, directory_id, raft)])
-    says = f"controller {args.id} would vote" if args.dry_run else f"controller {args.id} votes now"
-    show(args, result, table=lambda: f"{says}; {_voters(result)}")
-    if not args.dry_run:
-        _say_settings(args.id, directory_id)
+    answer = _add(client, node_id, directory_id, raft, dry_run=dry_run)
+    result = {"id": node_id, "directory_id": directory_id, "raft": raft, "dry_run": dry_run, **answer}
+    if dry_run:
+        result |= _foreseen(client, [_addition(node_id, directory_id, raft)])
+    says = f"controller {node_id} would vote" if dry_run else f"controller {node_id} votes now"
+    asked.show(result, table=lambda: f"{says}; {_voters(result)}")
+    if not dry_run:
+        _say_settings(node_id, directory_id)
     return 0
 
 
-def run_remove(args: argparse.Namespace) -> int:
+@_id
+@_directory("the voter's")
+@_dry_run
+@network
+def run_remove(asked: Network, *, node_id: int, directory_id: str | None, dry_run: bool) -> int:
     """Take a controller's vote."""
-    client = client_from(args)
-    directory_id = args.directory_id
+    client = asked.client()
     if directory_id is None:
-        voter = _row(_leaders_view(client)["voters"], args.id)
+        voter = _row(_leaders_view(client)["voters"], node_id)
         if voter is None:
-            raise VoterNotFound(f"controller {args.id} is no voter")
+            raise VoterNotFound(f"controller {node_id} is no voter")
         directory_id = voter["directory_id"]
-    answer = _remove(client, args.id, directory_id, dry_run=args.dry_run)
-    result = {"id": args.id, "directory_id": directory_id, "dry_run": args.dry_run, **answer}
-    if args.dry_run:
-        result |= _foreseen(args, [_removal(args.id, directory_id)])
-    says = f"controller {args.id} {'would vote' if args.dry_run else 'votes'} no more"
-    show(args, result, table=lambda: f"{says}; {_voters(result)}")
-    if not args.dry_run:
+    answer = _remove(client, node_id, directory_id, dry_run=dry_run)
+    result = {"id": node_id, "directory_id": directory_id, "dry_run": dry_run, **answer}
+    if dry_run:
+        result |= _foreseen(client, [_removal(node_id, directory_id)])
+    says = f"controller {node_id} {'would vote' if dry_run else 'votes'} no more"
+    asked.show(result, table=lambda: f"{says}; {_voters(result)}")
+    if not dry_run:
         say(
             "if it runs it goes on without a vote, and may be stopped; take the [[voters]] entry of node "
-            f"{args.id} out of the settings files"
+            f"{node_id} out of the settings files"
         )
     return 0
 
 
-def run_replace(args: argparse.Namespace) -> int:
+@_id
+@_dry_run
+@patient
+def run_replace(asked: Network, *, node_id: int, dry_run: bool) -> int:
     """Let the new disk of a controller vote in place of the old one."""
-    client, deadline = client_from(args), time.monotonic() + args.timeout
-    step = _wait_for_step(client, args, deadline, removed=None)
+    client, deadline = asked.client(), time.monotonic() + asked.timeout
+    step = _wait_for_step(client, node_id, deadline, dry_run=dry_run, removed=None)
     removed, voters = step.remove, step.voters
     if removed is not None:
-        if step.add is not None and not args.dry_run:
+        if step.add is not None and not dry_run:
             # If the new disk would be refused for good, the quorum must not lose the old disk's vote.
-            _add(client, args.id, step.add, step.raft, dry_run=True, replaces=removed)
-        voters = _remove(client, args.id, removed, dry_run=args.dry_run)["voters"]
-        if not args.dry_run:
-            say(f"directory {removed} of controller {args.id} votes no more")
+            _add(client, node_id, step.add, step.raft, dry_run=True, replaces=removed)
+        voters = _remove(client, node_id, removed, dry_run=dry_run)["voters"]
+        if not dry_run:
+            say(f"directory {removed} of controller {node_id} votes no more")
             # This change restarted Raft, so wait until the leader is linked to the observer again.
-            step = _wait_for_step(client, args, deadline, removed=removed)
+            step = _wait_for_step(client, node_id, deadline, dry_run=dry_run, removed=removed)
     if step.add is not None:
         # A dry run removed nothing: let the leader evaluate the addition as if it had.
-        replaces = removed if args.dry_run else None
-        voters = _add(client, args.id, step.add, step.raft, dry_run=args.dry_run, replaces=replaces)["voters"]
+        replaces = removed if dry_run else None
+        voters = _add(client, node_id, step.add, step.raft, dry_run=dry_run, replaces=replaces)["voters"]
     result = {
-        "id": args.id,
+        "id": node_id,
         "removed": removed,
         "added": step.add,
-        "dry_run": args.dry_run,
+        "dry_run": dry_run,
         "voters": voters,
     }
-    if args.dry_run:
-        changes: list[Command] = [] if removed is None else [_removal(args.id, removed)]
-        changes += [] if step.add is None else [_addition(args.id, step.add, step.raft)]
-        result |= _foreseen(args, changes)
-    show(args, result, table=lambda: _replaced(result))
-    if not args.dry_run and step.add is not None:
-        _say_settings(args.id, step.add)
+    if dry_run:
+        changes: list[Command] = [] if removed is None else [_removal(node_id, removed)]
+        changes += [] if step.add is None else [_addition(node_id, step.add, step.raft)]
+        result |= _foreseen(client, changes)
+    asked.show(result, table=lambda: _replaced(result))
+    if not dry_run and step.add is not None:
+        _say_settings(node_id, step.add)
     return 0
 
 
 def _wait_for_step(
-    client: ClusterClient, args: argparse.Namespace, deadline: float, *, removed: str | None
+    client: ClusterClient, node_id: int, deadline: float, *, dry_run: bool, removed: str | None
 ) -> "Step":
     """Return what can be done next in replacing a voter; a dry run waits for nothing.
 
@@ -113,10 +136,10 @@ def _wait_for_step(
     """
     while True:
         client.timeout_s = max(deadline - time.monotonic(), LAST_REQUEST_S)
-        step = next_step(_leaders_view(client), args.id)
+        step = next_step(_leaders_view(client), node_id)
         if step.wait is None:
             return step
-        if args.dry_run or time.monotonic() >= deadline:
+        if dry_run or time.monotonic() >= deadline:
             done = "" if removed is None else f"; directory {removed} votes no more: run this again to go on"
             raise type(step.wait)(step.wait.message + done)
         time.sleep(LOOK_AGAIN_S)
@@ -266,9 +289,9 @@ def _removal(node_id: int, directory_id: str) -> Command:
     )
 
 
-def _foreseen(args: argparse.Namespace, changes: Sequence[Command]) -> dict[str, Any]:
+def _foreseen(client: ClusterClient, changes: Sequence[Command]) -> dict[str, Any]:
     """Return the records of changes that the leader was asked about, whose word on links and progress counts."""
-    foreseen = foresee(args, changes)
+    foreseen = foresee(client, changes)
     return {"end_offset": foreseen.end_offset, "records": foreseen.records}
 
 

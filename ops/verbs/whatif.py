@@ -2,10 +2,9 @@
 written.
 """
 
-import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +13,10 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import to_json, type_name
 from ops import render
-from ops.arguments import Noun, client_from, existing_path
+from ops.options import Network, Verb, either, flag, network, option
 from ops.render import Column
-from ops.talk import fail_usage, say, show
+from ops.talk import fail_usage, say
+from ops.values import existing_path
 
 if TYPE_CHECKING:
     from quorum.whatif.cluster import Options
@@ -44,58 +44,55 @@ SUFFERING: Final = (
 )
 
 
-def add_parsers(noun: Noun) -> None:
-    whatif = noun.command(
-        run=run_whatif,
-        parent=noun.flags.network,
-        examples=(
-            "whatif --lose broker=11",
-            "whatif --lose rack=a -o json",
-            "whatif --roll",
-            "whatif < script.jsonl",
-            "whatif --live < script.jsonl",
-        ),
-    )
-    what = whatif.add_mutually_exclusive_group()
-    what.add_argument(
-        "--lose",
-        action="append",
-        type=_loss,
-        metavar="broker=ID|rack=NAME",
-        help="these brokers are lost, one after the other; may be repeated",
-    )
-    what.add_argument(
-        "--roll", action="store_true", help="every broker is stopped and started, one after the other"
-    )
-    state = whatif.add_mutually_exclusive_group()
-    state.add_argument(
-        "--from", type=existing_path, dest="path", metavar="SNAPSHOT", help="begin with this state"
-    )
-    state.add_argument(
-        "--live",
-        action="store_true",
-        help="begin with the state of the running cluster: the default for --lose and --roll; a script else begins with "
-        "an empty cluster",
-    )
-
-
 def _loss(text: str) -> tuple[str, str]:
     kind, equals, name = text.partition("=")
     if kind not in ("broker", "rack") or not equals or not name or (kind == "broker" and not name.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither broker=ID nor rack=NAME")
+        raise ValueError(f"{text!r} is neither broker=ID nor rack=NAME")
     return kind, name
 
 
-def run_whatif(args: argparse.Namespace) -> int:
+@option(
+    "--lose",
+    "losses",
+    multiple=True,
+    read=_loss,
+    metavar="broker=ID|rack=NAME",
+    help="these brokers are lost, one after the other; may be repeated",
+)
+@flag("--roll", help="every broker is stopped and started, one after the other")
+@either("losses", "roll")
+@option("--from", "path", read=existing_path, metavar="SNAPSHOT", help="begin with this state")
+@flag(
+    "--live",
+    help="begin with the state of the running cluster: the default for --lose and --roll; a script else begins with an "
+    "empty cluster",
+)
+@either("path", "live")
+@network
+def run_whatif(
+    asked: Network, *, losses: Sequence[tuple[str, str]], roll: bool, path: Path | None, live: bool
+) -> int:
     """Answer a script from stdin line by line, or show what a loss or a roll of brokers does."""
-    if args.lose or args.roll:
-        return _run_losses(args)
-    image = _image(args) if args.live or args.path else None
-    options = _options(args) if args.live else None
+    if losses or roll:
+        return _run_losses(asked, losses, path)
+    image = _image(asked, path) if live or path else None
+    options = _options(asked, path) if live else None
     if sys.stdin.isatty():
         fail_usage("name a loss (--lose, --roll), or send a script of operations on stdin")
     _answer(sys.stdin, image, options)
     return 0
+
+
+NOUN: Final = Verb(
+    run_whatif,
+    examples=(
+        "whatif --lose broker=11",
+        "whatif --lose rack=a -o json",
+        "whatif --roll",
+        "whatif < script.jsonl",
+        "whatif --live < script.jsonl",
+    ),
+)
 
 
 def _answer(lines: Iterable[str], image: MetadataImage | None, options: "Options | None") -> None:
@@ -113,36 +110,36 @@ def _answer(lines: Iterable[str], image: MetadataImage | None, options: "Options
         sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
 
 
-def _image(args: argparse.Namespace) -> MetadataImage:
+def _image(asked: Network, path: Path | None) -> MetadataImage:
     from metadata_log.replay.kinds import Kind, kind_of, not_for
     from ops.admin.live_state import live_image
     from snapshots.snapshot_file import read_snapshot
 
-    path: Path | None = args.path
     if path is None:
-        return live_image(client_from(args))
+        return live_image(asked.client())
     if kind_of(path) not in {None, Kind.SNAPSHOT}:
         raise not_for("whatif --from", path, reads="a snapshot of metaquorum")
     return read_snapshot(path)
 
 
-def _options(args: argparse.Namespace) -> "Options":
+def _options(asked: Network, path: Path | None) -> "Options":
     """Return the settings of the cluster that is asked; of a snapshot nobody tells any, so Kafka's defaults count."""
     from ops.admin.live_state import live_options
     from quorum.whatif.cluster import Options
 
-    return live_options(client_from(args)) if args.path is None else Options()
+    return live_options(asked.client()) if path is None else Options()
 
 
-def _run_losses(args: argparse.Namespace) -> int:
+def _run_losses(asked: Network, losses: Sequence[tuple[str, str]], path: Path | None) -> int:
+    """Show the losses one after the other; without any, a roll of all brokers."""
     from quorum.whatif.cluster import Cluster
     from quorum.whatif.losses import Step, lose, roll
 
-    image = _image(args)
+    image = _image(asked, path)
     up = [broker_id for broker_id, broker in sorted(image.brokers.items()) if not broker.fenced]
-    cluster = Cluster(_options(args), image)
+    cluster = Cluster(_options(asked, path), image)
     steps: list[Step] = []
-    for step in roll(cluster, up) if args.roll else lose(cluster, _lost(image, up, args.lose)):
+    for step in lose(cluster, _lost(image, up, losses)) if losses else roll(cluster, up):
         steps.append(step)
         if step.what == "lost" and not step.records:
             say(f"broker {step.broker_id} is fenced already: nothing changes")
@@ -156,11 +153,11 @@ def _run_losses(args: argparse.Namespace) -> int:
         ],
         "suffering": suffering,
     }
-    show(args, value, table=lambda: _table(rows, suffering))
+    asked.show(value, table=lambda: _table(rows, suffering))
     return SUFFERS if suffering else 0
 
 
-def _lost(image: MetadataImage, up: list[BrokerId], losses: list[tuple[str, str]]) -> Iterator[BrokerId]:
+def _lost(image: MetadataImage, up: list[BrokerId], losses: Sequence[tuple[str, str]]) -> Iterator[BrokerId]:
     """Yield the brokers that are lost, each once; those of a rack are the ones that are up."""
     found: dict[BrokerId, None] = {}
     for kind, name in losses:

@@ -1,6 +1,5 @@
 """Edge: what a command would write now: decided on the live state by the controller's own rules; nothing is written."""
 
-import argparse
 import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,9 +7,8 @@ from typing import Any, NamedTuple
 from metadata_log.ids import NodeId
 from metadata_log.records.registry import json_rows, to_json, type_name
 from metadata_log.wire.commands import Command
-from ops import render
-from ops.arguments import client_from
-from ops.talk import show
+from ops.admin.client import ClusterClient
+from ops.admin.items import ItemRequest, in_parts
 
 
 class Foreseen(NamedTuple):
@@ -24,19 +22,30 @@ class Foreseen(NamedTuple):
     batches: int
 
 
-def show_what_if(args: argparse.Namespace, operation: str, *bodies: Mapping[str, Any]) -> int:
-    """Print the records that requests with these bodies would write one after the other, and the items they would refuse.
-
-    Raises:
-        Rejected: one of the requests would be refused.
-    """
+def what_if(client: ClusterClient, operation: str, *bodies: Mapping[str, Any]) -> Foreseen:
+    """Return what requests with these bodies would write, one after the other; raises as `foresee`."""
     from quorum.http.batch import KINDS
 
-    return show_foreseen(args, foresee(args, [KINDS[operation].read(body) for body in bodies]))
+    return foresee(client, [KINDS[operation].read(body) for body in bodies])
+
+
+def what_if_items(
+    client: ClusterClient, request: ItemRequest, items: Sequence[Mapping[str, Any]], **more: Any
+) -> Foreseen:
+    """Return what `send_items` would write."""
+    from quorum.http.batch import KINDS
+
+    dry = DryRun(client)
+
+    def send(some: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return dry.decide(KINDS[request.operation].read({request.items: some, **more}))
+
+    results = in_parts(send, items, request.items_max, is_one=more.get("all_or_nothing", False))
+    return dry.foreseen()._replace(refused=[one for one in results if one["error"] is not None])
 
 
 def foresee(
-    args: argparse.Namespace, commands: Sequence[Command], *, linked: Collection[NodeId] | None = None
+    client: ClusterClient, commands: Sequence[Command], *, linked: Collection[NodeId] | None = None
 ) -> Foreseen:
     """Return what the active controller would write if it carried out the commands one after the other.
 
@@ -45,7 +54,7 @@ def foresee(
     Raises:
         Rejected: one of the commands would be refused.
     """
-    dry = DryRun(args, linked=linked)
+    dry = DryRun(client, linked=linked)
     for command in commands:
         dry.decide(command)
     return dry.foreseen()
@@ -57,11 +66,10 @@ class DryRun:
     Replicas that nobody assigns are placed by chance, and new topics get chance ids: the real ones will differ.
     """
 
-    def __init__(self, args: argparse.Namespace, *, linked: Collection[NodeId] | None = None) -> None:
+    def __init__(self, client: ClusterClient, *, linked: Collection[NodeId] | None = None) -> None:
         from ops.admin.live_state import live_image, live_options
         from quorum.whatif.cluster import Cluster
 
-        client = client_from(args)
         self.cluster: Cluster = Cluster(
             live_options(client),
             live_image(client),
@@ -93,36 +101,12 @@ class DryRun:
         return Foreseen(self._end_offset, records, self._refused, len(written))
 
 
-def show_balancing(args: argparse.Namespace, percentage: int) -> int:
-    """Print the records of the elections that balancing would hold now, for brokers whose imbalance exceeds `percentage`."""
+def what_balancing_writes(client: ClusterClient, percentage: int) -> Foreseen:
+    """Return the elections that balancing would hold now, for brokers whose imbalance exceeds `percentage`."""
     from quorum.decide.sweeps import Sweep, SweepKind
 
-    dry = DryRun(args)
+    dry = DryRun(client)
     sweep = Sweep(SweepKind.BALANCE, imbalance_percentage=percentage)
     while dry.cluster.sweep(sweep):
         pass
-    return show_foreseen(args, dry.foreseen())
-
-
-def show_foreseen(args: argparse.Namespace, foreseen: Foreseen) -> int:
-    def table() -> str:
-        refused = [f"refused: {_line(error)}" for error in foreseen.refused]
-        counts = f"{len(foreseen.records)} records in {foreseen.batches} batches, {len(refused)} refused"
-        return "\n".join([record_lines(foreseen.records), *refused, counts])
-
-    show(args, foreseen._asdict(), table=table)
-    return 0
-
-
-def record_lines(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line for each record."""
-    return "\n".join(map(_line, records)) or "nothing would be written"
-
-
-def _line(record: Mapping[str, Any]) -> str:
-    told = (
-        f"{name}={render.plain(value)}"
-        for name, value in record.items()
-        if name != "type" and value is not None
-    )
-    return f"{record.get('type', '')} {' '.join(told)}".strip()
+    return dry.foreseen()

@@ -1,0 +1,178 @@
+"""Edge: what all nodes of a cluster say of themselves: needs no leader, and waits briefly for each node.
+
+`survey` asks the controllers, `judged` the brokers as well, and judges the whole by `health.py`.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from metadata_log.errors import Fault, OutcomeUnknown, Rejected, Unavailable
+from metadata_log.node.addresses import http_url
+from metadata_log.records.brokers import SSL_PROTOCOL
+from ops.admin.client import Answer, ClusterClient, Unreachable, controllers_named
+from ops.admin.health import NodeAnswers, aged, is_broker_list, is_quorum, is_ready, judge
+
+ONE_NODE_S: Final = 2.0
+"""A node that takes longer counts as silent: one that hangs must not delay the answers of the others."""
+ONE_BROKER_S: Final = 1.0
+BROKERS_AT_A_TIME: Final = 32
+ASKED_ROUNDS: Final = 3
+"""First the bootstrap list, then the controllers that it names, then the observers, which only the leader names."""
+
+
+def judged(client: ClusterClient, *, expect_brokers: int | None = None) -> dict[str, Any]:
+    """Return the cluster's health: `health` is green, yellow or red, and `reasons` say why."""
+    nodes = survey(client)
+    brokers = _brokers(client, nodes)
+    broker_ready, broker_failures = _broker_ready(client, brokers or [])
+    # A node that answers late makes the others' answers old.
+    now_s = time.monotonic()
+    return judge(
+        [node.aged(now_s) for node in nodes],
+        brokers,
+        broker_ready={
+            broker_id: aged(ready, now_s - answered_s)
+            for broker_id, (ready, answered_s) in broker_ready.items()
+        },
+        broker_failures=broker_failures,
+        expect_brokers=expect_brokers,
+        own=client.credentials.dates,
+        now_s=time.time(),
+    )
+
+
+def survey(client: ClusterClient) -> list[NodeAnswers]:
+    """Ask all controllers at once, then those that only the answers name: a bootstrap list may be incomplete.
+
+    A broker in the list passes on what the active controller says of the quorum. That counts only where no controller
+    answers itself.
+    """
+    timeout_s = min(client.timeout_s, ONE_NODE_S)
+    brokers: list[NodeAnswers] = []
+
+    def ask(url: str) -> NodeAnswers | None:
+        answers: dict[str, Any] = {"quorum": None, "ready": None}
+        for key, path, is_sound in (("quorum", "/v1/quorum", is_quorum), ("ready", "/readyz", is_ready)):
+            try:
+                answer = client.ask_one(url, path, timeout_s=timeout_s)
+            except Unreachable as error:
+                failure = f"does not answer ({error.message.removeprefix(f'{url}: ')})"
+                return NodeAnswers(url=url, **answers, failure=failure, failure_code=_cause(error))
+            body = _json(answer)
+            if not is_sound(body):
+                failure = f"answers {path} with {answer.status}, and not as a controller does"
+                return NodeAnswers(url=url, **answers, failure=failure)
+            answers[key] = body
+            if answer.came_by_a_broker:
+                brokers.append(
+                    NodeAnswers(url=url, **answers, failure="is a broker; no controller answers itself")
+                )
+                return None
+        return NodeAnswers(url=url, **answers, answered_s=time.monotonic())
+
+    nodes: list[NodeAnswers] = []
+    urls = list(client.bootstrap)
+    for _ in range(ASKED_ROUNDS):
+        if urls:
+            with ThreadPoolExecutor(len(urls)) as threads:
+                nodes += (node for node in threads.map(ask, urls) if node is not None)
+        urls = _not_asked(nodes, brokers)
+    return nodes if any(node.quorum is not None for node in nodes) else [*nodes, *brokers]
+
+
+def _not_asked(nodes: Sequence[NodeAnswers], brokers: Sequence[NodeAnswers]) -> list[str]:
+    """Return the URLs of controllers that the answers name and that have not answered yet."""
+    named = {
+        node_id: url
+        for node in (*brokers, *nodes)
+        if node.quorum is not None
+        for node_id, url in controllers_named(node.quorum).items()
+    }
+    answered = {node.quorum["node_id"] for node in nodes if node.quorum is not None}
+    asked = {node.url for node in nodes}
+    left = [url for node_id, url in named.items() if node_id not in answered and url not in asked]
+    return list(dict.fromkeys(left))
+
+
+def _json(answer: Answer) -> Any:
+    """Return an answer's JSON; None if it is no JSON. The caller checks the shape in either case."""
+    try:
+        return answer.json()
+    except Unreachable:
+        return None
+
+
+def _brief(client: ClusterClient, urls: Sequence[str]) -> ClusterClient:
+    return ClusterClient(
+        urls,
+        timeout_s=min(client.timeout_s, ONE_NODE_S),
+        rng=client.rng,
+        credentials=client.credentials,
+    )
+
+
+def _broker_ready(
+    client: ClusterClient, brokers: Sequence[Mapping[str, Any]]
+) -> tuple[dict[int, tuple[Mapping[str, Any], float]], dict[int, tuple[str, str]]]:
+    """Return the brokers' own /readyz answers with their times (monotonic, in s), by broker id, and failures.
+
+    Failures are code and reason of those whose certificate is not valid now.
+    A broker that does not answer, or is none of our agents, is absent: its health rests on the controllers' view alone.
+    """
+    # A broker registers any endpoint it likes: with the token, whoever listens there could act as this client.
+    asking = ClusterClient(
+        client.bootstrap,
+        timeout_s=min(client.timeout_s, ONE_BROKER_S),
+        rng=client.rng,
+        credentials=replace(client.credentials, token=None),
+    )
+
+    failures: dict[int, tuple[str, str]] = {}
+
+    def ask(broker: Mapping[str, Any]) -> tuple[Mapping[str, Any], float] | None:
+        try:
+            endpoint = broker["endpoints"][0]
+            ready = asking.ask_one(
+                http_url(
+                    (endpoint["host"], endpoint["port"]), tls=endpoint["security_protocol"] == SSL_PROTOCOL
+                ),
+                "/readyz",
+            ).json()
+        except Unreachable as error:
+            cause = _cause(error)
+            if cause is not None:
+                failures[broker["broker_id"]] = (cause, error.message)
+            return None
+        return (ready, time.monotonic()) if is_ready(ready) else None
+
+    running = [broker for broker in brokers if broker["state"] != "OFFLINE" and broker["endpoints"]]
+    with ThreadPoolExecutor(BROKERS_AT_A_TIME) as threads:
+        answers = zip(running, threads.map(ask, running), strict=True)
+        return {broker["broker_id"]: ready for broker, ready in answers if ready is not None}, failures
+
+
+def _cause(error: Unreachable) -> str | None:
+    """Return the code of a date of the node's certificate, if that is why it was not asked."""
+    cause = error.context.get("cause")
+    return cause if isinstance(cause, str) else None
+
+
+def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[str, Any]] | None:
+    """Return the brokers as the active controller lists them; None if no active controller answers.
+
+    A controller that claims to lead is asked first. If one fails, each of the others is asked by itself.
+    """
+    quorums = [(node.url, node.quorum) for node in nodes if node.quorum is not None]
+    quorums.sort(key=lambda one: one[1]["leader_id"] != one[1]["node_id"])
+    urls = [url for url, _ in quorums]
+    with suppress(Unavailable, OutcomeUnknown):
+        for some in (urls, *([url] for url in urls)) if urls else ():
+            with suppress(Rejected, Fault):
+                listed = _brief(client, some).read("/v1/brokers")
+                if is_broker_list(listed):
+                    return cast("list[dict[str, Any]]", listed["items"])
+    return None

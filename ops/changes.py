@@ -1,0 +1,98 @@
+"""Edge: verbs that change a cluster: what they share, and how they show results, and what they would write."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from metadata_log.errors import ElectionNotNeeded
+from ops import render
+from ops.admin.dry_run import Foreseen, what_if, what_if_items
+from ops.admin.items import ItemRequest, send_items
+from ops.options import Network, flag, network, sharing
+from ops.render import Column
+from ops.talk import fail_usage, say
+
+R = TypeVar("R", bound=Callable[..., int])
+REFUSED: Final = 3
+"""The exit code where an item was refused, as for a request that is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Network):
+    """A change of a cluster: whether it is only shown, and whether a refused item stops all of it."""
+
+    dry_run: bool = False
+    all_or_nothing: bool = False
+
+    def foreseen(self, operation: str, *bodies: Mapping[str, Any]) -> int:
+        """Print the records that requests with these bodies would write one after the other."""
+        return show_foreseen(self, what_if(self.client(), operation, *bodies))
+
+
+def change(run: R) -> R:
+    """Declare a change: the verb gets it as `asked`, a Change with --dry-run."""
+    dry = flag("--dry-run", help="show the records, and write nothing")
+    return dry(sharing(Change)(network(run)))
+
+
+def change_of_items(run: R) -> R:
+    """Declare a change of several items: beside --dry-run it has --all-or-nothing."""
+    whole = flag("--all-or-nothing", help="write nothing if one of them is refused")
+    return whole(change(run))
+
+
+def result_columns(*identity: Column, done: str) -> tuple[Column, ...]:
+    """Return the columns of results: what names an item, then its error or `done`, and why."""
+    return (
+        *identity,
+        Column("error", "RESULT", lambda error: done if error is None else str(error)),
+        Column("message", show=lambda message: "" if message is None else str(message)),
+    )
+
+
+def carry_out(
+    asked: Change,
+    request: ItemRequest,
+    items: Sequence[Mapping[str, Any]],
+    columns: Sequence[Column],
+    *,
+    empty: str = "nothing was asked",
+    **more: Any,
+) -> int:
+    """Send the items with the fields `more`, or show what would be written; return REFUSED if one was refused."""
+    if asked.all_or_nothing:
+        if len(items) > request.items_max:
+            fail_usage(f"{len(items)} at once; --all-or-nothing takes at most {request.items_max}")
+        more = {**more, "all_or_nothing": True}
+    if asked.dry_run:
+        return show_foreseen(asked, what_if_items(asked.client(), request, items, **more))
+    sent = send_items(asked.client(), request, items, **more)
+    errors = {one["error"] for one in sent.results}
+    if errors == {None} and not sent.is_written and not more.get("validate_only"):
+        say("nothing was written: all was as asked already")
+    asked.show(sent.results, table=lambda: render.table(columns, sent.results, empty=empty))
+    return 0 if errors <= {None, ElectionNotNeeded.error} else REFUSED
+
+
+def show_foreseen(asked: Network, foreseen: Foreseen) -> int:
+    def table() -> str:
+        refused = [f"refused: {_line(error)}" for error in foreseen.refused]
+        counts = f"{len(foreseen.records)} records in {foreseen.batches} batches, {len(refused)} refused"
+        return "\n".join([record_lines(foreseen.records), *refused, counts])
+
+    asked.show(foreseen._asdict(), table=table)
+    return 0
+
+
+def record_lines(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return a line for each record."""
+    return "\n".join(map(_line, records)) or "nothing would be written"
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    told = (
+        f"{name}={render.plain(value)}"
+        for name, value in record.items()
+        if name != "type" and value is not None
+    )
+    return f"{record.get('type', '')} {' '.join(told)}".strip()
