@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -34,11 +34,11 @@ _SIMILAR: Final = 0.75
 class Output:
     """How a verb shows its answer."""
 
-    output: render.Output = "table"
+    output: str = "table"
 
     def show(self, value: Any, *, table: Callable[[], str]) -> None:
         """Print a result as the options ask for it."""
-        if shown := render.rendered(value, output=self.output, table=table):
+        if shown := render.rendered(value, output=cast("render.Output", self.output), table=table):
             put(shown, output=self.output)
 
     def show_fields(self, value: Mapping[str, Any]) -> None:
@@ -113,7 +113,7 @@ def option(*names: str, **more: Any) -> Callable[[R], R]:
 
     `more` is what click.Option takes, and `section`, `read` (of a value's text) or `choices`.
     """
-    return _declaring(SectionedOption(*names, **_typed(more)))
+    return declaring(SectionedOption(*names, **_typed(more)))
 
 
 def flag(*names: str, **more: Any) -> Callable[[R], R]:
@@ -123,7 +123,7 @@ def flag(*names: str, **more: Any) -> Callable[[R], R]:
 
 def argument(name: str, metavar: str, **more: Any) -> Callable[[R], R]:
     """Declare a positional argument; `more` is what click.Argument takes, and `read` or `choices`."""
-    return _declaring(click.Argument([name], metavar=metavar, **_typed(more)))
+    return declaring(click.Argument([name], metavar=metavar, **_typed(more)))
 
 
 def _typed(more: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,9 @@ def _typed(more: dict[str, Any]) -> dict[str, Any]:
     return more
 
 
-def _declaring(*params: click.Parameter) -> Callable[[R], R]:
+def declaring(*params: click.Parameter) -> Callable[[R], R]:
+    """Declare parameters that are made elsewhere, above those declared so far."""
+
     def declare(run: R) -> R:
         run.__dict__.setdefault("params", [])[:0] = params
         return run
@@ -220,7 +222,7 @@ def shown_files(section: str) -> list[click.Parameter]:
 
 def _sharing(shared: type[Output], params: list[click.Parameter]) -> Callable[[R], R]:
     def declare(run: R) -> R:
-        return sharing(shared)(either("output", "as_json")(_declaring(*params)(run)))
+        return sharing(shared)(either("output", "as_json")(declaring(*params)(run)))
 
     return declare
 

@@ -1,6 +1,5 @@
 """Edge: the rows of an answer on stdout: as a table, as JSON, and for other programs as CSV or Parquet."""
 
-import argparse
 import csv
 import io
 import json
@@ -8,31 +7,32 @@ import sys
 from typing import Any
 
 from ops import render
-from ops.talk import fail_usage, show
+from ops.options import Output
+from ops.talk import fail_usage
 
 
-def check_output(args: argparse.Namespace) -> None:
+def check_output(asked: Output) -> None:
     """Refuse to write Parquet, which is no text, on a screen; before the work, and not after it."""
-    if args.output == "parquet" and sys.stdout.isatty():
+    if asked.output == "parquet" and sys.stdout.isatty():
         fail_usage("Parquet is no text: send it to a file, as `... -o parquet > answer.parquet`")
 
 
-def show_rows(args: argparse.Namespace, answer: Any) -> None:
+def show_rows(asked: Output, answer: Any) -> None:
     """Print a table of Arrow as the flags ask for it."""
     from metadata_log.replay.plain import parquet_of, plain_rows_of
 
-    match args.output:
+    match asked.output:
         case "parquet":
             _put_bytes(parquet_of(answer))
         case "csv":
             _put_bytes(_csv(answer.column_names, plain_rows_of(answer)))
         case _:
-            show_items(args, plain_rows_of(answer))
+            show_items(asked, plain_rows_of(answer))
 
 
-def show_items(args: argparse.Namespace, items: list[dict[str, Any]]) -> None:
+def show_items(asked: Output, items: list[dict[str, Any]]) -> None:
     columns = [render.Column(key) for key in (items[0] if items else ())]
-    show(args, items, table=lambda: render.table(columns, items, empty="no rows"))
+    asked.show(items, table=lambda: render.table(columns, items, empty="no rows"))
 
 
 def _csv(names: list[str], rows: list[dict[str, Any]]) -> bytes:

@@ -1,14 +1,13 @@
 """Edge: `log dump|verify|export`: the log of the cluster over HTTP, or of files on this machine."""
 
-import argparse
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from metadata_log import limits
 from metadata_log.codec import FrameHeader
@@ -31,152 +30,127 @@ from ops.admin.bulk_reads import bulk_source, read_in_bulk, snapshots_in
 from ops.admin.client import Answer, ClusterClient
 from ops.admin.connect import DEFAULT_CLUSTER_FILE
 from ops.admin.log_feed import feed_lines
-from ops.admin.log_frames import cluster_frames, file_frames, frames_in, telling_of_its_beginning, within
-from ops.arguments import Noun, Parser, client_from, directory, existing_path, moment, seconds
+from ops.admin.log_frames import (
+    Frame,
+    cluster_frames,
+    file_frames,
+    frames_in,
+    telling_of_its_beginning,
+    within,
+)
 from ops.foreign_logs import FOREIGN, verified
+from ops.options import Network, Noun, Output, argument, flag, network, option, output
 from ops.processes import running_process
-from ops.talk import fail_usage, patience, put, say, show
+from ops.talk import fail_usage, patience, put, say
+from ops.values import directory, existing_path, moment, seconds
 from ops.when import OFFSET_MAX, AtOffset, AtTime, When, time_text
 
 OCTETS: Final = "application/octet-stream"
 JOURNAL: Final = "journal"
+R = TypeVar("R", bound=Callable[..., int])
+Export: TypeAlias = Callable[..., dict[str, Any]]
+"""Writes an export to the folder `to`, and returns its manifest."""
 
 
-def add_parsers(noun: Noun) -> None:
-    dump = noun.verb(
-        "dump",
-        "Print records: of the cluster, or offline of a data directory, a segment or a snapshot.",
-        run=run_dump,
-        parent=noun.flags.network,
-        examples=(
-            "log dump --from -10m -o jsonl",
-            "log dump metaquorum-data/controller-1 --from 0 --until 50",
-            "log dump --topic orders --from -1h --follow -o jsonl",
-        ),
-    )
-    dump.add_argument("path", nargs="?", type=existing_path, metavar="DIR|FILE")
-    _add_range(dump)
-    dump.add_argument(
-        "--topic",
-        dest="topics",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only what concerns this topic; may be given several times",
-    )
-    dump.add_argument("--follow", action="store_true", help="go on with what is written from now on")
-    verify = noun.verb(
-        "verify",
-        "Check every frame of segments, snapshots and journals offline, of Kafka's log, and each byte of exports; damage is "
-        "exit code 6 and names file and byte.",
-        run=run_verify,
-        parent=noun.flags.output,
-        examples=("log verify metaquorum-data/controller-1", "log verify 00000000000000000000.log"),
-    )
-    verify.add_argument(
-        "path", nargs="?", type=existing_path, metavar="DIR|FILE", help="default: all of ./metaquorum-data"
-    )
-    export = noun.verb(
-        "export",
-        "Write the log as Parquet, what is new only, and print the manifest: of the cluster, or of a directory.",
-        run=run_export,
-        parent=noun.flags.network,
-        examples=(
-            "log export --to export",
-            "log export --to export --follow",
-            "log export metaquorum-data/controller-1 --to lake --lake",
-            "log export /var/lib/kafka/metadata --to lake --lake",
-        ),
-    )
-    export.add_argument(
-        "path",
-        nargs="?",
-        type=existing_path,
-        metavar="DIR",
-        help="a data directory, a folder of segments, or Kafka's metadata.log.dir; its node may be running",
-    )
-    export.add_argument("--to", type=directory, required=True, metavar="DIR")
-    export.add_argument(
-        "--format", choices=("metaquorum", "kafka"), help="whose log DIR holds; default: as its files look"
-    )
-    export.add_argument(
-        "--skip-damaged",
-        action="store_true",
-        help="of DIR's damaged segment files, take the longest part that is whole; stderr says what is missing",
-    )
-    export.add_argument(
-        "--lake", action="store_true", help="--to is a folder of several clusters: write to cluster=ID in it"
-    )
-    export.add_argument(
-        "--follow", action="store_true", help="go on with what is written from now on, until Ctrl-C"
-    )
-    export.add_argument(
-        "--every",
-        type=seconds,
-        default=5.0,
-        metavar="S",
-        help="how long --follow waits between two exports; default: 5s",
-    )
-    _add_range(export)
+NOUN: Final = Noun()
 
 
-def _add_range(verb: Parser) -> None:
-    verb.add_argument(
-        "--from", dest="first", type=moment, metavar="WHEN", help="the first record; default: 0"
-    )
-    verb.add_argument("--until", type=moment, metavar="WHEN", help="below this one; default: the end")
-    verb.add_argument("--leader", action="store_true", help="read from the leader, not from a follower")
+def _range(run: R) -> R:
+    """Declare which part of the log is read, and from which controller: `first`, `until` and `leader`."""
+    leader = flag("--leader", help="read from the leader, not from a follower")
+    until = option("--until", read=moment, metavar="WHEN", help="below this one; default: the end")
+    first = option("--from", "first", read=moment, metavar="WHEN", help="the first record; default: 0")
+    return first(until(leader(run)))
 
 
-def run_dump(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "dump",
+    "Print records: of the cluster, or offline of a data directory, a segment or a snapshot.",
+    "log dump --from -10m -o jsonl",
+    "log dump metaquorum-data/controller-1 --from 0 --until 50",
+    "log dump --topic orders --from -1h --follow -o jsonl",
+)
+@argument("path", "DIR|FILE", required=False, read=existing_path)
+@_range
+@option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="only what concerns this topic; may be given several times",
+)
+@flag("--follow", help="go on with what is written from now on")
+@network
+def run_dump(
+    asked: Network,
+    *,
+    path: Path | None,
+    first: When | None,
+    until: When | None,
+    leader: bool,
+    topics: Sequence[str],
+    follow: bool,
+) -> int:
     """Print each record as one line; memory holds only the frames at hand."""
-    match args.first, args.until:
-        case (AtOffset(first), AtOffset(until)) | (AtTime(first), AtTime(until)) if until < first:
+    match first, until:
+        case (AtOffset(begin), AtOffset(end)) | (AtTime(begin), AtTime(end)) if end < begin:
             fail_usage("--until lies before --from")
-    if args.topics or args.follow:
-        if args.path is not None:
+    if topics or follow:
+        if path is not None:
             fail_usage("--topic and --follow read a running cluster, not files")
-        if args.follow and args.until is not None:
+        if follow and until is not None:
             fail_usage("--follow has no end: leave out --until")
         feed = feed_lines(
-            client_from(args),
-            topics=args.topics,
-            first=None if args.first is None else args.first.query,
-            until=None if args.until is None else args.until.query,
-            follow=args.follow,
-            from_leader=args.leader,
+            asked.client(),
+            topics=topics,
+            first=None if first is None else first.query,
+            until=None if until is None else until.query,
+            follow=follow,
+            from_leader=leader,
         )
-        for text in _dumped(feed if args.follow else _said_if_none(feed), args.output):
-            put(text, output=args.output, flush=True)
+        for text in _dumped(feed if follow else _said_if_none(feed), asked.output):
+            put(text, output=asked.output, flush=True)
         return 0
-    if args.path is None:
-        client = client_from(args)
-        source = bulk_source(client, from_leader=args.leader)
-        frames = telling_of_its_beginning(
-            cluster_frames(
-                lambda path: read_in_bulk(client, source, path, accept=OCTETS),
-                first=None if args.first is None else args.first.query,
-                until=None if args.until is None else args.until.query,
-            ),
-            first=args.first,
-            begins_at=source.status["log_start_offset"],
-            say=say,
-        )
-    else:
-        if kind_of(args.path) not in {None, Kind.LOG, Kind.SEGMENT, Kind.SNAPSHOT}:
-            raise not_for("log dump", args.path, reads="logs, segments and snapshots of metaquorum")
-        frames = within(file_frames(args.path, say=say), first=args.first, until=args.until, say=say)
-    from_offset = args.first.offset if isinstance(args.first, AtOffset) else 0
-    until_offset = args.until.offset if isinstance(args.until, AtOffset) else OFFSET_MAX
-    lines = (
-        line
-        for frame in frames
-        for line in log_lines(frame.batch(), from_offset=from_offset)
-        if line["offset"] < until_offset
+    frames = (
+        _cluster_frames(asked.client(), first, until, from_leader=leader)
+        if path is None
+        else _file_frames(path, first, until)
     )
-    for text in _dumped(_said_if_none(lines), args.output):
-        put(text, output=args.output)
+    for text in _dumped(_said_if_none(_lines(frames, first, until)), asked.output):
+        put(text, output=asked.output)
     return 0
+
+
+def _cluster_frames(
+    client: ClusterClient, first: When | None, until: When | None, *, from_leader: bool
+) -> Iterator[Frame]:
+    source = bulk_source(client, from_leader=from_leader)
+    return telling_of_its_beginning(
+        cluster_frames(
+            lambda path: read_in_bulk(client, source, path, accept=OCTETS),
+            first=None if first is None else first.query,
+            until=None if until is None else until.query,
+        ),
+        first=first,
+        begins_at=source.status["log_start_offset"],
+        say=say,
+    )
+
+
+def _file_frames(path: Path, first: When | None, until: When | None) -> Iterator[Frame]:
+    if kind_of(path) not in {None, Kind.LOG, Kind.SEGMENT, Kind.SNAPSHOT}:
+        raise not_for("log dump", path, reads="logs, segments and snapshots of metaquorum")
+    return within(file_frames(path, say=say), first=first, until=until, say=say)
+
+
+def _lines(frames: Iterable[Frame], first: When | None, until: When | None) -> Iterator[dict[str, Any]]:
+    """Yield the lines of frames whose offsets lie in the range; times were compared with whole frames."""
+    from_offset = first.offset if isinstance(first, AtOffset) else 0
+    until_offset = until.offset if isinstance(until, AtOffset) else OFFSET_MAX
+    for frame in frames:
+        for line in log_lines(frame.batch(), from_offset=from_offset):
+            if line["offset"] < until_offset:
+                yield line
 
 
 def _said_if_none(lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -189,7 +163,7 @@ def _said_if_none(lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         say("no record of the log lies in this range")
 
 
-def _dumped(lines: Iterable[dict[str, Any]], output: render.Output) -> Iterator[str]:
+def _dumped(lines: Iterable[dict[str, Any]], output: str) -> Iterator[str]:
     """Yield the dump piece by piece: a log may be larger than memory."""
     match output:
         case "table":
@@ -213,21 +187,30 @@ def _dumped(lines: Iterable[dict[str, Any]], output: render.Output) -> Iterator[
                 yield render.rendered([line], output="yaml", table=str)
 
 
-def run_verify(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "verify",
+    "Check every frame of segments, snapshots and journals offline, of Kafka's log, and each byte of exports; damage is "
+    "exit code 6 and names file and byte.",
+    "log verify metaquorum-data/controller-1",
+    "log verify 00000000000000000000.log",
+)
+@argument("path", "DIR|FILE", required=False, read=existing_path, help="default: all of ./metaquorum-data")
+@output
+def run_verify(asked: Output, *, path: Path | None) -> int:
     """Check segments, snapshots and journals byte by byte, without changing them or disturbing a running node."""
     checked: list[dict[str, Any]] = []
-    for path in _logs_below(args.path):
+    for each in _logs_below(path):
         ends = {result["path"]: result["end_offset"] for result in checked if result["kind"] == "log"}
-        with patience(f"{path} is being verified"):
-            checked += _verified(path, ends)
+        with patience(f"{each} is being verified"):
+            checked += _verified(each, ends)
     if not checked:
         raise InvalidRequest(
-            f"{args.path or DEFAULT_CLUSTER_FILE.parent}: holds no segment, no snapshot and no journal to verify"
+            f"{path or DEFAULT_CLUSTER_FILE.parent}: holds no segment, no snapshot and no journal to verify"
         )
     columns = [
         render.Column(key) for key in ("path", "kind", "files", "frames", "bytes", "end_offset", "torn_bytes")
     ]
-    show(args, checked, table=lambda: render.table(columns, checked, empty=""))
+    asked.show(checked, table=lambda: render.table(columns, checked, empty=""))
     return 0
 
 
@@ -373,36 +356,82 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
     }
 
 
-def run_export(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "export",
+    "Write the log as Parquet, what is new only, and print the manifest: of the cluster, or of a directory.",
+    "log export --to export",
+    "log export --to export --follow",
+    "log export metaquorum-data/controller-1 --to lake --lake",
+    "log export /var/lib/kafka/metadata --to lake --lake",
+)
+@argument(
+    "path",
+    "DIR",
+    required=False,
+    read=existing_path,
+    help="a data directory, a folder of segments, or Kafka's metadata.log.dir; its node may be running",
+)
+@option("--to", read=directory, required=True, metavar="DIR")
+@option(
+    "--format",
+    "form",
+    choices=("metaquorum", "kafka"),
+    help="whose log DIR holds; default: as its files look",
+)
+@flag(
+    "--skip-damaged",
+    help="of DIR's damaged segment files, take the longest part that is whole; stderr says what is missing",
+)
+@flag("--lake", help="--to is a folder of several clusters: write to cluster=ID in it")
+@flag("--follow", help="go on with what is written from now on, until Ctrl-C")
+@option(
+    "--every",
+    read=seconds,
+    default=5.0,
+    metavar="S",
+    help="how long --follow waits between two exports; default: 5s",
+)
+@_range
+@network
+def run_export(
+    asked: Network,
+    *,
+    path: Path | None,
+    to: Path,
+    form: str | None,
+    skip_damaged: bool,
+    lake: bool,
+    follow: bool,
+    every: float,
+    first: When | None,
+    until: When | None,
+    leader: bool,
+) -> int:
     """Export the new records."""
-    if args.follow and args.until is not None:
+    if follow and until is not None:
         fail_usage("--follow has no end: leave out --until")
-    if args.path is None:
-        if args.format is not None:
+    part: dict[str, Any] = {"first": first, "until": until, "in_lake": lake}
+    if path is None:
+        if form is not None:
             fail_usage("--format is that of a directory's log: name the directory")
-        if args.skip_damaged:
+        if skip_damaged:
             fail_usage("--skip-damaged is for the files of a directory: name the directory")
-        client = client_from(args)
-        run: Callable[..., dict[str, Any]] = partial(
-            export_cluster,
-            client,
-            first=args.first,
-            until=args.until,
-            from_leader=args.leader,
-            in_lake=args.lake,
-        )
+        run: Export = partial(export_cluster, asked.client(), from_leader=leader, **part)
     else:
-        run = _export_of_files(args)
-    if args.follow:
-        _follow(args, run)
+        if leader:
+            fail_usage("--leader reads a running cluster, not files")
+        if skip_damaged and follow:
+            fail_usage("--skip-damaged takes what is whole now: leave out --follow")
+        run = _export_of_files(path, form, skip_damaged=skip_damaged, **part)
+    if follow:
+        _follow(run, to, every)
     with patience("the log is being exported"):
-        manifest = run(to=args.to)
-    _say_unknown(args.to, manifest)
+        manifest = run(to=to)
+    _say_unknown(to, manifest)
     columns = [
         render.Column(key) for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
     ]
-    show(
-        args,
+    asked.show(
         manifest,
         table=lambda: "\n\n".join(
             (
@@ -416,24 +445,28 @@ def run_export(args: argparse.Namespace) -> int:
     return 0
 
 
-def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
+def _export_of_files(
+    path: Path,
+    form: str | None,
+    *,
+    skip_damaged: bool,
+    first: When | None,
+    until: When | None,
+    in_lake: bool,
+) -> Export:
     from metadata_log.replay.damaged import export_whole_part
     from metadata_log.replay.source import export_files
 
-    for flag, asked in (("--from", args.first), ("--until", args.until)):
+    for word, asked in (("--from", first), ("--until", until)):
         if asked is not None and not isinstance(asked, AtOffset):
-            fail_usage(f"{flag} of a directory is an offset")
-    if args.leader:
-        fail_usage("--leader reads a running cluster, not files")
-    first, until = (None if asked is None else asked.offset for asked in (args.first, args.until))
-    part = {"from_offset": first, "until": until, "in_lake": args.lake}
-    if not args.skip_damaged:
-        return partial(export_files, args.path, form=args.format, **part)
-    if args.follow:
-        fail_usage("--skip-damaged takes what is whole now: leave out --follow")
+            fail_usage(f"{word} of a directory is an offset")
+    begin, end = (asked.offset if isinstance(asked, AtOffset) else None for asked in (first, until))
+    part: dict[str, Any] = {"form": form, "from_offset": begin, "until": end, "in_lake": in_lake}
+    if not skip_damaged:
+        return partial(export_files, path, **part)
 
     def whole_part(to: Path) -> dict[str, Any]:
-        manifest, missing = export_whole_part(args.path, to, form=args.format, **part)
+        manifest, missing = export_whole_part(path, to, **part)
         for line in missing:
             say(line)
         return manifest
@@ -465,7 +498,7 @@ class _Once(logging.Filter):
         return is_new
 
 
-def _follow(args: argparse.Namespace, run: Callable[..., dict[str, Any]]) -> NoReturn:
+def _follow(run: Export, to: Path, every_s: float) -> NoReturn:
     """Export again and again; what a moment's fault costs is made up for by the next run."""
     ended, told = -1, None
     if logging.lastResort is not None:
@@ -473,14 +506,14 @@ def _follow(args: argparse.Namespace, run: Callable[..., dict[str, Any]]) -> NoR
     while True:
         try:
             with patience("the log is being exported") if ended < 0 else nullcontext():
-                manifest = run(to=args.to)
+                manifest = run(to=to)
             if manifest["end_offset"] != ended:
                 ended = manifest["end_offset"]
-                say(f"{args.to}: exported up to offset {ended}")
-                told = _say_unknown(args.to, manifest, told)
+                say(f"{to}: exported up to offset {ended}")
+                told = _say_unknown(to, manifest, told)
         except Unavailable as error:
             say(f"{error.message}; trying again")
-        time.sleep(args.every)
+        time.sleep(every_s)
 
 
 def export_cluster(

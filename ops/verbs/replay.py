@@ -1,181 +1,163 @@
 """Edge: `replay`: an exported log, asked: report, SQL, tables, state, differences, histories, digest."""
 
-import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, TypeVar
 
 from metadata_log.errors import BrokerIdNotRegistered, InvalidRequest
 from metadata_log.node.credentials import dates_of
-from ops import render
 from ops.admin.connect import SHOWN, given_files, say_ends
-from ops.arguments import Noun, Parser, add_shown, from_to, log_place, moment
+from ops.options import (
+    Noun,
+    Output,
+    argument,
+    declaring,
+    flag,
+    option,
+    output,
+    output_as,
+    rows,
+    sharing,
+    shown_files,
+)
 from ops.row_output import check_output, show_items, show_rows
 from ops.sql_prompt import answer_all
-from ops.talk import fail_usage, patience, put, say, show
+from ops.talk import fail_usage, patience, put, say
+from ops.values import from_to, log_place, moment
 from ops.when import AtOffset, When
 
+R = TypeVar("R", bound=Callable[..., int])
+NOUN: Final = Noun()
 
-def add_parsers(noun: Noun) -> None:
-    digest = _verb(
-        noun,
-        "digest",
-        "Compute the state digest of an export.",
-        run_digest,
-        "replay digest --export export",
-        "replay digest --export export --at 1200 --engine duckdb",
-    )
-    digest.add_argument("--at", type=moment, metavar="N", help="an end offset; default: the end")
-    digest.add_argument(
-        "--engine", choices=("spark", "duckdb", "fold"), default="spark", help="default: spark"
-    )
-    report = noun.verb(
-        "report",
-        "Tell what happened: what it cost, who did it, which brokers were lost, who led.",
-        run=run_report,
-        parent=None,
-        examples=(
-            "replay report --export export > report.md",
-            "replay report --export export --from -2h -o html > report.html",
-            "replay report --export /var/lib/kafka/metadata --format kafka -o html > report.html",
-            "replay report --export export --topic orders --broker 11",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Output):
+    """A log that is asked, and how the answer is shown."""
+
+    export: Path | str
+    form: str | None
+    skip_damaged: bool
+    ca: str | None
+    cert: str | None
+    key: str | None
+    token_file: str | None
+    insecure: bool
+    engine: Literal["duckdb", "spark"] = "duckdb"
+
+    def log(self, *, or_lake: bool = False) -> Any:
+        """Open the log; `or_lake`: the logs of all clusters, where a lake is named."""
+        from metadata_log import replay
+        from metadata_log.replay.controller_client import Shown
+        from metadata_log.replay.kinds import Kind, kind_of
+
+        given = given_files({name: getattr(self, name) for name in SHOWN})
+        if or_lake and isinstance(self.export, Path) and kind_of(self.export) is Kind.LAKE:
+            return replay.lake(self.export, self.engine)
+        if isinstance(self.export, str) and "ca" in given:  # a controller's URL
+            say_ends(dates_of(given.get("cert"), given["ca"]), say)
+        log = replay.open(
+            self.export,
+            self.engine,
+            format=self.form,
+            skip_damaged=self.skip_damaged,
+            shown=Shown(**given, insecure=self.insecure),
+        )
+        log.warns_of_cuts = False  # the verbs say themselves which batch boundary they show
+        for line in log.missing:
+            say(line)
+        return log
+
+
+_EXPORT: Final = (
+    "an export, a data directory, a folder of segments, Kafka's metadata.log.dir, a controller; or the file of a "
+    "snapshot or of Kafka's checkpoint, which is a state without a history"
+)
+_SKIP: Final = "of damaged segment files, take the longest part that is whole; stderr says what is missing"
+
+
+def _source(run: R) -> R:
+    """Declare which log is asked: the verb gets it as `asked`, a Source."""
+    place = {"section": "log"}
+    for declare in (
+        declaring(*shown_files("log")),
+        flag("--skip-damaged", help=_SKIP, **place),
+        option(
+            "--format",
+            "form",
+            choices=("metaquorum", "kafka"),
+            help="whose log it is; default: as its files look",
+            **place,
         ),
-    )
-    _add_source(report)
-    report.add_argument(
-        "-o", "--output", choices=("md", "html", "json"), default="md", help="default: md, which is Markdown"
-    )
-    report.add_argument("--json", dest="output", action="store_const", const="json", help="as -o json")
-    report.add_argument("--topic", metavar="NAME", help="of topics, this one alone")
-    report.add_argument(
-        "--broker", type=from_to(0, 2**31 - 1), metavar="ID", help="of brokers, this one alone"
-    )
-    _add_engine(report)
-    _add_range(report, required=False)
-    sql = _verb(
-        noun,
-        "sql",
-        "Answer a query over the tables that `replay tables` lists.",
-        run_sql,
-        'replay sql --export export "SELECT * FROM incidents ORDER BY duration_ms DESC LIMIT 10"',
-        'replay sql --export export "SELECT * FROM fencings" -o parquet > fencings.parquet',
-        "replay sql --export export",
-        'replay sql --export lake "SELECT cluster, count(*) AS losses FROM fencings GROUP BY cluster"',
-    )
-    sql.add_argument(
-        "query",
-        nargs="*",
-        metavar="SQL",
-        help="a SELECT, DESCRIBE, SUMMARIZE or SHOW TABLES; without one, queries are read from stdin, at a terminal from a "
-        "prompt",
-    )
-    _add_engine(sql)
-    tables = noun.verb(
-        "tables",
-        "List the tables that can be asked, or the columns of one.",
-        run=run_tables,
-        parent=noun.flags.output,
-        examples=("replay tables", "replay tables leader_intervals"),
-    )
-    tables.add_argument("name", nargs="?", metavar="TABLE")
-    state = _verb(
-        noun,
-        "state",
-        "Show one subject of the state at an offset or a time.",
-        run_state,
-        "replay state partitions --export export --at 500",
-    )
-    state.add_argument("subject", metavar="SUBJECT", help="topics, partitions, brokers, configs or quorum")
-    state.add_argument("--at", type=moment, metavar="WHEN", help="an end offset or a time; default: the end")
-    diff = _verb(
-        noun,
-        "diff",
-        "Show what differs between the states at two offsets or times.",
-        run_diff,
-        "replay diff --export export --from 500 --to 900",
-    )
-    _add_range(diff, required=True)
-    history = _verb(
-        noun,
-        "history",
-        "Show what happened to a topic, partition, broker, controller, or the cluster.",
-        run_history,
-        "replay history orders:3 --export export",
-        "replay history broker:11 --export export",
-    )
-    history.add_argument(
-        "entity", metavar="KEY", help="topic:NAME, a partition as NAME:N, broker:ID, controller:ID, cluster"
-    )
+        option("--export", read=log_place, required=True, metavar="DIR|FILE|URL", help=_EXPORT, **place),
+    ):
+        run = declare(run)
+    return sharing(Source)(run)
 
 
-def _verb(noun: Noun, name: str, about: str, run: Any, *examples: str) -> Parser:
-    parent = noun.flags.output if name == "digest" else noun.flags.rows
-    verb = noun.verb(name, about, run=run, parent=parent, examples=examples)
-    _add_source(verb)
-    return verb
+_engine: Final = option("--engine", choices=("duckdb", "spark"), default="duckdb", help="default: duckdb")
+_to: Final = option("--to", "last", read=moment, metavar="WHEN", help="default: the end")
 
 
-def _add_source(verb: Parser) -> None:
-    source = verb.add_argument_group("log")
-    source.add_argument(
-        "--export",
-        type=log_place,
-        required=True,
-        metavar="DIR|FILE|URL",
-        help="an export, a data directory, a folder of segments, Kafka's metadata.log.dir, a controller; or the file of a "
-        "snapshot or of Kafka's checkpoint, which is a state without a history",
-    )
-    source.add_argument(
-        "--format", choices=("metaquorum", "kafka"), help="whose log it is; default: as its files look"
-    )
-    source.add_argument(
-        "--skip-damaged",
-        action="store_true",
-        help="of damaged segment files, take the longest part that is whole; stderr says what is missing",
-    )
-    add_shown(source)
-
-
-def _add_engine(verb: Parser) -> None:
-    verb.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb", help="default: duckdb")
-
-
-def _add_range(verb: Parser, *, required: bool) -> None:
-    verb.add_argument("--from", dest="first", type=moment, required=required, metavar="WHEN")
-    verb.add_argument("--to", dest="last", type=moment, metavar="WHEN", help="default: the end")
-
-
-def run_digest(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "digest",
+    "Compute the state digest of an export.",
+    "replay digest --export export",
+    "replay digest --export export --at 1200 --engine duckdb",
+)
+@option("--at", read=moment, metavar="N", help="an end offset; default: the end")
+@option("--engine", "how", choices=("spark", "duckdb", "fold"), default="spark", help="default: spark")
+@_source
+@output
+def run_digest(asked: Source, *, at: When | None, how: Literal["spark", "duckdb", "fold"]) -> int:
     from metadata_log.replay.digest import state_digest
     from metadata_log.replay.session import session
 
-    if args.at is not None and not isinstance(args.at, AtOffset):
+    if at is not None and not isinstance(at, AtOffset):
         fail_usage("--at of an export is an end offset")
     with patience("the digest is being computed"):
-        log = _log(args, engine="duckdb")
-        position = log.position(_at(args.at))
-        spark = session(quick=log.is_small) if args.engine == "spark" else None
-        computed = state_digest(log.export.directory, at=position.end_offset, engine=args.engine, spark=spark)
-    if args.at is not None:
+        log = asked.log()
+        position = log.position(_at(at))
+        spark = session(quick=log.is_small) if how == "spark" else None
+        computed = state_digest(log.export.directory, at=position.end_offset, engine=how, spark=spark)
+    if at is not None:
         say(position.note)
-    show(args, computed, table=lambda: render.fields((k, render.plain(v)) for k, v in computed.items()))
+    asked.show_fields(computed)
     return 0
 
 
-def run_report(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "report",
+    "Tell what happened: what it cost, who did it, which brokers were lost, who led.",
+    "replay report --export export > report.md",
+    "replay report --export export --from -2h -o html > report.html",
+    "replay report --export /var/lib/kafka/metadata --format kafka -o html > report.html",
+    "replay report --export export --topic orders --broker 11",
+)
+@option("--topic", metavar="NAME", help="of topics, this one alone")
+@option("--broker", read=from_to(0, 2**31 - 1), metavar="ID", help="of brokers, this one alone")
+@option("--from", "first", read=moment, metavar="WHEN")
+@_to
+@_engine
+@_source
+@output_as("md", "html", "json", default="md", told="md, which is Markdown")
+def run_report(
+    asked: Source, *, topic: str | None, broker: int | None, first: When | None, last: When | None
+) -> int:
     from metadata_log.replay.report import report_of
 
     with patience("the report is being computed"):
-        log = _log(args)
-        if args.first is not None or args.last is not None:
-            log = log.between(_at(args.first), _at(args.last))
-        if args.topic is not None:
-            log = log.about(args.topic)
-        if args.broker is not None and not _names_broker(log, args.broker):
+        log = asked.log()
+        if first is not None or last is not None:
+            log = log.between(_at(first), _at(last))
+        if topic is not None:
+            log = log.about(topic)
+        if broker is not None and not _names_broker(log, broker):
             raise BrokerIdNotRegistered(
-                f"the log names no broker {args.broker} in these offsets", broker_id=args.broker
+                f"the log names no broker {broker} in these offsets", broker_id=broker
             )
-        text = report_of(log, args.output, broker=args.broker)
-    put(text.rstrip("\n"), output=args.output)
+        text = report_of(log, asked.output, broker=broker)
+    put(text.rstrip("\n"), output=asked.output)
     return 0
 
 
@@ -188,99 +170,127 @@ def _names_broker(log: Any, broker_id: int) -> bool:
     return bool(log.engine.answer(log.sql(named)).num_rows)
 
 
-def run_sql(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "sql",
+    "Answer a query over the tables that `replay tables` lists.",
+    'replay sql --export export "SELECT * FROM incidents ORDER BY duration_ms DESC LIMIT 10"',
+    'replay sql --export export "SELECT * FROM fencings" -o parquet > fencings.parquet',
+    "replay sql --export export",
+    'replay sql --export lake "SELECT cluster, count(*) AS losses FROM fencings GROUP BY cluster"',
+)
+@argument(
+    "query",
+    "SQL...",
+    nargs=-1,
+    help="a SELECT, DESCRIBE, SUMMARIZE or SHOW TABLES; without one, queries are read from stdin, at a terminal from a "
+    "prompt",
+)
+@_engine
+@_source
+@rows
+def run_sql(asked: Source, *, query: Sequence[str]) -> int:
     """Answer the query that was given, else those on stdin, over a log that is opened once."""
-    check_output(args)
+    check_output(asked)
     with patience("the log is being opened"):
-        log = _log(args, or_lake=True)
+        log = asked.log(or_lake=True)
 
-    def answer(query: str) -> None:
+    def answer(one: str) -> None:
         with patience("the query runs"):
-            rows = log.engine.answer(log.sql(query))
-        show_rows(args, rows)
+            found = log.engine.answer(log.sql(one))
+        show_rows(asked, found)
 
-    if not args.query:
+    if not query:
         return answer_all(log, answer)
-    answer(" ".join(args.query))
+    answer(" ".join(query))
     return 0
 
 
-def run_tables(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "tables",
+    "List the tables that can be asked, or the columns of one.",
+    "replay tables",
+    "replay tables leader_intervals",
+)
+@argument("name", "TABLE", required=False)
+@output
+def run_tables(asked: Output, *, name: str | None) -> int:
     from metadata_log.replay.catalog import TABLES, described
 
-    if args.name is None:
-        items = [{"table": name, "about": described(name).about} for name in TABLES]
-    elif args.name in TABLES:
-        items = [column._asdict() for column in described(args.name).columns]
+    if name is None:
+        items = [{"table": each, "about": described(each).about} for each in TABLES]
+    elif name in TABLES:
+        items = [column._asdict() for column in described(name).columns]
     else:
-        fail_usage(f"there is no table {args.name!r}; `replay tables` lists them")
-    show_items(args, items)
+        fail_usage(f"there is no table {name!r}; `replay tables` lists them")
+    show_items(asked, items)
     return 0
 
 
-def run_state(args: argparse.Namespace) -> int:
+@NOUN.verb(
+    "state",
+    "Show one subject of the state at an offset or a time.",
+    "replay state partitions --export export --at 500",
+)
+@argument("subject", "SUBJECT", help="topics, partitions, brokers, configs or quorum")
+@option("--at", read=moment, metavar="WHEN", help="an end offset or a time; default: the end")
+@_source
+@rows
+def run_state(asked: Source, *, subject: str, at: When | None) -> int:
     from metadata_log.replay.catalog import STATE
 
-    if args.subject not in STATE:
-        fail_usage(f"{args.subject!r} is no subject: {', '.join(STATE)}")
-    check_output(args)
+    if subject not in STATE:
+        fail_usage(f"{subject!r} is no subject: {', '.join(STATE)}")
+    check_output(asked)
     with patience("the state is being computed"):
-        log = _log(args)
-        state = log.state_at(_at(args.at))
-        answer = log.engine.answer(state[args.subject])
+        log = asked.log()
+        state = log.state_at(_at(at))
+        answer = log.engine.answer(state[subject])
     say(state.position.note)
-    show_rows(args, answer)
+    show_rows(asked, answer)
     return 0
 
 
-def run_diff(args: argparse.Namespace) -> int:
-    check_output(args)
+@NOUN.verb(
+    "diff",
+    "Show what differs between the states at two offsets or times.",
+    "replay diff --export export --from 500 --to 900",
+)
+@option("--from", "first", read=moment, required=True, metavar="WHEN")
+@_to
+@_source
+@rows
+def run_diff(asked: Source, *, first: When, last: When | None) -> int:
+    check_output(asked)
     with patience("the states are being compared"):
-        log = _log(args)
-        notes = [log.position(_at(moment)).note for moment in (args.first, args.last)]
-        answer = log.engine.answer(log.diff(_at(args.first), _at(args.last)))
+        log = asked.log()
+        notes = [log.position(_at(moment)).note for moment in (first, last)]
+        answer = log.engine.answer(log.diff(_at(first), _at(last)))
     say(f"from: {notes[0]}; to: {notes[1]}")
-    show_rows(args, answer)
+    show_rows(asked, answer)
     return 0
 
 
-def run_history(args: argparse.Namespace) -> int:
-    check_output(args)
+@NOUN.verb(
+    "history",
+    "Show what happened to a topic, partition, broker, controller, or the cluster.",
+    "replay history orders:3 --export export",
+    "replay history broker:11 --export export",
+)
+@argument("entity", "KEY", help="topic:NAME, a partition as NAME:N, broker:ID, controller:ID, cluster")
+@_source
+@rows
+def run_history(asked: Source, *, entity: str) -> int:
+    check_output(asked)
     with patience("the history is being read"):
-        log = _log(args)
-        answer = log.engine.answer(log.history(args.entity))
+        log = asked.log()
+        answer = log.engine.answer(log.history(entity))
     if not answer.num_rows:
         export = log.export
         raise InvalidRequest(
-            f"the log tells nothing of {args.entity} in the offsets {export.first_offset} up to {export.end_offset}"
+            f"the log tells nothing of {entity} in the offsets {export.first_offset} up to {export.end_offset}"
         )
-    show_rows(args, answer)
+    show_rows(asked, answer)
     return 0
-
-
-def _log(args: argparse.Namespace, *, engine: str | None = None, or_lake: bool = False) -> Any:
-    """Open the log that is asked; `or_lake`: the logs of all clusters, where a lake is named."""
-    from metadata_log import replay
-    from metadata_log.replay.controller_client import Shown
-    from metadata_log.replay.kinds import Kind, kind_of
-
-    given = given_files({name: getattr(args, name) for name in SHOWN})
-    engine = engine or getattr(args, "engine", "duckdb")
-    if or_lake and isinstance(args.export, Path) and kind_of(args.export) is Kind.LAKE:
-        return replay.lake(args.export, engine)
-    if isinstance(args.export, str) and "ca" in given:  # a controller's URL
-        say_ends(dates_of(given.get("cert"), given["ca"]), say)
-    log = replay.open(
-        args.export,
-        engine,
-        format=args.format,
-        skip_damaged=args.skip_damaged,
-        shown=Shown(**given, insecure=args.insecure),
-    )
-    log.warns_of_cuts = False  # the verbs say themselves which batch boundary they show
-    for line in log.missing:
-        say(line)
-    return log
 
 
 def _at(moment: When | None) -> Any:

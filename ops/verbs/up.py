@@ -75,7 +75,7 @@ NOUN: Final = Verb(run_up, examples=("up", "up --controllers 5 --brokers 2 --dir
 class Events:
     """Reports what happens: a line of text each, or an object of JSON."""
 
-    def __init__(self, output: render.Output, now_ms: Callable[[], int] = unix_ms) -> None:
+    def __init__(self, output: str, now_ms: Callable[[], int] = unix_ms) -> None:
         self._as_text = output == "table"
         self.now_ms = now_ms
 
