@@ -10,7 +10,6 @@ reads: behind the same fault, or, where freezing is the fault, with both followe
 host took from the processors (`max_stolen_ms`) during the slowest of these rounds.
 """
 
-import argparse
 import asyncio
 import tempfile
 import time
@@ -43,10 +42,10 @@ REFUSED_WITHIN_S: Final = 10.0
 READ_PACE_S: Final = 0.005
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, timers: str | None, peer: Sequence[str], rounds: int, fault: Fault) -> dict[str, Any]:
     """Return p50, p99 and max of the write gap in ms, and of the time until the old leader refuses reads."""
-    timers = [pair for pair in TIMERS if args.timers in (None, f"{pair[0]}/{pair[1]}")]
-    return asyncio.run(blackhole(args.peer, rounds=args.rounds, timers=timers, fault=args.fault))
+    pairs = [pair for pair in TIMERS if timers in (None, f"{pair[0]}/{pair[1]}")]
+    return asyncio.run(blackhole(peer, rounds=rounds, timers=pairs, fault=fault))
 
 
 async def blackhole(

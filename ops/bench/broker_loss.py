@@ -4,7 +4,6 @@ Etcd gets a key for each leadership, of the bytes of a partition, under one leas
 of its three members, through the JSON gateway, waits for all deletions. Etcd elects nobody: it deletes.
 """
 
-import argparse
 import asyncio
 import time
 from collections.abc import Sequence
@@ -28,7 +27,9 @@ _TOPIC_PARTITIONS: Final = 1_000
 _POLL_S: Final = 0.02
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(
+    *, peer: Sequence[str], rounds: int, leaderships: int, followed: int, kill_leader: bool
+) -> dict[str, Any]:
     """Return p50, p99 and max, in ms, of the first fencing batch appended to the slowest broker having applied the last.
 
     The end is when the slowest broker applied the batch, by its own clock, which is the controllers' here. `returns` are the
@@ -36,11 +37,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """
     return asyncio.run(
         broker_loss(
-            args.peer,
-            rounds=args.rounds,
-            leaderships=args.leaderships,
-            followed=args.followed,
-            kill_leader=args.kill_leader,
+            peer,
+            rounds=rounds,
+            leaderships=leaderships,
+            followed=followed,
+            kill_leader=kill_leader,
         )
     )
 

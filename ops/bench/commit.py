@@ -4,7 +4,6 @@ All systems are written to by one lean client process over HTTP; ours also with 
 through gRPC, by its own load generator.
 """
 
-import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -59,9 +58,9 @@ class _Load:
         }
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str]) -> dict[str, Any]:
     """Return p50, p99 and max in ms, writes per second, and microseconds of processor time per write and process."""
-    return asyncio.run(commit(args.peer))
+    return asyncio.run(commit(peer))
 
 
 async def commit(

@@ -6,7 +6,6 @@ everybody else, so the longest turn is how long a heartbeat may wait. Times are 
 waits for anything, and what others do on the machine is not counted.
 """
 
-import argparse
 import gc
 import random
 import time
@@ -71,9 +70,9 @@ _MANY: Final = 10_000
 """The records of one batch."""
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, partitions: int, leaderships: int, rounds: int) -> dict[str, Any]:
     """Return what decisions cost in a cluster of so many partitions, of which one broker leads so many."""
-    return decisions(partitions=args.partitions, leaderships=args.leaderships, rounds=args.rounds)
+    return decisions(partitions=partitions, leaderships=leaderships, rounds=rounds)
 
 
 def decisions(*, partitions: int, leaderships: int, rounds: int) -> dict[str, Any]:

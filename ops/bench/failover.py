@@ -1,6 +1,5 @@
 """Edge: `bench failover`: the write gap after kill -9 of the leader, beside peers."""
 
-import argparse
 import asyncio
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +9,9 @@ from ops.bench.measure import figures, report, write_gap_ms
 from ops.bench.probes import probes
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str]) -> dict[str, Any]:
     """Return p50, p99 and max of the write gap in ms: kill to the first acknowledged write sent after it."""
-    return asyncio.run(failover(args.peer))
+    return asyncio.run(failover(peer))
 
 
 async def failover(peers: Sequence[str], *, kills: int = 20) -> dict[str, Any]:

@@ -4,7 +4,6 @@ A watch has a connection of its own to etcd's JSON gateway, as a poll has one to
 the end etcd's load generator holds as many watches over a few gRPC connections, each with one stream.
 """
 
-import argparse
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -46,15 +45,15 @@ class Deliveries:
     client_cpu_s: float = 0.0
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str], polls: int, processes: int, writes: int, anywhere: bool) -> dict[str, Any]:
     """Return how soon the last of `polls` was answered, the leader's processor time for it, and elections meanwhile."""
     return asyncio.run(
         fanout(
-            args.peer,
-            polls=args.polls,
-            processes=args.processes,
-            writes=args.writes,
-            anywhere=args.anywhere,
+            peer,
+            polls=polls,
+            processes=processes,
+            writes=writes,
+            anywhere=anywhere,
         )
     )
 

@@ -3,7 +3,6 @@
 Etcd moves its leadership on request and at SIGTERM, too. Its voters are not changed here.
 """
 
-import argparse
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,9 +20,9 @@ SETTLE_S: Final = 0.3
 LOOK_AGAIN_S: Final = 0.002
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str]) -> dict[str, Any]:
     """Return p50, p99 and max of the longest time between two acknowledgements around each hand-over, in ms."""
-    return asyncio.run(handover(args.peer))
+    return asyncio.run(handover(peer))
 
 
 async def handover(peers: Sequence[str], *, rounds: int = 20) -> dict[str, Any]:

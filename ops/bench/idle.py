@@ -4,7 +4,6 @@ The active controller gets all of them, from several source addresses; with `spr
 their request a byte at a time: how soon these are closed is measured, too.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -45,9 +44,9 @@ TRICKLED: Final = {"head": _HEAD + b"X: ", "body": _HEAD + b"Content-Length: 100
 """What is sent at once; the rest comes byte by byte."""
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, connections: int, spread: bool) -> dict[str, Any]:
     """Return bytes of resident memory for each connection, elections, and after how long trickled requests are cut off."""
-    return asyncio.run(idle(connections=args.connections, spread=args.spread))
+    return asyncio.run(idle(connections=connections, spread=spread))
 
 
 async def idle(

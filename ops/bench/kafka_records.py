@@ -4,7 +4,6 @@ Times are those of the processor: nothing here waits for anything. A slice is wh
 of a batch; the loop serves everybody else there.
 """
 
-import argparse
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -31,9 +30,9 @@ _OF_ONE: Final = 1_000
 """Batches of one record that are translated in a round."""
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, partitions: int, rounds: int) -> dict[str, Any]:
     """Return what records and a checkpoint of so many partitions cost."""
-    return kafka_records(partitions=args.partitions, rounds=args.rounds)
+    return kafka_records(partitions=partitions, rounds=rounds)
 
 
 def kafka_records(*, partitions: int, rounds: int) -> dict[str, Any]:

@@ -7,7 +7,6 @@ A reader waits for its answer as long as bytes come, or SILENCE_MAX_S. What it g
 whole answer, a refusal by its name, or why the answer ended before it was whole.
 """
 
-import argparse
 import asyncio
 import random
 from collections import Counter
@@ -44,15 +43,15 @@ _AGAIN_S: Final = 0.1
 """A reader that was refused asks again after this time."""
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str], readers: int, writers: int, seconds: int, partitions: int) -> dict[str, Any]:
     """Return the latency of writes and of `/healthz` with readers and without, and what became of the reads."""
     return asyncio.run(
         read_storm(
-            args.peer,
-            readers=args.readers,
-            writers=args.writers,
-            seconds=args.seconds,
-            partitions=args.partitions,
+            peer,
+            readers=readers,
+            writers=writers,
+            seconds=seconds,
+            partitions=partitions,
         )
     )
 

@@ -6,7 +6,6 @@ is the process that holds the brokers, over raw sockets, so that the client cost
 every broker is Online and has been answered with everything that was written until the last of them was.
 """
 
-import argparse
 import asyncio
 import json
 import resource
@@ -49,9 +48,9 @@ REST_S: Final = 3.0
 """Snapshots that became due are written meanwhile."""
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, brokers: int, partitions: int) -> dict[str, Any]:
     """Return the seconds until the last broker was Online and current, and the bytes that all of them were sent."""
-    return asyncio.run(registrations(brokers=args.brokers, partitions=args.partitions))
+    return asyncio.run(registrations(brokers=brokers, partitions=partitions))
 
 
 async def registrations(*, brokers: int, partitions: int, rest_s: float = REST_S) -> dict[str, Any]:

@@ -4,7 +4,6 @@ The log is synthetic (`big_log.py`), or three controllers wrote it (`busy_cluste
 engines, the plain fold and those controllers must agree on the state digest at random offsets.
 """
 
-import argparse
 import asyncio
 import os
 import random
@@ -42,9 +41,9 @@ SERIES: Final = ("leader_intervals", "churn")
 SEED: Final = 1
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, records: int, engines: Sequence[str], by_controllers: bool) -> dict[str, Any]:
     """Return the times of the questions that `replay` answers, in ms; the second engine's stand as those of a peer."""
-    return replay(records=args.records, engines=args.engines, by_controllers=args.by_controllers)
+    return replay(records=records, engines=engines, by_controllers=by_controllers)
 
 
 def replay(

@@ -1,6 +1,5 @@
 """Edge: `bench replay-digest`: Spark's time for the state digest of a large log, beside DuckDB's and the plain fold's."""
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:  # noqa: ARG001 (every bench has this signature)
+def run() -> dict[str, Any]:
     """Return p50, p99 and max, in ms, of the digest at the end of a log of 1M records in a warm session."""
     return replay_digest()
 

@@ -4,7 +4,6 @@ Etcd holds a key for each partition, of the same bytes. It is whole once all mem
 reads; our group is once the leader sees all voters caught up and each controller says that it is ready.
 """
 
-import argparse
 import asyncio
 import time
 from collections.abc import Sequence
@@ -23,9 +22,9 @@ from ops.bench.systems import ETCD, beside_etcd
 _TOPIC_PARTITIONS: Final = 1_000
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str], partitions: int, rounds: int) -> dict[str, Any]:
     """Return the times of a follower's restart, and of a restart of all controllers, in a cluster of so many partitions."""
-    return asyncio.run(restart(args.peer, partitions=args.partitions, rounds=args.rounds))
+    return asyncio.run(restart(peer, partitions=partitions, rounds=rounds))
 
 
 async def restart(peers: Sequence[str], *, partitions: int, rounds: int) -> dict[str, Any]:

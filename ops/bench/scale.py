@@ -4,7 +4,6 @@ Etcd gets a key for each partition, of the same bytes, from its own load generat
 where replicas go, which ours decides, it does not know.
 """
 
-import argparse
 import asyncio
 import statistics
 import time
@@ -35,14 +34,14 @@ REST_S: Final = 3.0
 TIMEOUT_S: Final = 120.0
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str], partitions: int, topic_partitions: int, failovers: int) -> dict[str, Any]:
     """Return what a cluster of so many partitions costs, beside one of 10,000."""
     return asyncio.run(
         scale(
-            args.peer,
-            partitions=args.partitions,
-            topic_partitions=args.topic_partitions,
-            failovers=args.failovers,
+            peer,
+            partitions=partitions,
+            topic_partitions=topic_partitions,
+            failovers=failovers,
         )
     )
 

@@ -3,7 +3,6 @@
 Real processes; a module that Python imports first in each of them sleeps before every fsync and fdatasync.
 """
 
-import argparse
 import asyncio
 import os
 import tempfile
@@ -199,9 +198,9 @@ async def _give_votes_back(peer: OurPeer) -> None:
                 await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, rounds: int) -> dict[str, Any]:
     """Return for each case p50, p99 and max of the time without a leader, in ms, and the worst ratio to its goal."""
-    return asyncio.run(measure(rounds=args.rounds))
+    return asyncio.run(measure(rounds=rounds))
 
 
 async def measure(

@@ -3,7 +3,6 @@
 Etcd then gets an hour at half of what saturates it, in the same run.
 """
 
-import argparse
 import asyncio
 import statistics
 import time
@@ -39,9 +38,9 @@ class Sample(TypedDict):
     open_files: dict[str, int]
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str], minutes: float) -> dict[str, Any]:
     """Return memory and open files of each process over time, and how fast they grow once the kept results do not."""
-    return asyncio.run(soak(args.peer, minutes=args.minutes))
+    return asyncio.run(soak(peer, minutes=minutes))
 
 
 async def soak(peers: Sequence[str], *, minutes: float, saturate_s: float = SATURATE_S) -> dict[str, Any]:

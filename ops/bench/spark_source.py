@@ -1,6 +1,5 @@
 """Edge: `bench spark-source`: how fast Spark's data source reads segment files, and how late the rows of a stream are."""
 
-import argparse
 import statistics
 import tempfile
 import threading
@@ -37,9 +36,9 @@ PART: Final = 50_000
 """Offsets of the read of a part, which the index finds."""
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, records: int, seconds: int, per_second: int) -> dict[str, Any]:
     """Return p50, p99 and max, in ms, of the time from an append until its row is in a micro-batch's answer."""
-    return spark_source(records=args.records, seconds=args.seconds, per_second=args.per_second)
+    return spark_source(records=records, seconds=seconds, per_second=per_second)
 
 
 def spark_source(

@@ -1,6 +1,5 @@
 """Edge: `bench steady`: minutes of full load without a fault: leadership must not move; the slowest write is reported."""
 
-import argparse
 import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
@@ -15,9 +14,9 @@ CLIENTS: Final = 64
 BROKERS: Final = 3
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str], minutes: float) -> dict[str, Any]:
     """Return writes per second, their latency in ms, and how often leadership moved meanwhile: it should be 0."""
-    return asyncio.run(steady(args.peer, minutes=args.minutes))
+    return asyncio.run(steady(peer, minutes=minutes))
 
 
 async def steady(peers: Sequence[str], *, minutes: float) -> dict[str, Any]:

@@ -4,7 +4,6 @@ Etcd's leader is killed under as many watches. Polls and watches that lost their
 later, and go on behind what they had.
 """
 
-import argparse
 import asyncio
 import time
 from collections.abc import Sequence
@@ -25,9 +24,9 @@ _TIMEOUT_S: Final = 60.0
 _AGAIN_S: Final = 0.01
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, peer: Sequence[str], polls: int, processes: int, rounds: int) -> dict[str, Any]:
     """Return the time from a kill of the leader until the last poll had a write of the new one, in ms."""
-    return asyncio.run(storm(args.peer, polls=args.polls, processes=args.processes, rounds=args.rounds))
+    return asyncio.run(storm(peer, polls=polls, processes=processes, rounds=rounds))
 
 
 async def storm(

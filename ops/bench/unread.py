@@ -3,7 +3,6 @@
 The clients ask for one of four things at a time: pages of frames, lines, and polls of the oldest and of newer frames.
 """
 
-import argparse
 import asyncio
 import resource
 import socket
@@ -36,9 +35,9 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=60.0)
 """Of a large answer, on a machine that has other things to do."""
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(*, clients: int, seconds: int) -> dict[str, Any]:
     """Return by how much the leader's resident memory grew, the time of `/healthz` meanwhile, and the elections."""
-    return asyncio.run(unread(clients=args.clients, seconds=args.seconds))
+    return asyncio.run(unread(clients=clients, seconds=seconds))
 
 
 async def unread(*, clients: int, seconds: float, log_bytes: int = _LOG_BYTES) -> dict[str, Any]:

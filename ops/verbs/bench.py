@@ -1,299 +1,77 @@
-"""Edge: `bench NAME`: run one of the measurements in ops/bench."""
+"""Edge: `bench NAME`: run one of the measurements in ops/bench, which the wheel leaves out."""
 
-import argparse
 import importlib
 import signal
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from ops import render
-from ops.arguments import Noun, from_to
-from ops.bench.probes import watching
-from ops.python_build import described
-from ops.talk import say, show
+from ops.options import Noun, Output, Run, Verb, argument, option, output
+from ops.talk import fail_usage, say
 
+if TYPE_CHECKING:
+    from ops.bench.catalog import Bench
 
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """One measurement: the module in `ops.bench` has its name, with underscores."""
-
-    name: str
-    does: str
-    peers: tuple[str, ...] = ()
-    no_peer: str = ""
-    """Why no peer is measured, in one line; empty if there are `peers`."""
-    flags: tuple[tuple[str, dict[str, Any]], ...] = ()
-
-
-def _count(
-    flag: str, default: int, most: int, what: str = "", *, least: int = 1
-) -> tuple[str, dict[str, Any]]:
-    """Return a flag that takes a number from `least` to `most`."""
-    described = f"{what}; default: {default}" if what else f"default: {default}"
-    return flag, {"type": from_to(least, most), "default": default, "metavar": "N", "help": described}
-
-
-def engines_of_replay(text: str) -> list[str]:
-    """Read names of engines: the others are compared with the first."""
-    known = ("duckdb", "spark")
-    names = [name for name in known if name in text.split(",")]
-    if len(names) != len(text.split(",")):
-        raise argparse.ArgumentTypeError(f"{text!r}: name some of {', '.join(known)}, each once")
-    return names
-
-
-_POLLS: Final = (
-    _count("--polls", 1_000, 10_000, "polls that wait for news"),
-    _count("--processes", 1, 64, "processes that hold them"),
+NOT_HERE: Final = (
+    "the benchmarks (ops/bench) are not in the installed package; they are in the source repository of metaquorum: there, "
+    "`./ops/check` installs what they need, and `.venv/bin/metaquorum bench` runs them"
 )
-_NO_HISTORY: Final = (
-    "etcd keeps no log to analyse: its history ends at a compaction, and no engine reads its files"
-)
-BENCHES: Final = (
-    Bench("commit", "Durable writes over HTTP: one client, and many.", peers=("etcd", "tls")),
-    Bench("failover", "How long writes stand still after the leader is killed.", peers=("etcd", "tls")),
-    Bench(
-        "blackhole",
-        "How long writes stand still after the leader falls silent: nothing is closed, nothing comes.",
-        peers=("etcd",),
-        flags=(
-            _count("--rounds", 10, 1_000),
-            (
-                "--timers",
-                {
-                    "choices": ("20/150", "50/300"),
-                    "help": "heartbeat and election timeout in ms; default: both",
-                },
-            ),
-            (
-                "--fault",
-                {
-                    "choices": ("freeze", "cut", "to-leader", "from-leader"),
-                    "default": "freeze",
-                    "help": "SIGSTOP, nothing passes between it and the others, or one way only; default: freeze",
-                },
-            ),
-        ),
-    ),
-    Bench(
-        "handover",
-        "How long writes stand still when leadership is handed over on purpose.",
-        peers=("etcd",),
-    ),
-    Bench(
-        "slow-disks",
-        "How long there is no leader where each sync of some controllers takes long.",
-        no_peer="Go calls the kernel without libc, so nothing that is preloaded can delay etcd's syncs",
-        flags=(_count("--rounds", 3, 100),),
-    ),
-    Bench(
-        "steady",
-        "Full load with nothing wrong: leadership must not move.",
-        peers=("etcd",),
-        flags=(("--minutes", {"type": float, "default": 10.0, "metavar": "M", "help": "default: 10"}),),
-    ),
-    Bench(
-        "broker-loss",
-        "From fencing a broker of many leaderships to the slowest broker's applied time.",
-        peers=("etcd",),
-        flags=(
-            _count("--leaderships", 1_000, 1_000_000, "of the broker that dies"),
-            _count("--followed", 0, 1_000_000, "partitions that it follows beside these", least=0),
-            _count("--rounds", 5, 1_000),
-            (
-                "--kill-leader",
-                {"action": "store_true", "help": "kill -9 the active controller while it fences"},
-            ),
-        ),
-    ),
-    Bench(
-        "broker-start",
-        "From opening a broker's cache of 100,000 partitions to a current image.",
-        no_peer="clients of etcd keep no copy of its keys on disk",
-    ),
-    Bench(
-        "fanout",
-        "How soon every one of many parked polls is answered with a write.",
-        peers=("etcd",),
-        flags=(
-            *_POLLS,
-            _count("--writes", 20, 10_000, "writes, each once all polls have the one before"),
-            (
-                "--anywhere",
-                {"action": "store_true", "help": "the polls go to followers where the leader sends them"},
-            ),
-        ),
-    ),
-    Bench(
-        "storm",
-        "How soon all parked polls are answered again when their controller is killed.",
-        peers=("etcd",),
-        flags=(*_POLLS, _count("--rounds", 5, 1_000, "kills of the controller that leads")),
-    ),
-    Bench(
-        "registrations",
-        "How soon many new brokers, which register all at once, are Online and current.",
-        no_peer="etcd has no members that register, are told of all others and are let in by the leader",
-        flags=(
-            _count("--brokers", 1_000, 10_000, "that register"),
-            _count("--partitions", 100_000, 1_000_000, "of the cluster that they join", least=0),
-        ),
-    ),
-    Bench(
-        "read-storm",
-        "What readers of the cold log and of past states cost those who write.",
-        peers=("etcd",),
-        flags=(
-            _count("--readers", 40, 10_000, "that read, one request after the other"),
-            _count("--writers", 64, 10_000, "that write meanwhile"),
-            _count("--seconds", 20, 36_000, "of writing without readers, and again with them"),
-            _count("--partitions", 50_000, 1_000_000, "of the cluster whose log is read"),
-        ),
-    ),
-    Bench(
-        "unread",
-        "What clients that ask for 8 MiB each and read nothing cost the leader: memory, `/healthz`, elections.",
-        no_peer="the figures are held against bounds of ours; etcd states none for answers that nobody reads",
-        flags=(
-            _count("--clients", 2_000, 10_000, "that read nothing"),
-            _count("--seconds", 15, 3_600, "with each of four kinds of requests"),
-        ),
-    ),
-    Bench(
-        "scale",
-        "What a cluster of many partitions costs, beside one of 10,000.",
-        peers=("etcd",),
-        flags=(
-            _count("--partitions", 100_000, 10_000_000, "of the large cluster", least=20_000),
-            _count("--topic-partitions", 1_000, 10_000, "of one topic, and of one request"),
-            _count("--failovers", 3, 1_000, "kills of the leader of each cluster", least=0),
-        ),
-    ),
-    Bench(
-        "restart",
-        "How long the controllers of a large cluster take from their start until the group is whole.",
-        peers=("etcd",),
-        flags=(
-            _count("--partitions", 100_000, 10_000_000, "of the cluster"),
-            _count("--rounds", 3, 1_000, "restarts of a follower, and of all controllers"),
-        ),
-    ),
-    Bench(
-        "soak",
-        "Half of the load that saturates, for an hour: memory and open files must not grow.",
-        peers=("etcd",),
-        flags=(("--minutes", {"type": float, "default": 60.0, "metavar": "M", "help": "default: 60"}),),
-    ),
-    Bench(
-        "idle",
-        "What connections before any login cost a controller, in the clear and with TLS.",
-        no_peer="the figures are held against bounds of ours; etcd states none for connections before a login",
-        flags=(
-            _count("--connections", 23_900, 24_000, "that are open at once", least=200),
-            ("--spread", {"action": "store_true", "help": "over all three controllers"}),
-        ),
-    ),
-    Bench(
-        "decisions",
-        "What decisions about many partitions cost, and their longest turn of the loop; no process is started.",
-        no_peer="etcd stores what its clients decide, and decides nothing about partitions",
-        flags=(
-            _count("--partitions", 1_000_000, 10_000_000, "of the cluster", least=1_000),
-            _count("--leaderships", 10_000, 100_000, "of the broker that is lost and returns"),
-            _count("--rounds", 3, 1_000),
-        ),
-    ),
-    Bench(
-        "kafka-records",
-        "What it costs to write our log and snapshots as Kafka's, and to read Kafka's records; no process is started.",
-        no_peer="etcd's log has another format, and no Kafka speaks of the cost of its own",
-        flags=(
-            _count("--partitions", 100_000, 10_000_000, "of the snapshot", least=1_000),
-            _count("--rounds", 5, 1_000),
-        ),
-    ),
-    Bench(
-        "replay",
-        "States, intervals, every analysis and reports of a large log, by DuckDB and by Spark.",
-        no_peer=_NO_HISTORY,
-        flags=(
-            _count("--records", 1_000_000, 100_000_000, "of the log", least=1_000),
-            (
-                "--engines",
-                {
-                    "type": engines_of_replay,
-                    "default": ("duckdb", "spark"),
-                    "metavar": "NAME,...",
-                    "help": "duckdb, spark; default: both",
-                },
-            ),
-            (
-                "--by-controllers",
-                {
-                    "action": "store_true",
-                    "help": "let three controllers write the log, who must agree with the engines, too",
-                },
-            ),
-        ),
-    ),
-    Bench(
-        "replay-digest",
-        "The state digest of a log of 1M records in Spark, in a warm session.",
-        no_peer=_NO_HISTORY,
-    ),
-    Bench(
-        "spark-source",
-        "Records per second of Spark's data source over segment files, and how late the rows of its stream are.",
-        no_peer=_NO_HISTORY,
-        flags=(
-            _count("--records", 1_000_000, 100_000_000, "of the log that is read", least=100_000),
-            _count("--seconds", 30, 3_600, "that the stream is measured for"),
-            _count("--per-second", 5_000, 100_000, "records appended while the stream follows", least=100),
-        ),
-    ),
-)
-
-
 _PEER_HELP: Final = {
     False: "measure it in the same run",
     True: "measure it in the same run; tls is our own cluster under TLS",
 }
 
 
-def add_parsers(noun: Noun) -> None:
+def _verb_of(bench: "Bench") -> Run:
+    def run(asked: Output, *, peer: Sequence[str], **sizes: Any) -> int:
+        return run_bench(asked, bench, peer, sizes)
+
+    for declare in reversed(bench.flags):
+        run = declare(run)
+    told = f"none: {bench.no_peer}" if bench.no_peer else _PEER_HELP["tls" in bench.peers]
+    return option("--peer", multiple=True, choices=bench.peers or ("etcd",), help=told)(output(run))
+
+
+def _noun() -> Noun | Verb:
+    """Return the noun with a verb for each benchmark; where they are not installed, one that says where they are."""
+    try:
+        from ops.bench.catalog import BENCHES
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("ops.bench"):
+            raise
+        elsewhere = Verb(_not_here, examples=("bench failover --json",))
+        elsewhere.context_settings["ignore_unknown_options"] = True
+        return elsewhere
+    noun = Noun()
     for bench in BENCHES:
         with_peer = (f"bench {bench.name} --peer etcd --json",) if bench.peers else ()
-        measured = noun.verb(
-            bench.name,
-            bench.does,
-            run=run_bench,
-            parent=noun.flags.output,
-            examples=(f"bench {bench.name} --json", *with_peer),
-        )
-        measured.set_defaults(bench=bench.name.replace("-", "_"), no_peer=bench.no_peer)
-        measured.add_argument(
-            "--peer",
-            action="append",
-            default=[],
-            choices=bench.peers or ("etcd",),
-            help=f"none: {bench.no_peer}" if bench.no_peer else _PEER_HELP["tls" in bench.peers],
-        )
-        for flag, options in bench.flags:
-            measured.add_argument(flag, **options)
+        noun.verb(bench.name, bench.does, f"bench {bench.name} --json", *with_peer)(_verb_of(bench))
+    return noun
 
 
-def run_bench(args: argparse.Namespace) -> int:
+@argument("words", "NAME...", nargs=-1)
+def _not_here(*, words: Sequence[str]) -> int:  # noqa: ARG001 whatever is asked of them
+    fail_usage(NOT_HERE)
+
+
+def run_bench(asked: Output, bench: "Bench", peer: Sequence[str], sizes: dict[str, Any]) -> int:
+    from ops.bench.probes import watching
+    from ops.python_build import described
+
     # Python unwinds at SIGINT alone, and in the background of a script not even then: nodes and what they wrote would stay.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    if args.peer and args.no_peer:
-        say(f"no peer is measured: {args.no_peer}")
+    if peer and bench.no_peer:
+        say(f"no peer is measured: {bench.no_peer}")
+    if bench.peers:
+        sizes = {**sizes, "peer": peer}
+    module = importlib.import_module(f"ops.bench.{bench.name.replace('-', '_')}")
     with watching() as withheld:
-        result: dict[str, Any] = importlib.import_module(f"ops.bench.{args.bench}").run(args)
+        result: dict[str, Any] = module.run(**sizes)
     result["probes"] |= {**withheld, "python": described()}
-    if args.no_peer:
-        result["no_peer"] = args.no_peer
-    show(args, result, table=lambda: render.fields(_flat("", result)))
+    if bench.no_peer:
+        result["no_peer"] = bench.no_peer
+    asked.show(result, table=lambda: render.fields(_flat("", result)))
     return 0
 
 
@@ -302,3 +80,6 @@ def _flat(prefix: str, value: Any) -> list[tuple[str, str]]:
     if not isinstance(value, dict):
         return [(prefix, render.plain(value))]
     return [line for key, item in value.items() for line in _flat(f"{prefix}.{key}" if prefix else key, item)]
+
+
+NOUN: Final = _noun()

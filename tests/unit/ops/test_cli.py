@@ -204,8 +204,8 @@ def test_network_verbs_share_their_flags() -> None:
         ("up", "controllers", None),
         ("up --controllers 10", "controllers", 10),
         ("configs set --cluster a=b=c d=", "keys", ("a=b=c", "d=")),
-        ("bench failover --peer etcd", "peer", ["etcd"]),
-        ("bench broker-loss", "bench", "broker_loss"),
+        ("bench failover --peer etcd", "peer", ("etcd",)),
+        ("bench broker-loss", "leaderships", 1_000),
     ],
 )
 def test_arguments(line: str, name: str, value: object) -> None:

@@ -10,7 +10,8 @@ from metadata_log.limits import HTTP_CONNECTIONS_MAX
 from ops.bench import idle
 from ops.bench.idle_clients import Holder, Lost, asked_again
 from ops.cli import main
-from ops.verbs.bench import BENCHES
+from ops.options import Noun
+from ops.verbs.bench import NOUN
 
 
 @pytest.fixture
@@ -33,9 +34,9 @@ def test_more_connections_than_a_controller_takes_are_refused_before_anything_is
 
 
 def test_the_most_that_may_be_asked_for_is_what_a_controller_takes() -> None:
-    (bench,) = (bench for bench in BENCHES if bench.name == "idle")
-    (_, options), _ = bench.flags
-    assert options["default"] == HTTP_CONNECTIONS_MAX - idle.OWN
+    assert isinstance(NOUN, Noun)
+    (most,) = (param for param in NOUN.commands["idle"].params if param.name == "connections")
+    assert most.default == HTTP_CONNECTIONS_MAX - idle.OWN
 
 
 @pytest.mark.parametrize(

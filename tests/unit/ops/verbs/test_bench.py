@@ -1,8 +1,10 @@
 """Edge: what every benchmark has in common."""
 
-import argparse
+import importlib
+import inspect
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +13,11 @@ from unittest.mock import patch
 
 import pytest
 
-from ops.verbs.bench import BENCHES, Bench, run_bench
+from ops import cli
+from ops.bench.catalog import BENCHES, Bench
+from ops.options import Noun, Output
+from ops.verbs import bench as verbs
+from ops.verbs.bench import run_bench
 
 
 @pytest.fixture
@@ -27,14 +33,14 @@ def kept_signals() -> Iterator[None]:
 def test_a_benchmark_that_is_terminated_leaves_nothing_behind() -> None:
     made: list[Path] = []
 
-    def run(_args: argparse.Namespace) -> None:
+    def run() -> None:
         with TemporaryDirectory() as scratch:
             made.append(Path(scratch))
             signal.raise_signal(signal.SIGTERM)
 
     bench = SimpleNamespace(run=run)
     with patch("importlib.import_module", lambda _: bench), pytest.raises(KeyboardInterrupt):
-        run_bench(argparse.Namespace(peer=[], no_peer="", bench="any"))
+        run_bench(Output(), Bench("any", "It measures.", no_peer="nobody else does it"), (), {})
     (scratch,) = made
     assert not scratch.exists()
 
@@ -48,7 +54,28 @@ def test_each_benchmark_has_a_peer_or_says_why_not(bench: Bench) -> None:
 @pytest.mark.usefixtures("kept_signals")
 def test_why_there_is_no_peer_stands_in_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     answer = {"ours": {"p50": 1.0}, "probes": {}}
-    bench = SimpleNamespace(run=lambda _args: answer)
+    bench = SimpleNamespace(run=lambda: answer)
     with patch("importlib.import_module", lambda _: bench):
-        run_bench(argparse.Namespace(peer=[], no_peer="nobody else does it", bench="any", output="json"))
+        measured = Bench("any", "It measures.", no_peer="nobody else does it")
+        run_bench(Output(output="json"), measured, (), {})
     assert json.loads(capsys.readouterr().out)["no_peer"] == "nobody else does it"
+
+
+@pytest.mark.parametrize("bench", BENCHES, ids=lambda bench: bench.name)
+def test_each_benchmark_takes_the_options_that_are_declared_for_it(bench: Bench) -> None:
+    run = importlib.import_module(f"ops.bench.{bench.name.replace('-', '_')}").run
+    assert isinstance(verbs.NOUN, Noun)
+    verb = verbs.NOUN.commands[bench.name]
+    declared = {param.name for param in verb.params} - {"output", "as_json"}
+    assert set(inspect.signature(run).parameters) == declared - (set() if bench.peers else {"peer"})
+
+
+@pytest.mark.parametrize("words", [[], ["failover", "--peer", "etcd"], ["fanout", "--polls", "9"]])
+def test_where_the_benchmarks_are_not_installed_the_verb_says_where_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "ops.bench.catalog")
+    monkeypatch.setitem(sys.modules, "ops.bench", None)
+    monkeypatch.setattr(verbs, "NOUN", verbs._noun())
+    assert cli.main(["bench", *words]) == 2
+    assert "in the source repository of metaquorum" in capsys.readouterr().err
