@@ -1,6 +1,5 @@
 """Edge: `metaquorum`: the registry of nouns, exit codes and error reports; only the noun that is called is imported."""
 
-import argparse
 import errno
 import importlib
 import importlib.metadata
@@ -10,7 +9,7 @@ import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -24,8 +23,6 @@ from metadata_log.errors import (
     most_telling,
 )
 from metadata_log.replay.packages import PackageMissing, missing_package
-from ops import when
-from ops.admin.connect import Misuse
 from ops.options import USAGE, Noun, told
 from ops.talk import accept_any_encoding, one_line, say
 
@@ -89,8 +86,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return done.exit_code
     except click.UsageError as error:
         return refuse(error)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -186,17 +181,6 @@ class WontRun(Fault):
     """This Python environment cannot run us safely; the message names what to change."""
 
 
-def joined(argv: Sequence[str]) -> list[str]:
-    """Return a command line with `--at -2h` as `--at=-2h`: argparse would take -2h for a flag."""
-    words: list[str] = []
-    for word in argv:
-        if words and words[-1].startswith("--") and "=" not in words[-1] and when.looks_like_ago(word):
-            words[-1] += f"={word}"
-        else:
-            words.append(word)
-    return words
-
-
 class Root(Noun):
     """The command line: nouns from the registry, each imported when it is called."""
 
@@ -217,8 +201,6 @@ class Root(Noun):
         place, about = NOUNS[name]
         module, _, attribute = place.partition(":")
         imported = importlib.import_module(f"ops.verbs.{module}")
-        if hasattr(imported, "add_parsers"):
-            return _by_argparse(name)
         noun: click.Command = getattr(imported, attribute or "NOUN")
         noun.name, noun.help = name, about
         return noun
@@ -235,26 +217,6 @@ class Root(Noun):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help(ctx, formatter)
         formatter.write(f"\n{EXIT_CODES}")
-
-
-def _by_argparse(name: str) -> click.Command:
-    """Return a noun whose verbs are declared to argparse still."""
-
-    def run(words: tuple[str, ...]) -> int:
-        args = parsed([name, *words])
-        try:
-            code: int = args.run(args)
-        except Misuse as misuse:
-            args.fail(str(misuse))
-        return code
-
-    return click.Command(
-        name,
-        callback=run,
-        params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
-        context_settings={"ignore_unknown_options": True},
-        add_help_option=False,
-    )
 
 
 ROOT: Final = Root()
@@ -274,42 +236,6 @@ def called(words: Sequence[str]) -> int:
     with ROOT.make_context(PROGRAM, list(words)) as ctx:
         code: int = ROOT.invoke(ctx)
     return code
-
-
-def parsed(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of a command line.
-
-    An argument that the verb does not know is refused by the verb's own parser, which suggests one of its options.
-    """
-    words = joined(argv)
-    noun = next((word for word in words if not word.startswith("-")), "")
-    args: argparse.Namespace
-    args, unknown = make_parser(only=noun).parse_known_args(words)
-    if unknown:
-        args.fail(f"unrecognized arguments: {' '.join(unknown)}")
-    return args
-
-
-def make_parser(*, only: str | None = None) -> Any:
-    """Return the parser of all nouns, or of the noun `only`: the files of the others are not imported then."""
-    from ops.arguments import Noun, Parser, SharedFlags
-
-    root = Parser(
-        prog=PROGRAM,
-        description=f"A metadata quorum: controllers agree on one log, brokers follow it.\n\n{EXAMPLES}",
-        epilog=EXIT_CODES,
-    )
-    nouns = root.add_subparsers(metavar="NOUN", required=True, parser_class=Parser)
-    flags = SharedFlags()
-    for name, (module, about) in NOUNS.items():
-        file = (
-            importlib.import_module(f"ops.verbs.{module.partition(':')[0]}") if only in (None, name) else None
-        )
-        if file is not None and hasattr(file, "add_parsers"):
-            file.add_parsers(Noun(nouns, name, about, flags))
-        else:
-            nouns.add_parser(name, help=about)
-    return root
 
 
 if __name__ == "__main__":

@@ -1,28 +1,20 @@
 """Edge: how verbs print: results on stdout, messages on stderr."""
 
-import argparse
 import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Timer
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from metadata_log.printable import printable
-from ops import render
 from ops.admin.connect import Misuse
 
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 PATIENCE_S: Final = 2.0
 """After so long, a line says that work goes on."""
-
-
-def show(args: argparse.Namespace, value: Any, *, table: Callable[[], str]) -> None:
-    """Print a result as the flags ask for it."""
-    if shown := render.rendered(value, output=args.output, table=table):
-        put(shown, output=args.output)
 
 
 def put(text: str, *, output: str = "table", flush: bool = False) -> None:

@@ -84,11 +84,6 @@ def parse_duration_ms(text: str) -> int:
     return total
 
 
-def looks_like_ago(text: str) -> bool:
-    """Answer whether a word of a command line is a duration ago and no flag."""
-    return _AGO.fullmatch(text) is not None
-
-
 def time_text(unix_ms: int) -> str:
     """Return a Unix time for people: 2026-01-01T10:00:00.000Z."""
     seconds, ms = divmod(unix_ms, 1_000)

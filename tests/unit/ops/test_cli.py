@@ -1,6 +1,5 @@
 """Edge: the verbs and their options, exit codes, and that nothing but one line reaches a user."""
 
-import argparse
 import dataclasses
 import importlib.metadata
 import inspect
@@ -90,24 +89,9 @@ def declared() -> Iterator[tuple[str, Verb]]:
                 yield name, verb
 
 
-def verbs(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield each verb that argparse knows, with its parser."""
-    nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not nested and parser.get_default("run"):
-        yield path, parser
-    for action in nested:
-        for name, child in action.choices.items():
-            yield from verbs(child, f"{path} {name}".strip())
-
-
 def words_by_verb() -> dict[str, set[str]]:
     """Return the options of each verb, by the words that call it."""
-    found = {path: {word for param in verb.params for word in param.opts} for path, verb in declared()}
-    old = {
-        path: {word for action in parser._actions for word in action.option_strings}
-        for path, parser in verbs(cli.make_parser())
-    }
-    return found | old
+    return {path: {word for param in verb.params for word in param.opts} for path, verb in declared()}
 
 
 def called(words: list[str]) -> tuple[Any, dict[str, Any]]:
@@ -116,10 +100,6 @@ def called(words: list[str]) -> tuple[Any, dict[str, Any]]:
     def keep(verb: Verb, ctx: click.Context) -> tuple[Any, dict[str, Any]]:
         return verb.callback, verb.values(ctx)
 
-    noun = words[0] if words[0] in cli.NOUNS else ""
-    if noun in {path.split()[0] for path, _ in verbs(cli.make_parser())}:
-        args = cli.make_parser().parse_args(cli.joined(words))
-        return args.run, {"asked": args, **vars(args)}
     with patch.object(Verb, "invoke", keep), cli.ROOT.make_context("metaquorum", words) as ctx:
         called: tuple[Any, dict[str, Any]] = cli.ROOT.invoke(ctx)
     return called
@@ -134,8 +114,7 @@ def parse(line: str) -> SimpleNamespace:
 
 
 def test_the_verbs_are_those_that_stand() -> None:
-    known = [path for path, _ in declared()] + [path for path, _ in verbs(cli.make_parser())]
-    assert sorted(known) == sorted(VERBS)
+    assert {path for path, _ in declared()} == VERBS
 
 
 def words_of(example: str) -> list[str]:
@@ -415,6 +394,25 @@ def test_a_verb_starts_without_what_it_does_not_use(line: str) -> None:
     )
     ran = run("-c", script)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("metaquorum top", {"topics"}),
+        ("metaquorum topics un", {"undelete"}),
+        ("metaquorum topics create --rep", {"--replication-factor"}),
+        ("metaquorum topics create --placement s", {"striped"}),
+    ],
+)
+def test_a_shell_completes_nouns_verbs_options_and_choices(words: str, known: set[str]) -> None:
+    told = {
+        "_METAQUORUM_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    ran = run("-m", "ops.cli", **told)
+    assert {line.partition(",")[2] for line in ran.stdout.splitlines()} == known
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:

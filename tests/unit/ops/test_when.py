@@ -6,7 +6,6 @@ from ops.when import (
     AtOffset,
     AtTime,
     duration_text,
-    looks_like_ago,
     parse_duration_ms,
     parse_when,
     time_text,
@@ -86,12 +85,6 @@ def test_durations(text: str, ms: int) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration_ms(text)
-
-
-def test_a_flag_is_no_duration_ago() -> None:
-    assert looks_like_ago("-90s")
-    assert not looks_like_ago("-o")
-    assert not looks_like_ago("-5")
 
 
 def test_times_and_durations_for_people() -> None:
