@@ -1,4 +1,4 @@
-"""Pure: the schemas of the records of Apache Kafka 4.3.1; `python -m tests.kafka_schemas` writes it.
+"""Pure: the schemas of metadata records, of Apache Kafka 4.3.1; `python -m tests.kafka_schemas` writes it.
 
 `schemas.py` says what a line means.
 """
@@ -178,4 +178,3 @@ CONTROL: Final = """
             min_supported_version int16 0+
             max_supported_version int16 0+
 """
-"""The records of control batches, which the quorum itself writes."""

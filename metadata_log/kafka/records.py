@@ -117,7 +117,8 @@ def _read_whole(schema: Schema, version: int, value: bytes, at: int) -> Values:
 
 @cache
 def _reader(name: str, version: int) -> Read:
-    return reader(SCHEMAS[name].fields, version)
+    schema = SCHEMAS[name]
+    return reader(schema.fields, schema.form(version))
 
 
 # --- writing
@@ -141,7 +142,7 @@ def record_writer(name: str, version: int, *, sources: Sequence[Source] | None =
     """Return what writes the records of a type in a version; `sources` as for `writer`."""
     schema = SCHEMAS[name]
     assert version in schema.versions, f"{name} has no version {version}"
-    return writer(schema.fields, version, head=_head(schema, version), sources=sources)
+    return writer(schema.fields, schema.form(version), head=_head(schema, version), sources=sources)
 
 
 def _head(schema: Schema, version: int) -> bytes:

@@ -2,11 +2,13 @@
 
 A line without indentation begins a schema: its number, name, versions, and which of these are flexible. Below it stands a
 line for each field: name, type, versions, and pairs of words. `nullable`, `tagged`: in which versions it is so; `tag`: its
-number there; `default`; `ignorable yes`: a version that lacks it says the same without it. A type with a capital letter is
-a structure, whose fields follow with more indentation. Versions are "3", "0-2" or "1+". Source: KIP-482.
+number there; `default`; `ignorable yes`: a version that lacks the field says the same without it; `flexible none`: its
+length is written in all versions as before the flexible ones. A type with a capital letter is a structure, whose fields
+follow with more indentation. Versions are "3", "0-2" or "1+". Source: KIP-482.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 NEWEST: Final = 32_767
@@ -14,6 +16,7 @@ NEWEST: Final = 32_767
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "string": "",
     "bytes": b"",
+    "records": b"",
     "uuid": bytes(16),
     "bool": False,
     "float64": 0.0,
@@ -47,15 +50,30 @@ class Field(NamedTuple):
     default: Any
     """What stands for the field where it is absent."""
     is_ignorable: bool
+    is_flexible: bool
+    """Its length is written in the form of its version."""
     fields: "tuple[Field, ...]"
 
 
-class Schema(NamedTuple):
+class Form(NamedTuple):
+    """The version of what is read or written, and whether it is flexible: lengths as varints, fields under tags."""
+
+    version: int
+    is_flexible: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schema:
+    """`number` is a record's type, or a message's key. A schema is equal to itself alone."""
+
     number: int
     name: str
     versions: Versions
     flexible: Versions
     fields: tuple[Field, ...]
+
+    def form(self, version: int) -> Form:
+        return Form(version, version in self.flexible)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,6 +123,7 @@ def _field(words: Sequence[str], below: Sequence[tuple[int, list[str]]], *, inde
         int(said["tag"]) if "tag" in said else None,
         default,
         "ignorable" in said,
+        "flexible" not in said,
         fields,
     )
 

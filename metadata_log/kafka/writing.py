@@ -1,4 +1,4 @@
-"""Pure: writes the values of a schema in its flexible versions.
+"""Pure: writes the values of a schema.
 
 A schema and a version make a writer once, as Python source, in the way of `NamedTuple`: a commit may hold 10,000 records of
 partitions, and a function per field would take three times as long for them. Neighbours of fixed size, and arrays of such
@@ -6,12 +6,12 @@ items, are one `struct`, chosen by the lengths of the arrays.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from metadata_log.kafka.reading import FIXED
-from metadata_log.kafka.schemas import Field
+from metadata_log.kafka.schemas import Field, Form
 
 V = TypeVar("V")
 Write: TypeAlias = Callable[[Sequence[Any]], bytes]
@@ -50,8 +50,25 @@ UVARINTS: Final = Kept(uvarint_bytes, NUMBERS_MAX)
 """By number: it as an unsigned varint."""
 VARINTS: Final = Kept(lambda value: uvarint_bytes((value << 1) ^ (value >> 63)), NUMBERS_MAX)
 """By number: it as a varint in zigzag."""
-_COUNTS: Final = Kept(lambda count: uvarint_bytes(count + 1), NUMBERS_MAX)
-"""By length: how it begins an array, a text or bytes; 0 would be null."""
+
+
+class _Lengths(NamedTuple):
+    """By length: how it begins an array, a text or bytes; -1 is null."""
+
+    array: Kept[bytes]
+    text: Kept[bytes]
+    data: Kept[bytes]
+
+
+_COMPACT: Final = Kept(lambda length: uvarint_bytes(length + 1), NUMBERS_MAX)
+_INT16: Final = Kept(struct.Struct(">h").pack, NUMBERS_MAX)
+_INT32: Final = Kept(struct.Struct(">i").pack, NUMBERS_MAX)
+_FLEXIBLE: Final = _Lengths(_COMPACT, _COMPACT, _COMPACT)
+_OLD: Final = _Lengths(_INT32, _INT16, _INT32)
+
+
+def _lengths(field: Field, form: Form) -> _Lengths:
+    return _FLEXIBLE if form.is_flexible and field.is_flexible else _OLD
 
 
 class Source(NamedTuple):
@@ -66,16 +83,16 @@ class Source(NamedTuple):
 
 
 def writer(
-    fields: Sequence[Field], version: int, *, head: bytes = b"", sources: Sequence[Source] | None = None
+    fields: Sequence[Field], form: Form, *, head: bytes = b"", sources: Sequence[Source] | None = None
 ) -> Write:
-    """Return what writes the values of a structure in a version, after the bytes `head`.
+    """Return what writes the values of a structure in a form, after the bytes `head`.
 
     `sources` say where the value of each field is found in the tuple that the writer is given; None: in the order of the
     fields. The writer raises ValueError where a field that the version lacks has a value that would be lost.
     """
     if sources is None:
         sources = [Source(place, field.default) for place, field in enumerate(fields)]
-    made = _Source(version, head)
+    made = _Source(form, head)
     for field, source in zip(fields, sources, strict=True):
         made.add(field, source)
     return made.function()
@@ -84,10 +101,14 @@ def writer(
 class _Source:
     """The source of a writer while it is made: its lines, and the objects that they name."""
 
-    def __init__(self, version: int, head: bytes) -> None:
-        self._version = version
+    def __init__(self, form: Form, head: bytes) -> None:
+        self._form, self._version = form, form.version
         self._lines: list[str] = []
-        self._names: dict[str, Any] = {"COUNTS": _COUNTS, "UVARINTS": UVARINTS, "join": b"".join}
+        self._names: dict[str, Any] = {
+            "COUNTS": (_FLEXIBLE if form.is_flexible else _OLD).array,
+            "UVARINTS": UVARINTS,
+            "join": b"".join,
+        }
         self._pieces: list[str] = []
         """Expressions of bytes, in order."""
         self._tags: list[tuple[int, list[str]]] = []
@@ -120,9 +141,10 @@ class _Source:
             for _, lines in sorted(self._tags):
                 self._lines += lines
             self._pieces += ["UVARINTS[count]", "tags"]
-        else:
+        elif self._form.is_flexible:
             self._pieces.append(r"b'\0'")
-        body = "\n    ".join([*self._lines, f"return join(({', '.join(self._pieces)},))"])
+        pieces = ", ".join(self._pieces or ["b''"])
+        body = "\n    ".join([*self._lines, f"return join(({pieces},))"])
         exec(f"def write(v):\n    {body}", self._names)  # noqa: S102 from the table of schemas alone
         write: Write = self._names["write"]
         return write
@@ -165,7 +187,7 @@ class _Source:
         if not lengths:
             pack = self._named(struct.Struct(">" + "".join(forms)).pack)
         else:
-            shapes = self._named(Kept(partial(_packs, forms), SHAPES_MAX))
+            shapes = self._named(Kept(partial(_packs, forms, self._names["COUNTS"]), SHAPES_MAX))
             pack = f"{shapes}[{', '.join(lengths)},]"
         self._pieces.append(f"{pack}({', '.join(run)})")
 
@@ -187,28 +209,30 @@ class _Source:
         if self._version in field.nullable:
             # A structure that may be null would begin with a byte of its own, which no record needs.
             assert field.is_array or field.kind != "struct"
-            write = self._named(_writes(field, self._version))
-            return rf"b'\0' if {value} is None else {write}({value})"
-        return f"{self._named(_writes(field, self._version))}({value})"
+            write, null = self._named(_writes(field, self._form)), self._named(_null(field, self._form))
+            return f"({null} if {value} is None else {write}({value}))"
+        return f"{self._named(_writes(field, self._form))}({value})"
 
 
-def _packs(forms: Sequence[str], lengths: tuple[int, ...]) -> Callable[..., bytes]:
+def _packs(
+    forms: Sequence[str], counts: Mapping[int, bytes], lengths: tuple[int, ...]
+) -> Callable[..., bytes]:
     """Return what packs a run whose arrays have these lengths."""
     left = iter(lengths)
-    return struct.Struct(">" + "".join(_form(form, left) for form in forms)).pack
+    return struct.Struct(">" + "".join(_form(form, counts, left) for form in forms)).pack
 
 
-def _form(form: str, lengths: Iterator[int]) -> str:
+def _form(form: str, counts: Mapping[int, bytes], lengths: Iterator[int]) -> str:
     if not form.startswith("{"):
         return form
     length, item = next(lengths), form[1:-1]
     items = f"{16 * length}s" if item == "16s" else f"{length}{item}"
-    return f"{len(_COUNTS[length])}s{items}"
+    return f"{len(counts[length])}s{items}"
 
 
 def _packs_tag(tag: int, form: str, length: int | None) -> Callable[..., bytes]:
     """Return what packs a tagged number, or an array of a length, with its tag and size."""
-    count = b"" if length is None else _COUNTS[length]
+    count = b"" if length is None else _COMPACT[length]
     form = form if length is None else f"{length}{form}"
     head = uvarint_bytes(tag) + uvarint_bytes(len(count) + struct.calcsize(f">{form}")) + count
     return partial(struct.Struct(f">{len(head)}s{form}").pack, head)
@@ -218,27 +242,30 @@ def _sized(tag: bytes, content: bytes) -> bytes:
     return tag + UVARINTS[len(content)] + content
 
 
-def _writes(field: Field, version: int) -> Callable[[Any], bytes]:
+def _null(field: Field, form: Form) -> bytes:
+    lengths = _lengths(field, form)
+    return (lengths.array if field.is_array else lengths.text if field.kind == "string" else lengths.data)[-1]
+
+
+def _writes(field: Field, form: Form) -> Callable[[Any], bytes]:
     """Return what writes a value that is not null."""
+    lengths = _lengths(field, form)
     if field.is_array and field.kind == "uuid":
-        return lambda uuids: _COUNTS[len(uuids)] + b"".join(uuids)
+        return lambda uuids: lengths.array[len(uuids)] + b"".join(uuids)
     if field.is_array:
-        of = _writes(field._replace(is_array=False), version)
-        return lambda items: _COUNTS[len(items)] + b"".join(map(of, items))
+        of = _writes(field._replace(is_array=False), form)
+        return lambda items: lengths.array[len(items)] + b"".join(map(of, items))
     match field.kind:
         case "struct":
-            return writer(field.fields, version)
+            return writer(field.fields, form)
         case "string":
-            return _writes_text
-        case "bytes":
-            return _writes_bytes
+            return partial(_writes_text, lengths.text)
+        case "bytes" | "records":
+            return lambda data: lengths.data[len(data)] + data
         case fixed:
             return struct.Struct(">" + FIXED[fixed]).pack
 
 
-def _writes_text(text: str) -> bytes:
-    return _writes_bytes(text.encode())
-
-
-def _writes_bytes(data: bytes) -> bytes:
-    return _COUNTS[len(data)] + data
+def _writes_text(lengths: Mapping[int, bytes], text: str) -> bytes:
+    data = text.encode()
+    return lengths[len(data)] + data

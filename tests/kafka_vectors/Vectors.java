@@ -5,11 +5,6 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.util.HexFormat;
-import org.apache.kafka.common.message.KRaftVersionRecordJsonConverter;
-import org.apache.kafka.common.message.LeaderChangeMessageJsonConverter;
-import org.apache.kafka.common.message.SnapshotFooterRecordJsonConverter;
-import org.apache.kafka.common.message.SnapshotHeaderRecordJsonConverter;
-import org.apache.kafka.common.message.VotersRecordJsonConverter;
 import org.apache.kafka.common.metadata.MetadataJsonConverters;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
@@ -18,7 +13,7 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.metadata.MetadataRecordSerde;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 
-/** Reads records as JSON lines, and adds to each the bytes that Kafka's own classes write, and what they read from these. */
+/** Reads records and messages as JSON lines, and adds to each the bytes that Kafka's own classes write. */
 public class Vectors {
     public static void main(String[] args) throws Exception {
         ObjectMapper mapper = new ObjectMapper();
@@ -26,15 +21,15 @@ public class Vectors {
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             ObjectNode record = (ObjectNode) mapper.readTree(line);
             short version = (short) record.get("version").asInt();
-            short number = (short) record.get("number").asInt();
-            byte[] bytes = record.get("is_control").asBoolean()
-                ? control(number, version, record.get("fields"))
-                : data(number, version, record);
+            byte[] bytes = record.get("kind").asText().equals("data")
+                ? data((short) record.get("number").asInt(), version, record)
+                : message(record.get("class").asText(), version, record.get("fields"));
             record.put("bytes", HexFormat.of().formatHex(bytes));
             System.out.println(mapper.writeValueAsString(record));
         }
     }
 
+    /** The value of a record in a data batch; also what Kafka reads from it, as its converter to JSON shows that. */
     private static byte[] data(short number, short version, ObjectNode record) {
         ApiMessage message = MetadataJsonConverters.readJson(record.get("fields"), number, version);
         ApiMessageAndVersion versioned = new ApiMessageAndVersion(message, version);
@@ -47,15 +42,10 @@ public class Vectors {
         return buffer.array();
     }
 
-    private static byte[] control(short number, short version, JsonNode fields) {
-        ApiMessage message = switch (number) {
-            case 2 -> LeaderChangeMessageJsonConverter.read(fields, version);
-            case 3 -> SnapshotHeaderRecordJsonConverter.read(fields, version);
-            case 4 -> SnapshotFooterRecordJsonConverter.read(fields, version);
-            case 5 -> KRaftVersionRecordJsonConverter.read(fields, version);
-            case 6 -> VotersRecordJsonConverter.read(fields, version);
-            default -> throw new IllegalArgumentException("control record " + number);
-        };
+    /** Any other message, by the name of its class. */
+    private static byte[] message(String name, short version, JsonNode fields) throws Exception {
+        Class<?> converter = Class.forName("org.apache.kafka.common.message." + name + "JsonConverter");
+        ApiMessage message = (ApiMessage) converter.getMethod("read", JsonNode.class, short.class).invoke(null, fields, version);
         ByteBuffer buffer = MessageUtil.toByteBufferAccessor(message, version).buffer();
         byte[] bytes = new byte[buffer.remaining()];
         buffer.get(bytes);

@@ -1,7 +1,7 @@
-"""Edge: `python -m tests.kafka_vectors JARS`: records of every type and version, written by Kafka's own classes.
+"""Edge: `python -m tests.kafka_vectors JARS`: records and messages of every kind and version, written by Kafka's classes.
 
-JARS is a folder with the jars of Kafka 4.3.1 and of what they need; `java` is a JDK of 17 or newer. The records are random,
-with fields at their defaults, null, empty, and at the ends of their ranges; the same seed makes the same file.
+JARS is a folder with the jars of Kafka 4.3.1 and of what they need; `java` is a JDK of 17 or newer. They are random, with
+fields at their defaults, null, empty, and at the ends of their ranges; the same seed makes the same file.
 """
 
 import base64
@@ -14,32 +14,53 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.kafka_schemas import CONTROL_NUMBERS, kept, parsed
+from tests.kafka_schemas import CONTROL_NUMBERS, PRINCIPAL, kept, parsed
 
-VECTORS: Final = Path(__file__).resolve().parents[1] / "golden" / "kafka" / "record_vectors.jsonl.gz"
+_GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden" / "kafka"
+RECORDS: Final = _GOLDEN / "record_vectors.jsonl.gz"
+MESSAGES: Final = _GOLDEN / "message_vectors.jsonl.gz"
 PROGRAM: Final = Path(__file__).with_name("Vectors.java")
-EACH: Final = 12
-"""Records of each type and version."""
+RECORDS_EACH: Final = 12
+"""Of each type and version."""
+MESSAGES_EACH: Final = 2
+"""Of each key and version."""
 _BITS: Final[Mapping[str, int]] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _TEXTS: Final = ("", "t", "orders", "größe-数", "x" * 126, "x" * 127, "y" * 300)
 
 
 def records(rng: random.Random) -> Iterator[dict[str, Any]]:
+    """Yield records of every type and version."""
     for name, schema in sorted(parsed(kept()).items()):
-        number, _ = CONTROL_NUMBERS.get(name, (schema.get("apiKey"), ""))
-        first, _, last = schema["validVersions"].partition("-")
-        structs = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", ())}
-        for version in range(int(first), int(last or first) + 1):
-            for _ in range(EACH):
-                fields = _fields(rng, schema["fields"], structs, version)
-                if name in CONTROL_NUMBERS:
-                    fields["version"] = version
-                yield {
-                    "number": number,
-                    "is_control": name in CONTROL_NUMBERS,
-                    "version": version,
-                    "fields": fields,
-                }
+        if name in CONTROL_NUMBERS:
+            for version, fields in _made(rng, schema, RECORDS_EACH):
+                fields["version"] = version
+                yield _line("control", CONTROL_NUMBERS[name][0], name, version, fields)
+        elif schema["type"] == "metadata":
+            for version, fields in _made(rng, schema, RECORDS_EACH):
+                yield _line("data", schema["apiKey"], name, version, fields)
+
+
+def messages(rng: random.Random) -> Iterator[dict[str, Any]]:
+    """Yield headers, requests and answers of every key and version."""
+    for name, schema in sorted(parsed(kept()).items()):
+        if schema["type"] in ("request", "response", "header"):
+            for version, fields in _made(rng, schema, MESSAGES_EACH):
+                yield _line(schema["type"], schema.get("apiKey", 0), f"{name}Data", version, fields)
+        elif name == PRINCIPAL:
+            for version, fields in _made(rng, schema, MESSAGES_EACH):
+                yield _line("principal", 0, name, version, fields)
+
+
+def _made(rng: random.Random, schema: Mapping[str, Any], count: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    first, _, last = schema["validVersions"].partition("-")
+    structs = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", ())}
+    for version in range(int(first), int(last or first) + 1):
+        for _ in range(count):
+            yield version, _fields(rng, schema["fields"], structs, version)
+
+
+def _line(kind: str, number: int, of: str, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"kind": kind, "number": number, "class": of, "version": version, "fields": fields}
 
 
 def _fields(
@@ -84,7 +105,7 @@ def _value(rng: random.Random, field: Mapping[str, Any], structs: Mapping[str, A
         case "uuid":
             raw = rng.choice([bytes(16), bytes(15) + b"\1", rng.randbytes(16)])
             return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-        case "bytes":
+        case "bytes" | "records":
             return base64.b64encode(rng.randbytes(rng.choice([0, 1, 20, 200]))).decode()
         case "string":
             return rng.choice(_TEXTS)
@@ -95,12 +116,13 @@ def _value(rng: random.Random, field: Mapping[str, Any], structs: Mapping[str, A
             return made
 
 
-def main(jars: Path) -> None:
-    lines = "\n".join(json.dumps(record, ensure_ascii=False) for record in records(random.Random(31)))
+def write(made: Iterator[dict[str, Any]], jars: Path, to: Path) -> None:
+    lines = "\n".join(json.dumps(each, ensure_ascii=False) for each in made)
     command = ["java", "-cp", f"{jars}/*", str(PROGRAM)]
     found = subprocess.run(command, input=lines.encode(), stdout=subprocess.PIPE, check=True).stdout
-    VECTORS.write_bytes(gzip.compress(found, mtime=0))
+    to.write_bytes(gzip.compress(found, mtime=0))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    write(records(random.Random(31)), Path(sys.argv[1]), RECORDS)
+    write(messages(random.Random(31)), Path(sys.argv[1]), MESSAGES)

@@ -1,15 +1,17 @@
-"""Edge: records of every type and version, with the bytes that Kafka writes (`python -m tests.kafka_vectors`)."""
+"""Edge: records and messages of every kind, with the bytes that Kafka writes (`python -m tests.kafka_vectors`)."""
 
 import base64
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from metadata_log.ids import uuid_from_text
+from metadata_log.kafka.messages import ANSWER_HEADER, ANSWERS, PRINCIPAL, REQUEST_HEADER, REQUESTS
 from metadata_log.kafka.records import CONTROL_SCHEMAS, DATA_SCHEMAS, Decoded, decode, decode_control
 from metadata_log.kafka.schemas import Field, Schema
-from tests.kafka_vectors.__main__ import VECTORS
+from tests.kafka_vectors.__main__ import MESSAGES, RECORDS
 
 
 class Vector(NamedTuple):
@@ -20,7 +22,7 @@ class Vector(NamedTuple):
     raw: bytes
     """As Kafka writes them."""
     shown: dict[str, Any] | None
-    """As Kafka's converter to JSON shows them; None for control records."""
+    """As Kafka's converter to JSON shows them; None for what is no record of a data batch."""
 
     @property
     def is_control(self) -> bool:
@@ -47,13 +49,35 @@ class Vector(NamedTuple):
 
 
 def vectors() -> list[Vector]:
+    """Return the records."""
     found = []
-    for line in gzip.decompress(VECTORS.read_bytes()).decode().splitlines():
-        told = json.loads(line)
-        schema = (CONTROL_SCHEMAS if told["is_control"] else DATA_SCHEMAS)[told["number"]]
-        values = values_of(schema.fields, told["fields"])
-        found.append(Vector(schema, told["version"], values, bytes.fromhex(told["bytes"]), told.get("shown")))
+    for told in _lines(RECORDS):
+        schema = (DATA_SCHEMAS if told["kind"] == "data" else CONTROL_SCHEMAS)[told["number"]]
+        found.append(_vector(schema, told))
     return found
+
+
+def message_vectors() -> list[Vector]:
+    """Return the headers, requests and answers."""
+    others = {
+        "RequestHeaderData": REQUEST_HEADER,
+        "ResponseHeaderData": ANSWER_HEADER,
+        "DefaultPrincipalData": PRINCIPAL,
+    }
+    found = []
+    for told in _lines(MESSAGES):
+        of = {"request": REQUESTS, "response": ANSWERS}.get(told["kind"])
+        found.append(_vector(others[told["class"]] if of is None else of[told["number"]], told))
+    return found
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+
+
+def _vector(schema: Schema, told: Mapping[str, Any]) -> Vector:
+    values = values_of(schema.fields, told["fields"])
+    return Vector(schema, told["version"], values, bytes.fromhex(told["bytes"]), told.get("shown"))
 
 
 def values_of(fields: Sequence[Field], told: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -75,7 +99,7 @@ def _value(field: Field, told: Any) -> Any:
             return values_of(field.fields, told)
         case "uuid":
             return uuid_from_text(told)
-        case "bytes":
+        case "bytes" | "records":
             return base64.b64decode(told)
         case _:
             return told

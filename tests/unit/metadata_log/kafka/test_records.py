@@ -11,12 +11,11 @@ from metadata_log.kafka.reading import reader
 from metadata_log.kafka.records import (
     CONTROL_SCHEMAS,
     DATA_SCHEMAS,
-    SCHEMAS,
     UnknownVersion,
     decode,
     encode,
 )
-from metadata_log.kafka.schemas import NO_VERSION, Versions, schemas
+from metadata_log.kafka.schemas import NO_VERSION, Form, Versions, schemas
 from metadata_log.kafka.writing import NUMBERS_MAX, UVARINTS, writer
 from tests import kafka_schemas
 from tests.support.kafka_records import Vector, vectors
@@ -25,9 +24,11 @@ VECTORS = vectors()
 TYPES = {name: [*same] for name, same in groupby(VECTORS, key=lambda vector: vector.schema.name)}
 
 
-def test_the_table_is_what_kafkas_schemas_say() -> None:
+@pytest.mark.parametrize("name", ["record_table", "request_table", "answer_table"])
+def test_a_table_is_what_kafkas_schemas_say(name: str) -> None:
     """Write it with `python -m tests.kafka_schemas JARS`."""
-    assert kafka_schemas.TABLE.read_text(encoding="utf-8") == kafka_schemas.table(kafka_schemas.kept())
+    table = kafka_schemas.ROOM / f"{name}.py"
+    assert table.read_text(encoding="utf-8") == kafka_schemas.tables(kafka_schemas.kept())[name]
 
 
 def test_there_are_records_of_every_type_and_version() -> None:
@@ -60,8 +61,8 @@ def test_a_field_that_a_version_lacks_is_not_lost() -> None:
 
 def test_an_ignorable_field_is_left_out() -> None:
     (schema,) = schemas("1 A 0-1 flexible 0+\n    a int8 0+\n    b int8 1+ ignorable yes\n").values()
-    assert writer(schema.fields, 0)((1, 2)) == b"\1\0"
-    assert writer(schema.fields, 1)((1, 2)) == b"\1\2\0"
+    assert writer(schema.fields, Form(0))((1, 2)) == b"\1\0"
+    assert writer(schema.fields, Form(1))((1, 2)) == b"\1\2\0"
 
 
 def test_versions_are_read() -> None:
@@ -112,7 +113,7 @@ def _is_refused(vector: Vector, raw: bytes) -> bool:
 def test_an_array_claims_no_more_than_is_there(kind: str) -> None:
     """Goal: five bytes cost no memory (CVE-2022-34917). Method: claims of many items; what is allocated meanwhile."""
     (schema,) = schemas(f"1 A 0 flexible 0+\n    items []{kind} 0+\n        of []string 0+\n").values()
-    read = reader(schema.fields, 0)
+    read = reader(schema.fields, Form(0))
     claims = [UVARINTS[count] + bytes(3) for count in (2**31, 2**40, 5, 100_000)]
     tracemalloc.start()
     try:
@@ -147,8 +148,3 @@ def test_what_is_kept_of_numbers_is_bounded() -> None:
 def _uvarint(value: int) -> bytes:
     head = value & 0x7F
     return bytes([head]) if value < 0x80 else bytes([head | 0x80]) + _uvarint(value >> 7)
-
-
-def test_every_schema_of_the_table_is_flexible_in_all_versions() -> None:
-    """The reader and the writer know no other form."""
-    assert {schema.flexible.first for schema in SCHEMAS.values()} == {0}

@@ -1,0 +1,102 @@
+"""Pure: the requests to a controller's listener and their answers, as bytes, each in all versions of Kafka 4.3.1.
+
+A request is its header and its fields; the answer repeats the correlation id. The size before both on a connection is not
+read here. Source: KIP-482 for flexible versions; the Kafka protocol guide.
+"""
+
+import struct
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, NamedTuple
+
+from metadata_log.kafka.answer_table import ANSWERS as _ANSWERS
+from metadata_log.kafka.answer_table import HEADER as _ANSWER_HEADER
+from metadata_log.kafka.reading import Read, Values, reader
+from metadata_log.kafka.request_table import HEADER as _REQUEST_HEADER
+from metadata_log.kafka.request_table import PRINCIPAL as _PRINCIPAL
+from metadata_log.kafka.request_table import REQUESTS as _REQUESTS
+from metadata_log.kafka.schemas import Schema, schemas
+from metadata_log.kafka.writing import Write, writer
+
+REQUESTS: Final[Mapping[int, Schema]] = schemas(_REQUESTS)
+"""By key."""
+ANSWERS: Final[Mapping[int, Schema]] = schemas(_ANSWERS)
+"""By key."""
+REQUEST_HEADER: Final = schemas(_REQUEST_HEADER)[0]
+ANSWER_HEADER: Final = schemas(_ANSWER_HEADER)[0]
+PRINCIPAL: Final = schemas(_PRINCIPAL)[0]
+"""For whom an envelope asks; its version stands before it, as an int16."""
+API_VERSIONS: Final = 18
+_HEAD: Final = struct.Struct(">hh")
+
+
+class Malformed(ValueError):
+    """Bytes are no message: its connection is closed."""
+
+
+class RequestHeader(NamedTuple):
+    """`at` is where the fields of the request begin."""
+
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    at: int
+
+
+def request_header(data: bytes) -> RequestHeader:
+    """Return the header of a request.
+
+    Raises:
+        Malformed: the bytes do not begin with one, or it is of a key or a version that is not known here. ApiVersions is
+            read in any version, with the header of its newest: a client asks with it which versions are known.
+    """
+    try:
+        key, version = _HEAD.unpack_from(data)
+        schema = REQUESTS.get(key)
+        if schema is None or (version not in schema.versions and key != API_VERSIONS):
+            raise Malformed(f"a request of key {key} in version {version} is not known here")
+        header_version = 2 if version in schema.flexible else 1
+        values, at = message_reader(REQUEST_HEADER, header_version)(data, 0)
+    except (IndexError, struct.error) as error:
+        raise Malformed(f"a request's header does not end within its {len(data)} bytes") from error
+    except ValueError as error:
+        raise Malformed(f"a request's header: {error}") from error
+    _, _, correlation_id, client_id = values
+    return RequestHeader(key, version, correlation_id, client_id, at)
+
+
+def read_whole(schema: Schema, version: int, data: bytes, at: int = 0) -> Values:
+    """Return the values of a message that begins at a place and ends with the bytes.
+
+    Raises:
+        Malformed: the bytes are no such message.
+    """
+    try:
+        values: Values
+        values, end = message_reader(schema, version)(data, at)
+    except (IndexError, struct.error) as error:
+        raise Malformed(f"{schema.name} does not end within its {len(data)} bytes") from error
+    except ValueError as error:
+        raise Malformed(f"{schema.name}: {error}") from error
+    if end != len(data):
+        raise Malformed(f"{schema.name} ends at byte {end} of {len(data)}")
+    return values
+
+
+def answer_head(key: int, version: int, correlation_id: int) -> bytes:
+    """Return what stands before the fields of an answer; that of ApiVersions has the oldest form in all versions."""
+    is_flexible = version in ANSWERS[key].flexible and key != API_VERSIONS
+    return message_writer(ANSWER_HEADER, 1 if is_flexible else 0)((correlation_id,))
+
+
+@cache
+def message_reader(schema: Schema, version: int) -> Read:
+    """Return what reads the fields of a message in a version, made at its first use."""
+    return reader(schema.fields, schema.form(version))
+
+
+@cache
+def message_writer(schema: Schema, version: int) -> Write:
+    """Return what writes the fields of a message in a version, made at its first use."""
+    return writer(schema.fields, schema.form(version))
