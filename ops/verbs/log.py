@@ -1,7 +1,6 @@
 """Edge: `log dump|verify|export`: the log of the cluster over HTTP, or of files on this machine."""
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -10,12 +9,9 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from metadata_log import limits
-from metadata_log.codec import FrameHeader
 from metadata_log.errors import (
     DamagedFile,
     InvalidRequest,
-    OffsetCompacted,
-    OffsetInFuture,
     Unavailable,
     UnknownFormat,
     another_version,
@@ -24,17 +20,16 @@ from metadata_log.log.lines import log_lines
 from metadata_log.node.data_directory import is_fresh, load_meta
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.replay.kinds import Kind, kind_of, not_for
-from metadata_log.wire.answers import log_status
 from ops import render
-from ops.admin.bulk_reads import bulk_source, read_in_bulk, snapshots_in
-from ops.admin.client import Answer, ClusterClient
+from ops.admin.bulk_reads import bulk_source, read_in_bulk
+from ops.admin.client import ClusterClient
 from ops.admin.connect import DEFAULT_CLUSTER_FILE
+from ops.admin.export import export_cluster
 from ops.admin.log_feed import feed_lines
 from ops.admin.log_frames import (
     Frame,
     cluster_frames,
     file_frames,
-    frames_in,
     telling_of_its_beginning,
     within,
 )
@@ -514,86 +509,3 @@ def _follow(run: Export, to: Path, every_s: float) -> NoReturn:
         except Unavailable as error:
             say(f"{error.message}; trying again")
         time.sleep(every_s)
-
-
-def export_cluster(
-    client: ClusterClient,
-    *,
-    to: Path,
-    first: When | None = None,
-    until: When | None = None,
-    from_leader: bool = False,
-    in_lake: bool = False,
-) -> dict[str, Any]:
-    """Write the cluster's log to `to` as Parquet, or to the cluster's folder in the lake `to`, and return the manifest.
-
-    Everything is read from one controller, up to the present high watermark: the one whose log begins lowest, a follower
-    if several begin there.
-    """
-    from metadata_log.replay.export import export_log
-    from metadata_log.replay.tables import lake_directory, read_manifest
-    from snapshots.snapshot_file import read_snapshot
-
-    source, status, end_offset = bulk_source(client, from_leader=from_leader)
-    if in_lake:
-        to = lake_directory(to, status["cluster_id"])
-
-    def ask(path: str) -> Answer:
-        answer = client.ask_one(source, f"{path}&consistency=stale", accept=OCTETS)
-        if not answer.ok:
-            raise answer.error()
-        return answer
-
-    def frames(from_offset: int, stop: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
-        stop = end_offset if stop is None else min(stop, end_offset)
-        if stop > from_offset:  # else the export reaches that far already
-            for frame in cluster_frames(ask, first=str(from_offset), until=str(stop)):
-                yield frame.header, frame.content
-
-    def offset_of(moment: When | None, *, later_ms: int) -> int | None:
-        """Return the base of the first frame at least `later_ms` later than a time; an offset is itself."""
-        if not isinstance(moment, AtTime):
-            if moment is not None and moment.offset > end_offset:
-                raise OffsetInFuture(f"offset {moment.offset} lies beyond the high watermark {end_offset}")
-            return None if moment is None else moment.offset
-        found = list(frames_in(ask(f"/v1/log?from=t{moment.unix_ms + later_ms}&max_bytes=1")))
-        return found[0].header.base_offset if found else end_offset
-
-    image = None
-    if status["log_start_offset"] > 0 and read_manifest(to) is None:
-        with tempfile.TemporaryDirectory(prefix="metaquorum-") as scratch:
-            image = read_snapshot(_first_snapshot(ask, Path(scratch), not_below=status["log_start_offset"]))
-    return export_log(
-        frames,
-        to,
-        cluster_id=status["cluster_id"],
-        from_offset=offset_of(first, later_ms=0),
-        # The last frame not later than a time ends where the first later frame begins.
-        until=offset_of(until, later_ms=1),
-        snapshot=image,
-        begins_at=status["log_start_offset"],
-        ends_at=end_offset,
-        # Of a controller that knows of more by now, what is exported is not all up to its present.
-        observed_until_ms=(
-            log_status(status).observed_until_ms
-            if until is None and status["high_watermark"] == end_offset
-            else None
-        ),
-    )
-
-
-def _first_snapshot(ask: Callable[[str], Answer], folder: Path, *, not_below: int) -> Path:
-    """Download the oldest snapshot that the log continues.
-
-    Raises:
-        OffsetCompacted: there is none, and the log does not reach back to 0.
-    """
-    fitting = [item for item in snapshots_in(ask("/v1/snapshots?")) if item.end_offset >= not_below]
-    if not fitting:
-        raise OffsetCompacted(
-            f"the log begins at offset {not_below}, and no snapshot is left to begin an export at"
-        )
-    oldest = min(fitting, key=lambda item: item.end_offset)
-    path = folder / f"{oldest.id}.snapshot"
-    path.write_bytes(ask(f"/v1/metadata/snapshots/{oldest.id}?").body)
-    return path
