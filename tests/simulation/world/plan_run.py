@@ -11,7 +11,6 @@ from typing import Final
 import pytest
 
 from metadata_log.errors import NotController, OutcomeUnknown
-from ops.admin import reassignment_plan
 from ops.admin.reassignment_plan import Wanted
 from tests.simulation.rules.rule import Violation
 from tests.support.decisions import ids
@@ -45,7 +44,6 @@ class PlanLife:
     def _live(self, patching: pytest.MonkeyPatch) -> None:
         rng = self.rng
         partitions = rng.randint(*PARTITIONS)
-        patching.setattr(reassignment_plan, "say", lambda _: None)
         world = a_world()
         world.run(f"create many on={'/'.join(['1,2'] * partitions)}")
         desk = Desk(world, patching)
