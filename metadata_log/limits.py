@@ -189,6 +189,8 @@ HEARTBEAT_AGAIN_MS: Final = 100
 """So long the poll of such a heartbeat waits at most: its broker soon says again what it wants. As Kafka's first resend."""
 FETCH_ANSWERS_KEPT_BYTES: Final = 16 * MIB
 """Of encoded answers that are kept for further polls at the same position."""
+FETCH_HEAD_BYTES: Final = 512
+"""Of an answer besides its frames, about."""
 FEEDS_WAITING_MAX: Final = 500
 """Change feeds that wait at one controller. One commit may concern all of them, and each then reads the log in a thread."""
 FEEDS_WOKEN_AT_ONCE: Final = 32

@@ -433,9 +433,9 @@ class _Node:
             if self.tls is not None:
                 group.create_task(self.tls.keep_reloading())
             group.create_task(self._take_part())
-            group.create_task(self.fetches.run())
+            group.create_task(self.fetches.polls.run())
             for _ in range(limits.COLD_FETCHES):
-                group.create_task(self.fetches.read_cold())
+                group.create_task(self.fetches.cold.run())
             group.create_task(self.keeper.run())
             group.create_task(self.keeper.count())
             group.create_task(self.keeper.scrub())

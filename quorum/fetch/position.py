@@ -47,7 +47,7 @@ class SendDiverging:
     diverging: Diverging
 
 
-Reply = SendDelta | SendImage | SendDiverging
+Sending = SendDelta | SendImage | SendDiverging
 
 
 def reply_to(
@@ -57,7 +57,7 @@ def reply_to(
     high_watermark: int,
     snapshot: SnapshotOffer | None,
     delta_bytes_behind: int,
-) -> Reply | None:
+) -> Sending | None:
     """Return what to send now; None: nothing, let the broker wait.
 
     `snapshot` is the newest; `delta_bytes_behind` are the bytes of the log from offset 0, should it still begin there.
@@ -84,13 +84,13 @@ def reply_to(
     return _diverging(log, position.controller_epoch, offset - 1)
 
 
-def is_foreign(log: LogView, position: FollowerPosition, reply: Reply | None) -> bool:
+def is_foreign(log: LogView, position: FollowerPosition, reply: Sending | None) -> bool:
     """Answer whether a position is known not to be in our history, whatever `reply_to` sends for it."""
     is_in_reach = position.offset > 0 and position.offset >= log.log_start_offset
     return isinstance(reply, SendDiverging) or (isinstance(reply, SendImage) and is_in_reach)
 
 
-def _image(snapshot: SnapshotOffer | None) -> Reply | None:
+def _image(snapshot: SnapshotOffer | None) -> Sending | None:
     """Offer the snapshot; a log that begins above 0 has one, or is just about to."""
     return None if snapshot is None else SendImage(snapshot)
 

@@ -4,64 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from metadata_log import limits
-from metadata_log.errors import MetadataError
 from metadata_log.ids import BrokerId
-from metadata_log.wire.fetch import OBSERVER, FetchRequest
-from quorum.callers import Caller
-
-
-class Poll:
-    """One poll under way; `done` gets the body of its answer, or why it is refused, exactly once."""
-
-    __slots__ = (
-        "_done",
-        "arrived_end",
-        "arrived_ms",
-        "caller",
-        "is_late",
-        "is_over",
-        "is_proved",
-        "request",
-        "should_shut_down",
-        "takes_stale",
-        "waits_at",
-    )
-
-    def __init__(
-        self,
-        request: FetchRequest,
-        caller: Caller,
-        *,
-        arrived_ms: int,
-        arrived_end: int,
-        done: Callable[[bytes | MetadataError], None],
-        takes_stale: bool = False,
-    ) -> None:
-        self.request = request
-        self.caller = caller
-        self.takes_stale = takes_stale
-        """An observer that a follower may answer."""
-        self.arrived_ms = arrived_ms
-        self.arrived_end = arrived_end
-        """The end of the tip when it arrived: a commit beyond it proves leadership newer than its arrival."""
-        self.is_proved = False
-        """A round of probes that began after its arrival proved leadership."""
-        self.should_shut_down = False
-        self.is_late = False
-        """It stood here for too long before it was evaluated: its broker shall send another one soon."""
-        self.is_over = False
-        self.waits_at = 0
-        """The end of the log at which there was nothing for it."""
-        self._done = done
-
-    @property
-    def is_observer(self) -> bool:
-        return self.request.broker_id == OBSERVER
-
-    def finish(self, outcome: bytes | MetadataError) -> None:
-        if not self.is_over:
-            self.is_over = True
-            self._done(outcome)
+from quorum.fetch.poll import Poll
 
 
 class _Tick:
@@ -75,7 +19,7 @@ class _Tick:
 
 
 class WaitingPolls:
-    """The polls that are parked. Whose time is up within one FETCH_TICK_MS are handed on together."""
+    """The polls that are parked. Those whose deadlines fall into one FETCH_TICK_MS are handed on together."""
 
     def __init__(self, *, now_ms: Callable[[], int], on_deadline: Callable[[list[Poll]], None]) -> None:
         self._now_ms = now_ms

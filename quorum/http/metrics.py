@@ -81,7 +81,7 @@ class _StatusMetrics(Collector):
             ("raft_voters", "Controllers that vote.", len(raft.voters)),
             ("raft_is_voter", "1 if this node votes, 0 on an observer.", raft.is_voter),
             ("raft_disk_stalled_milliseconds", "How long the running sync has taken.", raft.disk_stalled_ms),
-            ("parked_fetch_count", "Polls that wait for news.", status.fetches.parked),
+            ("parked_fetch_count", "Polls that wait for news.", len(status.fetches.polls.waiting)),
         )  # fmt: skip
 
     def _state(self) -> Facts:

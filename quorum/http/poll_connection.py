@@ -22,9 +22,9 @@ from metadata_log.node.access import peer_address, peer_certificate
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
 from metadata_log.wire.bodies import unpack
-from metadata_log.wire.fetch import OBSERVER, SESSION_TIMEOUT_HEADER, FetchRequest
+from metadata_log.wire.fetch import OBSERVER, SESSION_TIMEOUT_HEADER, FetchRequest, encode_fetch_body
 from quorum.callers import Caller
-from quorum.fetch.waiting import Poll
+from quorum.fetch.poll import Outcome, Poll, Reply
 from quorum.http.door import Door
 
 PATH: Final = "/v1/metadata/fetch"
@@ -95,8 +95,8 @@ class PollAnswers:
         """What clients have sent behind polls that wait."""
         self._heads: dict[bytes, Head] = {}
         self._requests: dict[bytes, FetchRequest] = {}
-        self._rendered: dict[bytes, bytes] = {}
-        """Responses by their bodies, as long as `_rendered_at` holds."""
+        self._rendered: dict[Reply, bytes] = {}
+        """Responses to what was replied, as long as `_rendered_at` holds."""
         self._rendered_at: tuple[object, ...] = ()
 
     def head(self, head: bytes) -> Head | None:
@@ -125,8 +125,8 @@ class PollAnswers:
             known = self._requests[body] = FetchRequest.from_map(unpack(body))
         return known
 
-    def rendered(self, outcome: bytes | MetadataError) -> bytes:
-        """Return the whole response; polls with the same body get the same bytes."""
+    def rendered(self, outcome: Outcome) -> bytes:
+        """Return the whole response; polls with the same reply get the same bytes."""
         door = self.door
         if isinstance(outcome, MetadataError):
             if isinstance(outcome, Fault):
@@ -141,7 +141,8 @@ class PollAnswers:
         known = self._rendered.get(outcome)
         if known is None:
             session_timeout = {SESSION_TIMEOUT_HEADER: str(door.settings.timing.session_timeout_ms)}
-            known = _response(200, door.headers() | session_timeout, outcome)
+            body = encode_fetch_body(outcome.answer, outcome.frames)
+            known = _response(200, door.headers() | session_timeout, body)
             if len(known) <= RENDERED_BYTES_MAX:
                 self._rendered[outcome] = known
         return known
@@ -224,7 +225,7 @@ class PollConnection(NamedErrors):
             self._is_busy, self._received, self._arrived_ms = True, data, self._answers.door.now_ms()
             fetches = self._answers.fetches
             if fetches.is_crowded:
-                fetches.admit_later(self._take)
+                fetches.polls.admit_later(self._take)
             else:
                 self._take()
             return
@@ -309,21 +310,22 @@ class PollConnection(NamedErrors):
         if self.transport is not None:
             super().data_received(data)
 
-    def _answered(self, outcome: bytes | MetadataError) -> None:
+    def _answered(self, outcome: Outcome) -> None:
         has_waited, self._poll = self._poll is not None, None
-        if has_waited and isinstance(outcome, bytes) and not self._may_poll_still():
+        if has_waited and isinstance(outcome, Reply) and not self._may_poll_still():
             outcome = NotAuthorized("the right to poll ended while this poll waited: poll again")
         transport = self.transport
         if transport is not None and not transport.is_closing():
-            refused = self._buffers.refusal(len(outcome)) if isinstance(outcome, bytes) else None
-            transport.write(self._answers.rendered(refused or outcome))
+            rendered = self._answers.rendered(outcome)
+            refused = self._buffers.refusal(len(rendered)) if isinstance(outcome, Reply) else None
+            transport.write(rendered if refused is None else self._answers.rendered(refused))
             self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
         self._is_busy, self._received = False, b""
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
         if self._early:
             self._is_busy = True
-            self._answers.fetches.admit_later(self._go_on)
+            self._answers.fetches.polls.admit_later(self._go_on)
 
     def _may_poll_still(self) -> bool:
         """Return whether what the client showed still lets it poll: its certificate may have ended, or its role."""
@@ -341,7 +343,7 @@ class PollConnection(NamedErrors):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._poll is not None:
-            self._answers.fetches.give_up(self._poll)
+            self._answers.fetches.polls.give_up(self._poll)
             self._poll = None
         self._take_early()
         if self._over is not None and not self._over.done():

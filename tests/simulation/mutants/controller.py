@@ -125,8 +125,8 @@ def _parks_amid_parts(original: Any) -> Any:
     def is_heard(service: Any, poll: Any) -> Any:
         heartbeat = service._controller.heartbeat
 
-        def heard(command: Any, **kept: Any) -> Any:
-            decision, written_end = heartbeat(command, **kept)
+        def heard(command: Any, caller: Any) -> Any:
+            decision, written_end = heartbeat(command, caller)
             return replace(decision, more=False), written_end
 
         service._controller.heartbeat = heard

@@ -106,8 +106,8 @@ MUTANTS: Final = (
     Mutant(
         "proved-before",
         "a round of probes renews brokers whose polls arrived after it began",
-        "quorum.fetch.service:FetchService._take_unproved",
-        lambda _: lambda service: service._unproved,
+        "quorum.fetch.polls:Polls._take_unproved",
+        lambda _: lambda polls: polls._unproved,
         Directed(f"{_FETCH_TESTS}::test_a_round_of_probes_counts_for_those_alone_that_arrived_before_it"),
     ),
     Mutant(
@@ -134,7 +134,7 @@ MUTANTS: Final = (
     Mutant(
         "encodes-each-poll",
         "polls at one position do not share the bytes of their answer",
-        "quorum.fetch.service:same_answer",
+        "quorum.fetch.replies:same_answer",
         lambda original: lambda *told, **rest: (object(), original(*told, **rest)),
         Directed(
             f"{_FETCH_TESTS}::test_polls_at_one_position_share_their_bytes_and_those_in_another_state_do_not"
@@ -173,7 +173,7 @@ MUTANTS: Final = (
     Mutant(
         "shared-state",
         "a fenced broker gets the answer of one that is online",
-        "quorum.fetch.service:same_answer",
+        "quorum.fetch.replies:same_answer",
         lambda original: lambda request, _state, **told: original(request, None, **told),
         Directed(
             f"{_FETCH_TESTS}::test_polls_at_one_position_share_their_bytes_and_those_in_another_state_do_not"
@@ -210,7 +210,7 @@ MUTANTS: Final = (
     Mutant(
         "ahead-is-diverging",
         "a follower that lags calls an observer diverging that has read on at the leader",
-        "quorum.fetch.service:FetchService._reply",
+        "quorum.fetch.replies:Replies.sending",
         _judges_what_it_lacks,
         Directed(f"{_FETCH_TESTS}::test_a_follower_that_lags_does_not_call_an_observer_diverging"),
     ),
@@ -234,6 +234,6 @@ MUTANTS: Final = (
         "quorum.fetch.position:reply_to",
         _knows_any_position,
         Directed("tests/unit/quorum/fetch/test_position.py"),
-        elsewhere=("quorum.fetch.service",),
+        elsewhere=("quorum.fetch.replies",),
     ),
 )

@@ -25,6 +25,7 @@ from metadata_log.wire.fetch import (
     FetchKind,
     FetchRequest,
     decode_fetch_body,
+    encode_fetch_body,
 )
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.cluster_node import CLUSTER_ID, READS, ClusterNode, uuid
@@ -79,9 +80,10 @@ async def watch_polls(controller: "SimulatedController") -> None:
         await controller.node.awake()
         controller.heard_of.check_waiters()
         end, now = controller.committed_log.end_offset, loop.time()
-        if controller.fetches._due and not controller.fetches._slices._is_due:
-            raise Violation(f"polls_are_woken: {len(controller.fetches._due)} polls are due, and no slice is")
-        waiting = {id(poll): poll for poll in controller.fetches.under_way if not poll.is_over}
+        polls = controller.fetches.polls
+        if polls._ready and not polls._slices._is_due:
+            raise Violation(f"polls_are_woken: {len(polls._ready)} polls are due, and no slice is")
+        waiting = {id(poll): poll for poll in polls.under_way if not poll.is_over}
         # One for which there was news when it arrived waits for a proof of the leadership, perhaps until that is lost.
         late = {number for number, poll in waiting.items() if 0 < poll.arrived_end <= poll.waits_at < end}
         stale = {number: stale.get(number, now) for number in late}
@@ -178,9 +180,9 @@ class Observer:
         )
 
         async def serve(controller: "SimulatedController") -> tuple[FetchAnswer, bytes]:
-            body = await controller.fetches.fetch(request, anybody(), takes_stale=True)
+            reply = await controller.fetches.fetch(request, anybody(), takes_stale=True)
             self._check_leader(controller)
-            return decode_fetch_body(body)
+            return decode_fetch_body(encode_fetch_body(reply.answer, reply.frames))
 
         answer, frames = await self._world.remote(node, serve, is_poll=True)
         batches = [received.batch for received in self._world.received(frames)]

@@ -36,7 +36,7 @@ from metadata_log.wire.commands import (
     ReplicaPlaced,
     ReportedIsr,
 )
-from metadata_log.wire.fetch import FetchKind, FetchRequest, decode_fetch_body
+from metadata_log.wire.fetch import FetchKind, FetchRequest, decode_fetch_body, encode_fetch_body
 from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import PartitionsAltered
@@ -307,7 +307,8 @@ class SimulatedBroker:
         async def serve(controller: SimulatedController) -> Registered | Fetched:
             if isinstance(request, FetchRequest):
                 asked = structs.replace(request, max_bytes=self.answer_bytes)
-                answer, frames = decode_fetch_body(await controller.fetches.fetch(asked, anybody()))
+                reply = await controller.fetches.fetch(asked, anybody())
+                answer, frames = decode_fetch_body(encode_fetch_body(reply.answer, reply.frames))
                 received = self.world.received(frames)
                 first_offset = received[0].batch.base_offset if received else None
                 check_answer(self.world, asked, answer, frames, first_offset)

@@ -190,8 +190,8 @@ class SimulatedController(Controller):
                 ],
             )
             self.node.spawn(self.registration.run)
-            self.node.spawn(self.fetches.run)
-            self.node.spawn(self.fetches.read_cold)
+            self.node.spawn(self.fetches.polls.run)
+            self.node.spawn(self.fetches.cold.run)
             self.node.spawn(self.keeper.run)
             self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)
@@ -399,7 +399,7 @@ class SimulatedController(Controller):
             if not waiter.future.done():
                 waiter.future.set_exception(reset)
                 waiter.future.exception()  # whoever waits may be called off in the same moment
-        for poll in self.fetches.under_way:
+        for poll in self.fetches.polls.under_way:
             poll.finish(reset)  # type: ignore[arg-type]  # not from the controller: its process is gone
 
 

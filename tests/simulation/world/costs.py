@@ -51,15 +51,17 @@ from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
+from metadata_log.wire.fetch import encode_fetch_body
 from quorum.controller import PART_MS, Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Electorate
 from quorum.decide.new_partitions import NewPartitions
 from quorum.decide.sweeps import Sweep
+from quorum.fetch.poll import Poll, Reply
+from quorum.fetch.replies import ColdRead, Replies
 from quorum.fetch.service import FetchService
 from quorum.fetch.slices import Slices
-from quorum.fetch.waiting import Poll
 from quorum.turns import ROUND_MS, SLICE_MS
 from tests.simulation.world.virtual_loop import Processor, VirtualLoop
 
@@ -265,8 +267,8 @@ class Costs:
             (broker_agent.follower, "applying", self._applying_in_slices),
             (FetchService, "_arrived", self._each("polls that arrived", POLL_ARRIVES * polls)),
             (FetchService, "_deliver", self._each("polls answered", POLL_ANSWERED * polls)),
-            (FetchService, "_answer", self._answering),
-            (FetchService, "_encoded", self._encoding_answers),
+            (Replies, "reply", self._answering),
+            (Replies, "made", self._making_replies),
             (StateDigest, "behind", self._putting_off),
             (StateDigest, "count_some", self._counting_some),
             (metadata_log.image.metadata_image, "_counted", self._counting_lines),
@@ -304,26 +306,27 @@ class Costs:
 
         return wrap
 
-    def _encoding_answers(self, original: Callable[..., bytes]) -> Callable[..., bytes]:
-        """Charge for encoding an answer to polls, and see to it that polls at one position share its bytes."""
+    def _making_replies(self, original: Callable[..., Reply]) -> Callable[..., Reply]:
+        """Charge for making and encoding a reply to polls, and see to it that polls at one position share it."""
 
-        def encodes(service: FetchService, reply: Any, state: Any, frames: bytes, **rest: Any) -> bytes:
+        def makes(replies: Replies, sending: Any, state: Any, frames: bytes, **rest: Any) -> Reply:
             self._work("answers encoded", ANSWER_ENCODED * self.rates.poll)
-            body = original(service, reply, state, frames, **rest)
+            made = original(replies, sending, state, frames, **rest)
+            body = encode_fetch_body(made.answer, made.frames)
             self._follow_turn()
             if frames and self._bytes_wanted is not None:
                 if (body, self._bytes_wanted) in self._encoded:
                     self._violated(f"answers_are_shared: {len(body)} bytes were encoded twice in one turn")
                 self._encoded.add((body, self._bytes_wanted))
-            return body
+            return made
 
-        return encodes
+        return makes
 
-    def _answering(self, original: Callable[..., bytes | None]) -> Callable[..., bytes | None]:
-        def answers(service: FetchService, poll: Poll) -> bytes | None:
+    def _answering(self, original: Callable[..., Reply | ColdRead]) -> Callable[..., Reply | ColdRead]:
+        def answers(replies: Replies, poll: Poll) -> Reply | ColdRead:
             self._bytes_wanted = poll.request.bytes_wanted
             try:
-                return original(service, poll)
+                return original(replies, poll)
             finally:
                 self._bytes_wanted = None
 

@@ -487,7 +487,7 @@ class DoorLife:
             runner, door.error, ("127.0.0.1", 0), buffers=door.buffers, connection_of=poll_connections(door)
         )
         self.clients = clients = [Client(self) for _ in range(CLIENTS)]
-        works = [self._tick(), door.fetches.run(), door.fetches.read_cold(), self._crowd()]
+        works = [self._tick(), door.fetches.polls.run(), door.fetches.cold.run(), self._crowd()]
         works += [client.live() for client in clients]
         if self.has_identity:
             works.append(self._change_principals())

@@ -19,6 +19,7 @@ from metadata_log.image.results import RequestResults
 from metadata_log.log.segmented_log import SegmentedLog
 from quorum.controller import Controller
 from quorum.decide.elections import Election
+from quorum.fetch.polls import Polls
 from quorum.fetch.service import FetchService
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.adapter import PySyncObjLog
@@ -262,7 +263,7 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
             ),
         ),
     ),
-    (FetchService, "_refuse", _when("poll refused by a resigning controller", lambda _, polls: bool(polls))),
+    (Polls, "_refuse", _when("poll refused by a resigning controller", lambda _, polls: bool(polls))),
     (FetchService, "_deliver_cold", _always("poll answered from segments")),
     (SimulatedTransport, "drop", _always("link dropped by its reader")),
     (Link, "drop", _always("link dropped by its reader")),

@@ -6,7 +6,7 @@ import pytest
 
 from metadata_log.wire.commands import FollowerPosition
 from metadata_log.wire.fetch import Diverging, SnapshotOffer
-from quorum.fetch.position import Reply, SendDelta, SendDiverging, SendImage, is_foreign, reply_to
+from quorum.fetch.position import SendDelta, SendDiverging, SendImage, Sending, is_foreign, reply_to
 
 OFFER = SnapshotOffer(id="s", end_offset=500, controller_epoch=3, bytes=1000, sha256="00")
 BEHIND = SnapshotOffer(id="b", end_offset=9, controller_epoch=1, bytes=1000, sha256="00")
@@ -85,7 +85,7 @@ def test_what_a_position_is_told(
     asked: tuple[int, int, int],
     behind: int,
     snapshot: SnapshotOffer | None,
-    told: Reply | None,
+    told: Sending | None,
 ) -> None:
     """A97: who stands at 100 of 120 is sent what begins at 100. A98: of a log that begins at 500, an image for who stands
     at 100 or nowhere, and the log for who stands at 500 in its history. B63: Kafka's nine cases are among these.
@@ -147,7 +147,7 @@ def test_a_diverging_broker_always_gets_further_back(fetch_offset: int) -> None:
     ],
 )
 def test_a_position_without_a_crc_is_known_by_its_epoch(
-    asked: tuple[int, int, None], told: Reply | None
+    asked: tuple[int, int, None], told: Sending | None
 ) -> None:
     position = FollowerPosition(offset=asked[0], controller_epoch=asked[1], crc=asked[2])
     assert reply_to(position, log=WHOLE, high_watermark=20, snapshot=OFFER, delta_bytes_behind=0) == told

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pytest
 from msgspec.structs import replace
 
@@ -22,6 +21,7 @@ from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
 from quorum.controller import Controller
 from quorum.decide.decision import Decision
 from quorum.decide.registry import decide
+from quorum.fetch.poll import Reply
 from quorum.fetch.service import FetchService
 from quorum.fetch.slices import Slices
 from quorum.log.committed_log import CommittedLog
@@ -68,14 +68,14 @@ class FetchLab(Lab):
             request, last_epoch=image.controller_epoch, last_crc=image.last_crc, max_wait_ms=60_000
         )
 
-    async def fetch_now(self, request: FetchRequest) -> bytes:
+    async def fetch_now(self, request: FetchRequest) -> Reply:
         """Poll controller 1, and commit what that leads to."""
         fetch = self.fetch(1, request)
         await spin()
         self.quorum.commit()
         return await fetch
 
-    def fetch(self, node_id: int, request: FetchRequest) -> "asyncio.Task[bytes]":
+    def fetch(self, node_id: int, request: FetchRequest) -> "asyncio.Task[Reply]":
         return asyncio.create_task(self.services[node_id].fetch(request, anybody()))
 
 
@@ -83,8 +83,8 @@ def run(directory: Path, story: Callable[[FetchLab], Awaitable[None]]) -> None:
     async def main() -> None:
         lab = FetchLab(directory)
         async with asyncio.TaskGroup() as group:
-            lab.running = [group.create_task(service.run()) for service in lab.services.values()]
-            lab.running += [group.create_task(service.read_cold()) for service in lab.services.values()]
+            lab.running = [group.create_task(service.polls.run()) for service in lab.services.values()]
+            lab.running += [group.create_task(service.cold.run()) for service in lab.services.values()]
             await story(lab)
             for task in lab.running:
                 task.cancel()
@@ -92,10 +92,8 @@ def run(directory: Path, story: Callable[[FetchLab], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def header(body: bytes) -> dict[str, object]:
-    size = int.from_bytes(body[:4])
-    answer: dict[str, object] = msgpack.unpackb(body[4 : 4 + size])
-    return answer
+def header(reply: Reply) -> dict[str, object]:
+    return reply.answer.to_map()
 
 
 def test_a_parked_fetch_is_woken_by_a_commit_which_proves_leadership(tmp_path: Path) -> None:
@@ -106,12 +104,12 @@ def test_a_parked_fetch_is_woken_by_a_commit_which_proves_leadership(tmp_path: P
         fetch = lab.fetch(1, lab.at_end(controller, 11, epoch))
         await spin()
         assert not fetch.done()
-        assert lab.services[1].parked == 1
+        assert len(lab.services[1].polls.waiting) == 1
         await lab.write(controller, setting("1"))
         answer = header(await fetch)
         assert answer["kind"] == "DELTA"
         assert answer["high_watermark"] == controller.committed.end_offset
-        assert lab.services[1].parked == 0
+        assert len(lab.services[1].polls.waiting) == 0
 
     run(tmp_path, story)
 
@@ -130,9 +128,9 @@ def test_a_decision_that_was_stored_is_told_though_the_controller_died_in_betwee
         fetch.cancel()  # the connection is gone, and with it who would have been answered
         new = lab.lead(2)  # which has the decision in its log, and commits it
         await task
-        body = await lab.services[2].fetch(replace(request, max_wait_ms=0), anybody())
-        answer = header(body)
-        stored = [batch for batch, _ in decode_all(body[4 + int.from_bytes(body[:4]) :])]
+        reply = await lab.services[2].fetch(replace(request, max_wait_ms=0), anybody())
+        answer = header(reply)
+        stored = [batch for batch, _ in decode_all(reply.frames)]
         assert answer["kind"] == "DELTA"
         assert [(batch.base_offset, batch.controller_epoch) for batch in stored][:1] == [
             (request.fetch_offset, 1)
@@ -231,7 +229,7 @@ def test_a_heartbeat_that_stood_here_too_long_only_renews_its_session(
             lab.quorum.commit()
             assert controller.committed.brokers[BrokerId(11)].fenced is not is_late
             if is_late:
-                assert service.parked == 1
+                assert len(service.polls.waiting) == 1
                 await lab.write(controller, setting("1"))
             await fetch
         else:
@@ -240,7 +238,7 @@ def test_a_heartbeat_that_stood_here_too_long_only_renews_its_session(
             taken = service.take(wants, lambda _: None, anybody(), arrived_ms=lab.now_ms - waited_ms)
             assert (taken is not None) is is_late, "another needs a decision, and so a task"
             if taken is not None:
-                (tick_ms,) = service._waiting._ticks
+                (tick_ms,) = service.polls.waiting._ticks
                 assert tick_ms <= lab.now_ms + limits.HEARTBEAT_AGAIN_MS + limits.FETCH_TICK_MS
             assert controller.tip.end_offset == began
         assert count("metaquorum_timed_out_broker_heartbeats_total") == is_late
@@ -266,7 +264,7 @@ def test_a_late_heartbeat_waits_for_records_about_its_broker(tmp_path: Path) -> 
         )
         fetch = lab.fetch(1, request)
         await spin()
-        assert not fetch.done() and service.parked == 0
+        assert not fetch.done() and len(service.polls.waiting) == 0
         lab.quorum.commit()
         await fetch
 
@@ -292,7 +290,7 @@ def test_a_broker_that_is_being_fenced_gets_no_answer_before_its_fencing_is_appl
         assert lab.services[1].take(request, lambda _: None, anybody(), arrived_ms=arrived_ms) is None
         fetch = lab.fetch(1, request)
         await spin()
-        assert not fetch.done() and lab.services[1].parked == 0
+        assert not fetch.done() and len(lab.services[1].polls.waiting) == 0
         lab.quorum.commit()
         assert header(await fetch)["high_watermark"] >= fenced_end  # type: ignore[operator]
 
@@ -314,7 +312,7 @@ def test_a_poll_does_not_wait_while_parts_without_a_record_are_due(tmp_path: Pat
         while controller.sessions.is_electing(BrokerId(12), epoch):
             await asyncio.sleep(0)
         await spin()
-        assert lab.services[1].parked == 1
+        assert len(lab.services[1].polls.waiting) == 1
         fetch.cancel()
 
     run(tmp_path, story)
@@ -400,12 +398,12 @@ def test_all_who_are_parked_hear_at_once_that_the_controller_resigned(tmp_path: 
             )
         )
         await spin()
-        assert lab.services[1].parked == 3
+        assert len(lab.services[1].polls.waiting) == 3
         lab.quorum.depose()
         for fetch in fetches:
             with pytest.raises(NotController):
                 await fetch
-        assert lab.services[1].parked == 0
+        assert len(lab.services[1].polls.waiting) == 0
 
     run(tmp_path, story)
 
@@ -423,7 +421,7 @@ def test_a_fetch_whose_records_outlive_its_controller_is_refused_there(tmp_path:
         lab.quorum.commit(1)
         with pytest.raises(NotController):
             await fetch
-        assert lab.services[1].parked == 0
+        assert len(lab.services[1].polls.waiting) == 0
 
     run(tmp_path, story)
 
@@ -439,7 +437,7 @@ def test_a_newer_fetch_of_a_broker_releases_the_older(tmp_path: Path) -> None:
         assert older.done()
         assert header(await older)["high_watermark"] == controller.committed.end_offset
         assert not newer.done()
-        assert lab.services[1].parked == 1
+        assert len(lab.services[1].polls.waiting) == 1
         await lab.write(controller, setting("1"))
         await newer
 
@@ -464,10 +462,10 @@ def test_a_removal_that_is_given_up_releases_the_poll_of_its_broker(tmp_path: Pa
             lab.quorum.commit()
         fetch = lab.fetch(1, lab.at_end(controller, 11, epochs[11]))
         await spin()
-        assert lab.services[1].parked == 1
+        assert len(lab.services[1].polls.waiting) == 1
         asked.cancel()
         await spin()
-        assert lab.services[1].parked == 0
+        assert len(lab.services[1].polls.waiting) == 0
         await fetch
         while controller.heartbeat(back, anybody())[0].more:
             lab.quorum.commit()
@@ -590,11 +588,11 @@ def test_polls_at_one_position_share_their_bytes_and_those_in_another_state_do_n
         # This broker claims to have applied nothing, and so stays fenced.
         fetches.append(lab.fetch(1, replace(lab.at_end(controller, 13, epochs[13]), applied_offset=0)))
         await spin()
-        assert lab.services[1].parked == 3
+        assert len(lab.services[1].polls.waiting) == 3
         await lab.write(controller, setting("1"))
-        bodies = [await fetch for fetch in fetches]
-        assert bodies[0] is bodies[1]
-        states = [header(body)["broker_state"] for body in bodies]
+        replies = [await fetch for fetch in fetches]
+        assert replies[0] is replies[1]
+        states = [header(body)["broker_state"] for body in replies]
         assert states == ["ONLINE", "ONLINE", "FENCED"]
 
     run(tmp_path, story)
@@ -608,12 +606,12 @@ def test_answers_that_are_kept_for_further_polls_are_bounded_in_bytes(
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)
         epoch = await online(lab, controller, 11)
-        kept, end_offset = lab.services[1]._answers, controller.committed.end_offset
+        kept, end_offset = lab.services[1].replies._kept, controller.committed.end_offset
         sizes = []
         for bytes_wanted in range(1, 9):
             request = replace(fetch_of(11, epoch, applied=0), last_epoch=-1, max_bytes=bytes_wanted)
-            sizes.append(len(await lab.fetch_now(request)))
-            assert sum(len(body) for body, _ in kept.values()) <= 3 * max(sizes)
+            sizes.append(len((await lab.fetch_now(request)).frames) + limits.FETCH_HEAD_BYTES)
+            assert sum(len(reply.frames) for reply in kept.values()) <= 3 * max(sizes)
         assert len(kept) < len(sizes)
         assert controller.committed.end_offset == end_offset
 
@@ -650,7 +648,7 @@ def test_a_poll_whose_client_is_gone_leaves_nothing_behind(tmp_path: Path) -> No
         await spin()
         fetch.cancel()
         await spin()
-        assert (lab.services[1].parked, lab.services[1].under_way) == (0, [])
+        assert (len(lab.services[1].polls.waiting), lab.services[1].polls.under_way) == (0, [])
         await lab.write(controller, setting("1"))
 
     run(tmp_path, story)
@@ -679,7 +677,7 @@ def test_no_poll_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)
         epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in range(11, 17)}
-        fetches: list[tuple[int, asyncio.Task[bytes]]] = []
+        fetches: list[tuple[int, asyncio.Task[Reply]]] = []
         for step in range(120):
             match rng.choice(("poll", "poll", "observe", "commit", "commit", "pass", "depose", "gone")):
                 case "poll" if controller.is_active:
@@ -703,12 +701,12 @@ def test_no_poll_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         async with asyncio.timeout(60):
             outcomes = await asyncio.gather(*(fetch for _, fetch in fetches), return_exceptions=True)
         for (offset, _), outcome in zip(fetches, outcomes, strict=True):
-            if isinstance(outcome, bytes):
+            if isinstance(outcome, Reply):
                 assert header(outcome)["high_watermark"] >= offset  # type: ignore[operator]
             else:
                 assert isinstance(outcome, NotController | asyncio.CancelledError)
-        assert any(isinstance(outcome, bytes) for outcome in outcomes)
-        assert (lab.services[1].parked, lab.services[1].under_way) == (0, [])
+        assert any(isinstance(outcome, Reply) for outcome in outcomes)
+        assert (len(lab.services[1].polls.waiting), lab.services[1].polls.under_way) == (0, [])
 
     run(tmp_path, story)
 
@@ -735,9 +733,9 @@ def test_frames_in_segments_only_are_read_off_the_loop_and_nobody_waits_for_them
         assert header(await parked)["kind"] == "DELTA"
         assert not cold.done()
         gate.set()
-        body = await cold
-        assert header(body)["high_watermark"] == controller.committed.end_offset
-        assert body.endswith(log.read(0, max_bytes=FETCH_BYTES_MAX, until=image.end_offset))
+        reply = await cold
+        assert header(reply)["high_watermark"] == controller.committed.end_offset
+        assert reply.frames == log.read(0, max_bytes=FETCH_BYTES_MAX, until=image.end_offset)
 
     run(tmp_path, story)
 
@@ -768,12 +766,12 @@ def test_polls_for_the_same_frames_share_one_read(tmp_path: Path) -> None:
         await spin()
         gone.cancel()
         gate.set()
-        bodies = [await poll for poll in polls]
+        replies = [await poll for poll in polls]
         assert reads == 1
-        assert bodies[0] is bodies[1] is bodies[2]
-        assert header(bodies[3])["broker_state"] == "ONLINE"
+        assert replies[0] is replies[1] is replies[2]
+        assert header(replies[3])["broker_state"] == "ONLINE"
         frames = log.read(0, max_bytes=FETCH_BYTES_MAX)
-        assert all(body.endswith(frames) for body in bodies)
+        assert all(reply.frames == frames for reply in replies)
 
     run(tmp_path, story)
 
@@ -814,11 +812,11 @@ def test_frames_in_segments_are_not_read_for_an_answer_that_would_be_refused(tmp
 
         log._read_in_thread = read_in_thread
         poll = replace(fetch_of(-1, -1, applied=0), last_epoch=-1)
-        lab.services[1]._refusal = lambda _size: ThrottlingQuotaExceeded("too much is unread")
+        lab.services[1].cold._refusal = lambda _size: ThrottlingQuotaExceeded("too much is unread")
         with pytest.raises(ThrottlingQuotaExceeded):
             await lab.fetch(1, poll)
         assert reads == 0
-        lab.services[1]._refusal = lambda _size: None
+        lab.services[1].cold._refusal = lambda _size: None
         assert header(await lab.fetch(1, poll))["kind"] == "DELTA"
         assert reads == 1
 
@@ -845,15 +843,15 @@ def test_a_follower_answers_observers_that_take_what_it_has_applied(tmp_path: Pa
             follower.fetch(observer_at_end(lab, controller), anybody(), takes_stale=True)
         )
         await spin()
-        assert follower.parked == 1
+        assert len(follower.polls.waiting) == 1
         await lab.write(controller, setting("1"))
         answer = header(await waiting)
         assert (answer["kind"], answer["controller_id"]) == ("DELTA", 2)
         assert answer["high_watermark"] == lab.controllers[2].committed.end_offset
         assert answer["broker_state"] is None
         from_the_start = fetch_of(-1, -1, applied=0)
-        body = await follower.fetch(replace(from_the_start, last_epoch=-1), anybody(), takes_stale=True)
-        assert body.endswith(lab.logs[1].read(0, max_bytes=FETCH_BYTES_MAX))
+        reply = await follower.fetch(replace(from_the_start, last_epoch=-1), anybody(), takes_stale=True)
+        assert reply.frames == lab.logs[1].read(0, max_bytes=FETCH_BYTES_MAX)
 
     run(tmp_path, story)
 
@@ -868,7 +866,7 @@ def test_a_follower_without_a_leader_answers_no_observer(tmp_path: Path) -> None
         request = observer_at_end(lab, controller, max_wait_ms=1)
         parked = asyncio.create_task(follower.fetch(request, anybody(), takes_stale=True))
         await spin()
-        assert follower.parked == 1
+        assert len(follower.polls.waiting) == 1
         for heard_ms_ago in (silence_ms, None):
             lab.now_ms += limits.FETCH_TICK_MS
             lab.quorum.leader_heard_ms_ago = heard_ms_ago
@@ -921,7 +919,7 @@ def test_the_leader_sends_observers_beyond_a_bound_to_a_follower(
         named[0] = None
         waiting.append(asyncio.create_task(service.fetch(request, anybody(), takes_stale=True)))
         await spin()
-        assert service.parked == 3
+        assert len(service.polls.waiting) == 3
         with pytest.raises(ThrottlingQuotaExceeded) as refused:
             await service.fetch(request, anybody())
         assert refused.value.context == {}

@@ -133,7 +133,7 @@ class Door:
 
     async def parked(self, count: int) -> None:
         async with asyncio.timeout(60):
-            while self.fetches.parked != count:
+            while len(self.fetches.polls.waiting) != count:
                 await asyncio.sleep(0.001)
 
 
@@ -168,8 +168,8 @@ def at_a_door(
         monkeypatch.setattr(web.RequestHandler, "data_received", data_received)
         async with asyncio.TaskGroup() as group:
             running = [
-                group.create_task(desk.door.fetches.run()),
-                group.create_task(desk.door.fetches.read_cold()),
+                group.create_task(desk.door.fetches.polls.run()),
+                group.create_task(desk.door.fetches.cold.run()),
             ]
             await story(door)
             for task in running:
@@ -292,7 +292,7 @@ def test_a_poll_that_waits_for_answers_to_others_is_late_from_when_it_was_read(
         epoch = await online(door.lab, door.controller, 11)
         late = door.controller.metrics.registry.get_sample_value
         queued: list[Callable[[], None]] = []
-        monkeypatch.setattr(door.fetches, "admit_later", queued.append)
+        monkeypatch.setattr(door.fetches.polls, "admit_later", queued.append)
         monkeypatch.setattr(type(door.fetches), "is_crowded", True)
         async with door.client() as client:
             for waited_ms, count in ((HEARTBEAT_LATE_MS - 1, 0), (HEARTBEAT_LATE_MS, 1)):
@@ -420,7 +420,7 @@ def test_a_body_that_looks_like_a_poll_is_read_as_a_body(
             await door.has_passed_on(head.encode())
             client.writer.write(inner)
             assert (await client.answer()).status == 400
-            assert door.fetches.parked == 0
+            assert len(door.fetches.polls.waiting) == 0
 
     at_a_door(tmp_path, monkeypatch, story)
 
@@ -472,7 +472,7 @@ def test_a_client_that_goes_or_half_closes_leaves_no_poll(
             gone.writer.transport.abort()
             half.writer.write_eof()
             await door.parked(0)
-            assert door.fetches.under_way == []
+            assert door.fetches.polls.under_way == []
             await door.lab.write(door.controller, setting("1"))
 
     at_a_door(tmp_path, monkeypatch, story)

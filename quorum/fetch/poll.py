@@ -1,0 +1,126 @@
+"""Pure: one poll under way: what it asks, and in which state it is until it is answered.
+
+ARRIVED ---> WAITING ---> UNPROVED ---> PROVING ---> DUE ---> COLD ---> OVER
+`-----------------------^---------------------------^        |
+`----------------------------------------^--------'
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from metadata_log.errors import MetadataError
+from metadata_log.wire.fetch import OBSERVER, FetchAnswer, FetchRequest
+from quorum.callers import Caller
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """What a poll is answered: `frames`, exactly as stored, are for a DELTA. Each door encodes it in its own way.
+
+    Polls that get the same share one Reply, so a door may keep what it encodes by the Reply itself.
+    """
+
+    answer: FetchAnswer
+    frames: bytes
+
+
+Outcome: TypeAlias = Reply | MetadataError
+"""What ends a poll: its reply, or why it is refused."""
+
+
+class PollState(enum.Enum):
+    ARRIVED = "ARRIVED"
+    """Its broker's heartbeat is decided, and what that leads to is waited for."""
+    WAITING = "WAITING"
+    """There is nothing for it yet."""
+    UNPROVED = "UNPROVED"
+    """The next round of probes is for it."""
+    PROVING = "PROVING"
+    """The round of probes under way is for it."""
+    DUE = "DUE"
+    """One of the next slices answers it."""
+    REFUSED = "REFUSED"
+    """One of the next slices refuses it: this controller stopped being active."""
+    COLD = "COLD"
+    """A thread reads its frames from segments."""
+    OVER = "OVER"
+    """It was answered, refused, or given up by its client."""
+
+
+_ENDS: Final = (PollState.REFUSED, PollState.OVER)
+MOVES: Final[Mapping[PollState, frozenset[PollState]]] = {
+    PollState.ARRIVED: frozenset({PollState.WAITING, PollState.UNPROVED, PollState.DUE, PollState.OVER}),
+    PollState.WAITING: frozenset({PollState.UNPROVED, PollState.DUE, *_ENDS}),
+    PollState.UNPROVED: frozenset({PollState.PROVING, *_ENDS}),
+    PollState.PROVING: frozenset({PollState.DUE, *_ENDS}),
+    PollState.DUE: frozenset({PollState.COLD, PollState.OVER}),
+    PollState.REFUSED: frozenset({PollState.OVER}),
+    # A retention may remove what it reads: then a snapshot is due.
+    PollState.COLD: frozenset({PollState.DUE, PollState.OVER}),
+    PollState.OVER: frozenset(),
+}
+
+
+class Poll:
+    """One poll under way; `done` gets its outcome exactly once."""
+
+    __slots__ = (
+        "_done",
+        "arrived_end",
+        "arrived_ms",
+        "caller",
+        "is_late",
+        "is_proved",
+        "request",
+        "should_shut_down",
+        "state",
+        "takes_stale",
+        "waits_at",
+    )
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        caller: Caller,
+        *,
+        arrived_ms: int,
+        arrived_end: int,
+        done: Callable[[Outcome], None],
+        takes_stale: bool = False,
+    ) -> None:
+        self.request = request
+        self.caller = caller
+        self.takes_stale = takes_stale
+        """An observer that a follower may answer."""
+        self.arrived_ms = arrived_ms
+        self.arrived_end = arrived_end
+        """The end of the tip when it arrived: a commit beyond it proves leadership newer than its arrival."""
+        self.state = PollState.ARRIVED
+        self.is_proved = False
+        """A round of probes that began after its arrival proved leadership."""
+        self.should_shut_down = False
+        self.is_late = False
+        """The poll was evaluated too late: it is answered early, so that its broker polls again."""
+        self.waits_at = 0
+        """The end of the log at which there was nothing for it."""
+        self._done = done
+
+    @property
+    def is_observer(self) -> bool:
+        return self.request.broker_id == OBSERVER
+
+    @property
+    def is_over(self) -> bool:
+        return self.state is PollState.OVER
+
+    def move(self, to: PollState) -> None:
+        """Enter a state that MOVES has for the present one."""
+        assert to in MOVES[self.state], f"a poll that is {self.state.name} became {to.name}"
+        self.state = to
+
+    def finish(self, outcome: Outcome) -> None:
+        if self.state is not PollState.OVER:
+            self.move(PollState.OVER)
+            self._done(outcome)
