@@ -1,4 +1,4 @@
-"""Pure: one row of the two-way table: a record of Kafka's, one of ours, and which fields say the same.
+"""Pure: one row of the two-conversion table: a record of Kafka's, one of ours, and which fields say the same.
 
 Reading and writing both follow from the row. A row accounts for every field of both records: fields of one name are pairs by
 themselves, and all others are renamed, or belong to one side alone.
@@ -20,10 +20,10 @@ Convert: TypeAlias = Callable[[Any], Any]
 _UNSAID: Final = object()
 
 
-class Way(NamedTuple):
-    """How a value of Kafka's becomes ours, and back; None: as it is.
+class Conversion(NamedTuple):
+    """How a value of Kafka's becomes ours, and back; None: both are the same.
 
-    `absent` is what ours is where a tagged field is at its default; it is that default where nothing else is said.
+    `absent` is our value where Kafka leaves a tagged field out; by default it is the default of Kafka's schema.
     """
 
     to_ours: Convert | None = None
@@ -31,28 +31,28 @@ class Way(NamedTuple):
     absent: Any = _UNSAID
 
 
-SAME: Final = Way()
-NONE_FOR_EMPTY: Final = Way(to_ours=lambda value: value or None, absent=None)
-"""What Kafka leaves empty where it has nothing to say is None here."""
-EMPTY_FOR_NULL: Final = Way(to_ours=lambda value: value or (), absent=())
-"""What is null in Kafka where it is empty is empty here."""
+SAME: Final = Conversion()
+NONE_FOR_EMPTY: Final = Conversion(to_ours=lambda value: value or None, absent=None)
+"""Kafka's empty value is None here."""
+EMPTY_FOR_NULL: Final = Conversion(to_ours=lambda value: value or (), absent=())
+"""Kafka's null is an empty value here."""
 
 
-def none_for(number: int) -> Way:
-    """Return the way of a number that says in Kafka that nothing changed."""
-    return Way(to_ours=lambda value: None if value == number else value, absent=None)
+def none_for(number: int) -> Conversion:
+    """Return the conversion of a field whose value `number` means in Kafka that nothing changed; here that is None."""
+    return Conversion(to_ours=lambda value: None if value == number else value, absent=None)
 
 
-def rows_of(kind: Callable[..., Any]) -> Way:
-    """Return the way of inner rows whose fields have the same order in both."""
+def rows_of(kind: Callable[..., Any]) -> Conversion:
+    """Return the conversion of inner rows: a named tuple whose fields have the order of Kafka's structure."""
     make = kind._make  # type: ignore[attr-defined]  # a named tuple
-    return Way(to_ours=lambda rows: tuple(map(make, rows)))
+    return Conversion(to_ours=lambda rows: tuple(map(make, rows)))
 
 
 class Counterpart:
-    """A row: Kafka's record `kafka`, ours `ours`.
+    """A row: the name of Kafka's record, and the type of ours.
 
-    `renamed` gives the name of our field by Kafka's, where they differ; `ways` by Kafka's name how values become each other.
+    `renamed` gives the name of our field by Kafka's, where they differ; `conversions` are by Kafka's name.
     `ours_alone` has our fields that Kafka's record lacks, with their values when it is read; `kafka_alone` has its fields
     that ours lacks, with their values when it is written. `versions` says from which level of metadata.version on which
     version is written, or `version` derives it from the record. `dropped` are fields that an older version leaves out.
@@ -65,7 +65,7 @@ class Counterpart:
         ours: type,
         *,
         renamed: Mapping[str, str] = {},
-        ways: Mapping[str, Way] = {},
+        conversions: Mapping[str, Conversion] = {},
         ours_alone: Mapping[str, Any] = {},
         kafka_alone: Mapping[str, Any] = {},
         versions: Mapping[int, int] | None = None,
@@ -83,13 +83,13 @@ class Counterpart:
         self._versions = sorted((versions or {METADATA_VERSION_MIN: self.schema.versions.last}).items())
         self._version = version
         self._dropped, self._completed = dropped, completed
-        self._ways = {field.name: ways.get(field.name, SAME) for field in self.schema.fields}
+        self._conversions = {field.name: conversions.get(field.name, SAME) for field in self.schema.fields}
         own: tuple[str, ...] = ours._fields  # type: ignore[attr-defined]  # a named tuple
         self._places: dict[str, int | None] = {
             name: None if name in kafka_alone else own.index(renamed.get(name, name))
             for name in self.schema.names
         }
-        assert {*ways, *renamed, *kafka_alone} <= {*self.schema.names}, (
+        assert {*conversions, *renamed, *kafka_alone} <= {*self.schema.names}, (
             f"{kafka}: a field that it does not have"
         )
         paired = [own[place] for place in self._places.values() if place is not None]
@@ -110,7 +110,7 @@ class Counterpart:
             if self._places[each] is not None and renamed.get(each, each) == name
         )
         at = itemgetter(self.schema.names.index(theirs))
-        convert = self._ways[theirs].to_ours
+        convert = self._conversions[theirs].to_ours
         return at if convert is None else lambda values: convert(at(values))
 
     def read(self, values: Values) -> Any:
@@ -138,7 +138,7 @@ class Counterpart:
         return tuple(self._value(field, record, version, beside) for field in self.schema.fields)
 
     def _value(self, field: Field, record: Any, version: int, beside: Mapping[str, Any]) -> Any:
-        place, way = self._places[field.name], self._ways[field.name]
+        place, conversion = self._places[field.name], self._conversions[field.name]
         if place is None:
             return beside.get(field.name, self.kafka_alone[field.name])
         value = record[place]
@@ -146,7 +146,7 @@ class Counterpart:
             return field.default
         if field.tag is not None and value == self._absent(field):
             return field.default
-        return value if way.to_kafka is None else way.to_kafka(value)
+        return value if conversion.to_kafka is None else conversion.to_kafka(value)
 
     def encoded(self, record: Any, version: int, beside: Mapping[str, Any] = {}) -> bytes:
         """Return the value of a batch that holds our record."""
@@ -166,13 +166,13 @@ class Counterpart:
         )
 
     def _source(self, field: Field, version: int) -> Source:
-        place, way = self._places[field.name], self._ways[field.name]
+        place, conversion = self._places[field.name], self._conversions[field.name]
         if place is None:
             return Source(None, self.kafka_alone[field.name])
         if field.name in self._dropped and version not in field.versions:
             return Source(None)
-        return Source(place, self._absent(field), way.to_kafka)
+        return Source(place, self._absent(field), conversion.to_kafka)
 
     def _absent(self, field: Field) -> Any:
-        absent = self._ways[field.name].absent
+        absent = self._conversions[field.name].absent
         return field.default if absent is _UNSAID else absent

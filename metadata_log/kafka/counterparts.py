@@ -1,7 +1,7 @@
 """Pure: Kafka's records and ours, in both directions.
 
-A subject's file in `subjects/` lists its rows as `COUNTERPARTS`, and as `WITHOUT` those of our records that no record of
-Kafka's says, each with the reason. This file finds it by the subject's name.
+A subject's file in `subjects/` lists its rows as `COUNTERPARTS`, and its records without any counterpart as `NOT_IN_KAFKA`,
+each with the reason. This file finds it by the subject's name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +27,10 @@ def _found() -> Iterator[ModuleType]:
 COUNTERPARTS: Final[tuple[Counterpart, ...]] = tuple(
     row for module in _found() for row in getattr(module, "COUNTERPARTS", ())
 )
-WITHOUT: Final[Mapping[type[Record], str]] = {
-    of: reason for module in _found() for of, reason in getattr(module, "WITHOUT", {}).items()
+NOT_IN_KAFKA: Final[Mapping[type[Record], str]] = {
+    of: reason for module in _found() for of, reason in getattr(module, "NOT_IN_KAFKA", {}).items()
 }
-"""Our records that no record of Kafka's says, and why."""
+"""Our records without a counterpart, and why there is none."""
 READ: Final[Mapping[str, Counterpart]] = {row.kafka: row for row in COUNTERPARTS if row.is_read}
 """By the name of Kafka's record."""
 WRITTEN: Final[Mapping[type[Record], Counterpart]] = {row.ours: row for row in COUNTERPARTS if row.is_written}
@@ -38,7 +38,7 @@ WRITTEN: Final[Mapping[type[Record], Counterpart]] = {row.ours: row for row in C
 
 
 class NoCounterpart(ValueError):
-    """Kafka has no record that says what one of ours says."""
+    """A record of ours has no counterpart in Kafka's log."""
 
 
 def ours(record: Decoded) -> Record | None:
@@ -61,7 +61,7 @@ def counterpart_of(record: Record) -> Counterpart:
     """
     row = WRITTEN.get(type(record))
     if row is None:
-        why = WITHOUT.get(type(record), "no row of the table has it")
+        why = NOT_IN_KAFKA.get(type(record), "no row of the table has it")
         raise NoCounterpart(f"Kafka's log has nothing for a {type(record).__name__}: {why}")
     return row
 

@@ -1,7 +1,7 @@
 """Pure: batches of our log as Kafka's record batches: each record keeps its offset.
 
-What no record of Kafka's says goes out as a NoOp. The same arguments make the same bytes, on every controller. The work is
-sliced: a batch may hold 10,000 records, of 1 to 1.5 us each.
+A record that means nothing to Kafka's brokers becomes a NoOp. The same arguments make the same bytes, on every controller.
+The work is sliced: a batch may hold 10,000 records, of 1 to 2 us each.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -29,8 +29,8 @@ def translating(
 ) -> Sliced[bytes]:
     """Make the record batches of one of our batches: a batch for each run of control records, or of others.
 
-    `level` of metadata.version and `voters` are those in force after the batch; `deleted` are the topics that could be
-    restored before it, which Kafka holds for gone.
+    `level` of metadata.version and `voters` are those in force after the batch; `deleted` are the topics that
+    could be restored before it; for Kafka they are removed.
 
     Raises:
         NoCounterpart: a topic is restored; Kafka's brokers can only begin after it, with a snapshot.
@@ -67,7 +67,7 @@ def _runs(records: Sequence[Record]) -> Iterator[tuple[bool, Sequence[Record]]]:
 
 
 def _control(records: Sequence[Record], *, level: int, voters: Sequence[Voter]) -> bytes:
-    # Kafka tells the votes that its leader got, which nobody reads: here they are all of them.
+    # Kafka's leader names the voters that elected it. Our log does not say them, and no reader uses them: name all voters.
     ids = tuple((voter.node_id, MIGRATING) for voter in voters)
     beside: dict[str, Any] = {"voters": ids, "granting_voters": ids}
     return framed_control(
@@ -93,7 +93,7 @@ def _data(records: Sequence[Record], *, level: int) -> Sliced[bytes]:
 
 
 def _without_gone_topics(records: Sequence[Record], deleted: Collection[TopicId]) -> Sequence[Record]:
-    """Return records with a NoOp for each about a topic that is deleted, as Kafka knows no such topic any more."""
+    """Replace records about a deleted topic by NoOps: a Kafka broker stops at a change of a topic that it does not know."""
     if not deleted and TopicTombstoneRecord not in map(type, records):
         return records
     gone, found = {*deleted}, list[Record]()

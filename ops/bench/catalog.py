@@ -190,7 +190,7 @@ BENCHES: Final = (
     Bench(
         "kafka-records",
         "What it costs to write our log and snapshots as Kafka's, and to read Kafka's records; no process is started.",
-        no_peer="etcd's log has another format, and no Kafka speaks of the cost of its own",
+        no_peer="etcd's log has another format, and Kafka publishes no such figure",
         flags=(
             _count("--partitions", 100_000, 10_000_000, "of the snapshot", least=1_000),
             _count("--rounds", 5, 1_000),

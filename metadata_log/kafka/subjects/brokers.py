@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from metadata_log.kafka.counterpart import NONE_FOR_EMPTY, Counterpart, Way, rows_of
+from metadata_log.kafka.counterpart import NONE_FOR_EMPTY, Conversion, Counterpart, rows_of
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -11,12 +11,12 @@ from metadata_log.records.brokers import (
     UnregisterBrokerRecord,
 )
 
-_FENCED: Final = Way(
+_FENCED: Final = Conversion(
     to_ours=lambda value: None if value == 0 else value > 0,
     to_kafka=lambda fenced: 1 if fenced else -1,
     absent=None,
 )
-_IN_SHUTDOWN: Final = Way(to_ours=lambda value: True if value else None, to_kafka=int, absent=None)
+_IN_SHUTDOWN: Final = Conversion(to_ours=lambda value: True if value else None, to_kafka=int, absent=None)
 
 
 def _change_version(change: BrokerRegistrationChangeRecord) -> int:
@@ -33,7 +33,7 @@ COUNTERPARTS: Final = (
         "RegisterBroker",
         RegisterBrokerRecord,
         renamed={"end_points": "endpoints"},
-        ways={
+        conversions={
             "end_points": rows_of(BrokerEndpoint),
             "features": rows_of(FeatureRange),
             "rack": NONE_FOR_EMPTY,
@@ -46,7 +46,7 @@ COUNTERPARTS: Final = (
     Counterpart(
         "BrokerRegistrationChange",
         BrokerRegistrationChangeRecord,
-        ways={"fenced": _FENCED, "in_controlled_shutdown": _IN_SHUTDOWN, "log_dirs": NONE_FOR_EMPTY},
+        conversions={"fenced": _FENCED, "in_controlled_shutdown": _IN_SHUTDOWN, "log_dirs": NONE_FOR_EMPTY},
         version=_change_version,
     ),
     *(

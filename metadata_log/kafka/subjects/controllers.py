@@ -14,7 +14,7 @@ COUNTERPARTS: Final = (
         "RegisterController",
         RegisterControllerRecord,
         renamed={"end_points": "endpoints"},
-        ways={"end_points": rows_of(BrokerEndpoint), "features": rows_of(FeatureRange)},
+        conversions={"end_points": rows_of(BrokerEndpoint), "features": rows_of(FeatureRange)},
         ours_alone={"registration_epoch": NO_REGISTRATION_EPOCH},
     ),
     Counterpart(

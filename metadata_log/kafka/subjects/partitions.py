@@ -18,12 +18,16 @@ COUNTERPARTS: Final = (
     Counterpart(
         "Partition",
         PartitionRecord,
-        ways={"eligible_leader_replicas": EMPTY_FOR_NULL, "last_known_elr": EMPTY_FOR_NULL},
+        conversions={"eligible_leader_replicas": EMPTY_FOR_NULL, "last_known_elr": EMPTY_FOR_NULL},
         completed=_with_directories,
     ),
     Counterpart(
         "PartitionChange",
         PartitionChangeRecord,
-        ways={"leader": none_for(-2), "leader_recovery_state": none_for(-1), "directories": NONE_FOR_EMPTY},
+        conversions={
+            "leader": none_for(-2),
+            "leader_recovery_state": none_for(-1),
+            "directories": NONE_FOR_EMPTY,
+        },
     ),
 )

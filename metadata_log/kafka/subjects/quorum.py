@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.kafka.counterpart import Counterpart, Way
+from metadata_log.kafka.counterpart import Conversion, Counterpart
 from metadata_log.records.quorum import (
     ControllerClaimRecord,
     NoOpRecord,
@@ -44,7 +44,10 @@ COUNTERPARTS: Final = (
     ),
     Counterpart("KRaftVersion", QuorumVersionRecord, kafka_alone={"version": 0}),
     Counterpart(
-        "KRaftVoters", VotersRecord, ways={"voters": Way(_voters, _voter_rows)}, kafka_alone={"version": 0}
+        "KRaftVoters",
+        VotersRecord,
+        conversions={"voters": Conversion(_voters, _voter_rows)},
+        kafka_alone={"version": 0},
     ),
     Counterpart("NoOp", NoOpRecord),
 )

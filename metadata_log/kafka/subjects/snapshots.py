@@ -21,6 +21,6 @@ COUNTERPARTS: Final = (
         kafka_alone={"version": 0},
     ),
 )
-WITHOUT: Final = {
+NOT_IN_KAFKA: Final = {
     RequestResultRecord: "Kafka's requests have no ids, and its controllers keep no answers",
 }

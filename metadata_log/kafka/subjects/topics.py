@@ -21,6 +21,6 @@ COUNTERPARTS: Final = (
         is_read=False,
     ),
 )
-WITHOUT: Final = {
+NOT_IN_KAFKA: Final = {
     TopicRestoreRecord: "it brings back a topic with all its partitions at one offset, where Kafka needs a record for each",
 }

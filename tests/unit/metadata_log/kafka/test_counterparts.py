@@ -13,8 +13,8 @@ from metadata_log.kafka.batches import batches
 from metadata_log.kafka.counterpart import Counterpart
 from metadata_log.kafka.counterparts import (
     COUNTERPARTS,
+    NOT_IN_KAFKA,
     READ,
-    WITHOUT,
     WRITTEN,
     NoCounterpart,
     all_encoded,
@@ -106,8 +106,8 @@ def _decoded(row: Counterpart, raw: bytes) -> Decoded:
 
 
 def test_every_record_of_ours_has_a_counterpart_or_a_reason() -> None:
-    assert {*WRITTEN, *WITHOUT} == {*RECORD_TYPES}
-    assert not {*WRITTEN} & {*WITHOUT}
+    assert {*WRITTEN, *NOT_IN_KAFKA} == {*RECORD_TYPES}
+    assert not {*WRITTEN} & {*NOT_IN_KAFKA}
 
 
 def test_kafkas_records_without_a_counterpart_are_these() -> None:
