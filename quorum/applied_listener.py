@@ -20,5 +20,5 @@ class AppliedListener:
     def on_activity(self, *, active: bool) -> None:
         """This node became the active controller, or ceased to be it."""
 
-    def on_removal_given_up(self, broker_id: BrokerId) -> None:
-        """The removal of a broker ended before its last part: its next heartbeat begins what it could not get meanwhile."""
+    def on_change_over(self, broker_id: BrokerId) -> None:
+        """A long change that concerned a broker is over: its next heartbeat begins what it could not get meanwhile."""

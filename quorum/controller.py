@@ -18,9 +18,8 @@ import asyncio
 import dataclasses
 import logging
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
@@ -45,14 +44,15 @@ from metadata_log.errors import (
     MetadataError,
     NotController,
     OutcomeUnknown,
+    PolicyViolation,
     ThrottlingQuotaExceeded,
     two_histories,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
-from metadata_log.image.begun import HEARD_OF, SESSION_EXPIRED
+from metadata_log.image.begun import BROKER_UNREGISTERED, SESSION_EXPIRED, SHUTDOWN_GRANTED
 from metadata_log.image.features import metaquorum_version
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, VoterEndpoint
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
 from metadata_log.records.registry import level_of
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced, at_once
@@ -65,6 +65,16 @@ from metadata_log.wire.commands import (
 from quorum.applied_listener import AppliedListener
 from quorum.broker_counts import BrokerCounts
 from quorum.callers import Caller, authorize_command
+from quorum.changes import (
+    FENCE_STALE,
+    HEARTBEAT,
+    UNREGISTER,
+    Ended,
+    LastPart,
+    LongChange,
+    of_walk,
+    with_request,
+)
 from quorum.config import ControllerSettings
 from quorum.decide.brokers import is_taken
 from quorum.decide.canonical import IdempotencyKey, idempotency_key
@@ -72,7 +82,6 @@ from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import fence
-from quorum.decide.parts import BROKER_UNREGISTERED
 from quorum.decide.quiet import QuietMark
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import DECISIONS, decide, deciding
@@ -117,9 +126,7 @@ def _reading_nothing(_: int) -> Sliced[None]:
 
 Sweeping: TypeAlias = Sweep | Expiry | QuietMark
 """What the active controller does by itself each interval."""
-HEARTBEAT: Final = DECISIONS[BrokerHeartbeat].operation
 COMPLETE_ACTIVATION: Final = "completeActivation"
-FENCE_STALE: Final = "maybeFenceStaleBroker"
 """What a controller does by itself bears the name of the event in Kafka's QuorumController."""
 PART_MS: Final = 3
 """A part of a long change is decided within about this time; to encode and apply it takes up to four times as long."""
@@ -168,8 +175,8 @@ class Controller:
         self.metrics = ControllerMetrics()
         self.leader_hint: NodeId | None = None
         self._waiters = Waiters(settings.timing.commit_timeout_ms, on_unknown=self.metrics.writes_unknown.inc)
-        self._removals: Counter[BrokerId] = Counter()
-        """How many requests are removing each broker now: repetitions, mostly."""
+        self.parts_due = asyncio.Event()
+        """Set while a long change is under way; `keep_changing` makes the parts."""
         self._transfers: list[asyncio.Future[NodeId]] = []
         self.turns = Turns(now_ms)
         self._voters: Voters = {}
@@ -321,35 +328,32 @@ class Controller:
             return error
 
     async def _begin(self, command: Command, caller: Caller) -> _Begun:
-        """Decide a command and append its records, part after part; raises as `append`.
+        """Decide a command and append its records; of a long change the first part, and wait until the last is made.
+
+
+        While a long change concerns the same broker, or is that of the same request, the command waits for its end. Raises
+        as `append`.
 
         Raises:
             NotAuthorized: the caller may not have this decided.
         """
         authorize_command(caller, command, self.committed)
         actor, request_id = caller.actor_of(command), caller.request_id
-        if not isinstance(command, UnregisterBroker):
-            return await self._begin_in_parts(command, actor, request_id)
-        self._removals[command.broker_id] += 1
-        try:
-            return await self._begin_in_parts(command, actor, request_id)
-        finally:
-            self._removals[command.broker_id] -= 1
-            if not self._removals[command.broker_id]:
-                del self._removals[command.broker_id]
-                if self.sessions.is_being_removed(command.broker_id):
-                    self.sessions.give_up_removal(command.broker_id)
-                    for listener in self._listeners:
-                        listener.on_removal_given_up(command.broker_id)
-
-    async def _begin_in_parts(self, command: Command, actor: str | None, request_id: Uuid | None) -> _Begun:
         operation = DECISIONS[type(command)].operation
         key = None if request_id is None else idempotency_key(request_id, operation, command)
         while True:
             await self.turns.wait_for_turn()
-            tip, began_ms = self.tip, self._now_ms()
-            if key is not None and (known := tip.results.get(key.request_id)) is not None:
+            reign, began_ms = self.active_reign, self._now_ms()
+            if key is not None and (known := reign.tip.results.get(key.request_id)) is not None:
                 return self._repeated(known, operation, key)
+            concerns = _concerned(command, key)
+            under_way = reign.changes.under_way(concerns)
+            if under_way is not None:
+                if under_way.request is None and under_way.operation == operation == UNREGISTER:
+                    under_way.request = key  # it was begun for nobody who waits any more
+                await self._until_over(under_way)
+                continue
+            tip = reign.tip
             writing = self._writing(command, actor, operation, key)
             written = await self.turns.in_slices(writing, goes_on=partial(self._holds, command, tip))
             self.turns.rest_after(began_ms)
@@ -358,23 +362,124 @@ class Controller:
             decision, envelope, batch = written
             if not decision.more:
                 return self._begun(decision, envelope, batch)
-            await asyncio.sleep(0)  # heartbeats leave between the parts of a long change
+            change = LongChange(
+                concerns,
+                lambda context: decide(context, command),
+                operation,
+                actor=actor,
+                request=key,
+                takes_out=isinstance(command, RegisterBroker | UnregisterBroker),
+            )
+            self._begin_change(change)
+            begun = await self._until_over(change)
+            if begun is not None:
+                return begun
+            if change.takes_out and self.reign is not reign:
+                raise OutcomeUnknown(
+                    "this controller leads no more, and the next one goes on: repeat with the same X-Request-Id"
+                )
+
+    def _begin_change(self, change: LongChange) -> None:
+        self.active_reign.changes.begin(change)
+        self.parts_due.set()
+
+    async def _until_over(self, change: LongChange) -> _Begun | None:
+        """Wait until the last part of a change is made, and return what its answer waits for; None: ask again."""
+        over: asyncio.Future[_Begun | None] = asyncio.get_running_loop().create_future()
+
+        def told(ended: Ended) -> None:
+            if over.done():
+                return
+            if isinstance(ended, MetadataError):
+                over.set_exception(ended)
+            else:
+                over.set_result(None if ended is None else self._begun(*ended))
+
+        change.waiting.append(told)
+        return await over
+
+    async def until_in_service(self, broker_id: BrokerId) -> bool:
+        """Wait while a broker is being fenced or removed, or gives way to another process; raises as `active_reign`.
+
+        Returns whether it was let go: it may end its process.
+        """
+        may_end = False
+        while (change := self.active_reign.changes.under_way(broker_id)) is not None and change.takes_out:
+            over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+            change.waiting.append(partial(_tell, over))
+            ended = await over
+            cause = ended.envelope.cause if isinstance(ended, LastPart) else None
+            may_end = cause is not None and cause.code == SHUTDOWN_GRANTED
+        return may_end
+
+    def make_part(self) -> bool:
+        """Make the next part of the long change whose turn it is; answer whether a change is under way."""
+        if not self.is_active:
+            return False
+        reign, began_ms = self.active_reign, self._now_ms()
+        if self.turns.is_mid_decision:
+            return True
+        change = reign.changes.next()
+        if change is None:
+            return False
+        key = change.request
+        if key is not None and reign.tip.results.get(key.request_id) is not None:
+            self._is_over(reign, change, None)
+            return True
+        try:
+            decision = change.next_part(self._context())
+            actor = change.actor or f"Controller:{self._settings.node_id}"
+            envelope = self._envelope(decision, actor, change.operation, key)
+            batch = self._carry_out(decision, envelope)
+        except (ThrottlingQuotaExceeded, NotController):
+            return True
+        except PolicyViolation as refusal:
+            self._is_over(reign, change, refusal)
+            return True
+        self.turns.rest_after(began_ms)
+        if not decision.more:
+            self._is_over(reign, change, LastPart(decision, envelope, batch))
+        return True
+
+    def _is_over(self, reign: Reign, change: LongChange, ended: Ended) -> None:
+        reign.changes.over(change)
+        change.end(ended)
+        if not isinstance(change.key, int):
+            return
+        broker_id = BrokerId(change.key)
+        cause = ended.envelope.cause if isinstance(ended, LastPart) else None
+        if cause is not None and cause.code == SESSION_EXPIRED:
+            self._is_fenced_for_silence(reign, broker_id, cause)
+        if reign.tip.is_active(broker_id) and reign.tip.topics.counts.leaderless:
+            # It got nothing meanwhile, and partitions may have lost their leaders of which it alone is in sync.
+            reign.changes.elect_for(broker_id)
+        for listener in self._listeners:
+            listener.on_change_over(broker_id)
 
     def _writing(
         self, command: Command, actor: str | None, operation: str, key: IdempotencyKey | None
     ) -> Sliced[tuple[Decision, Envelope, RecordBatch | None]]:
         """Decide a command on the tip and append its records; raises as `append`."""
         decision = yield from deciding(self._context(), command)
-        envelope = Envelope(actor=actor, cause=decision.cause, operation=operation)
-        if key is not None and not decision.more:
-            envelope = envelope._replace(
-                request_id=key.request_id,
-                request_sha256=key.sha256,
-                response=None if decision.refusal is not None else kept(operation, decision.result()),
-            )
+        envelope = self._envelope(decision, actor, operation, key)
         batch = (yield from self._appending(decision, envelope)) if decision.records else None
         self._change_sessions(decision)
         return decision, envelope, batch
+
+    def _envelope(
+        self, decision: Decision, actor: str | None, operation: str, key: IdempotencyKey | None
+    ) -> Envelope:
+        cause = decision.cause
+        if key is not None and decision.more and cause is not None and cause.code == BROKER_UNREGISTERED:
+            cause = with_request(cause, key)
+        envelope = Envelope(actor=actor, cause=cause, operation=operation)
+        if key is None or decision.more:
+            return envelope
+        return envelope._replace(
+            request_id=key.request_id,
+            request_sha256=key.sha256,
+            response=None if decision.refusal is not None else kept(operation, decision.result()),
+        )
 
     def _begun(self, decision: Decision, envelope: Envelope, batch: RecordBatch | None) -> _Begun:
         waiter = None
@@ -396,17 +501,13 @@ class Controller:
             waiter=waiter,
         )
 
-    def _context(self, *, own: BrokerId | None = None) -> DecideContext:
-        """Return what a decision now rests on; `own` is the broker that it is about, which may be on its way out.
-
-        One that is being removed gets nothing by its own heartbeats either: its removal does not visit a partition twice.
-        """
-        now_ms = self._now_ms()
-        if own is not None and self.sessions.is_being_removed(own):
-            own = None
+    def _context(self) -> DecideContext:
+        """Return what a decision now rests on."""
+        reign, now_ms = self.active_reign, self._now_ms()
         return DecideContext(
-            image=self.tip,
-            sessions=self.sessions,
+            image=reign.tip,
+            sessions=reign.sessions,
+            changes=reign.changes,
             now_ms=now_ms,
             rng=self._rng,
             cluster_id=self._settings.cluster_id,
@@ -416,16 +517,12 @@ class Controller:
             topic_defaults=self._topic_defaults,
             topic_policy=self._topic_policy,
             checks_as_brokers=True,
-            ineligible=self._ineligible() - {own},
+            ineligible=reign.changes.leaving(),
             records_max=self.records_per_part_max,
             is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,
             is_linked=self._is_linked,
             raft_status=self._raft_status,
         )
-
-    def _ineligible(self) -> frozenset[BrokerId]:
-        """Return the brokers that changes in parts are taking out of service."""
-        return self.sessions.walking_out().union(self.tip.begun)
 
     def _is_linked(self, node_id: NodeId) -> bool:
         return any(peer.node_id == node_id and peer.reachable for peer in self.raft.status().peers)
@@ -516,9 +613,10 @@ class Controller:
         return None
 
     def _change_sessions(self, decision: Decision) -> None:
-        now_ms = self._now_ms()
-        for change in decision.session_changes:
-            self.sessions.carry_out(change, now_ms=now_ms)
+        reign = self.active_reign
+        reign.carry_out(decision, now_ms=self._now_ms())
+        if reign.changes:
+            self.parts_due.set()
 
     def _extending(self, reign: Reign, decision: Decision, envelope: Envelope) -> Sliced[RecordBatch]:
         """Encode records and apply them to the tip, in slices, then append them in one go: nobody sees half a batch."""
@@ -634,14 +732,17 @@ class Controller:
 
     # --- brokers
 
-    def heartbeat(self, command: BrokerHeartbeat, caller: Caller) -> tuple[Decision, int | None]:
+    def heartbeat(
+        self, command: BrokerHeartbeat, caller: Caller, *, is_contact: bool = False
+    ) -> tuple[Decision, int | None]:
         """Decide a broker's heartbeat, and append what it leads to; the session is renewed as of now.
 
-        Of a long change one part is made, and the next by the broker's next heartbeat.
+        `is_contact`: it means nothing else, and so does one that comes while a long change concerns its broker. Of what it
+        asks for the first part is made, and the others after it.
 
         Also returns the end offset of what was appended now or before about this broker, for `settled`; None if nothing
         of it is in flight. An answer given earlier would renew the session of a broker whose fencing is about to commit,
-        and it would serve beyond that.
+        and it would serve beyond that. For the same reason a broker that `is_taken_out` gets none before the end of that.
 
         Raises:
             NotAuthorized: the caller is not this broker.
@@ -649,47 +750,28 @@ class Controller:
             NotController, ThrottlingQuotaExceeded.
         """
         authorize_command(caller, command, self.committed)
-        broker_id = command.broker_id
+        reign, broker_id = self.active_reign, command.broker_id
         if command.is_late:
             self.metrics.heartbeats_late.inc()
-        reign = self.active_reign
-        end_offset = reign.end_about(broker_id)
+        if is_contact or reign.changes.under_way(broker_id) is not None:
+            command = dataclasses.replace(command, is_late=True)
         began_ms = self._now_ms()
-        was_ineligible = broker_id in self._ineligible()
-        decision = decide(self._context(own=broker_id), command)
+        decision = decide(self._context(), command)
         decision.result()
         actor = caller.actor_of(command)
         batch = self._carry_out(decision, Envelope(actor=actor, cause=decision.cause, operation=HEARTBEAT))
+        walk, cause = decision.walked, decision.cause
+        if walk is not None and cause is not None:
+            self._begin_change(of_walk(walk, cause, actor=actor))
+        end_offset = reign.end_about(broker_id)
         if batch is not None:
             end_offset = batch.end_offset
             self.turns.rest_after(began_ms)
-        # What this heartbeat itself asks for may take the broker out in parts.
-        asked = decision.cause.code if decision.more and decision.cause is not None else None
-        is_being_removed = self.sessions.is_being_removed(broker_id)
-        taken_out = self.tip.begun.get(broker_id)
-        why = asked if taken_out is None else taken_out.cause
-        if is_being_removed and why == BROKER_UNREGISTERED:
-            # The parts of the removal stand between a silence in the log and the next controller: they must be there.
-            end_offset = reign.tip.end_offset
-            reign.concerns(broker_id, end_offset)
-        elif why != asked:
-            # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. Its
-            # answer renews its session, so the log says so before: else the next controller would fence it at once, and it
-            # would serve beyond that.
-            heard = Cause(HEARD_OF, command.broker_epoch, {"broker_id": broker_id})
-            batch = self._carry_out(
-                Decision(records=(NoOpRecord(),)),
-                Envelope(actor=actor, cause=heard, operation=HEARTBEAT),
-            )
-            assert batch is not None
-            end_offset = batch.end_offset
-            reign.concerns(broker_id, end_offset)
-        if was_ineligible and self.tip.brokers[broker_id].is_active and broker_id not in self._ineligible():
-            # Meanwhile partitions may have lost their leaders, of which this broker alone is in sync, or lose them by a
-            # decision that rests between two slices.
-            self.sessions.elect_for(broker_id)
-            decision = replace(decision, more=True)
         return decision, end_offset if end_offset > self.committed.end_offset else None
+
+    def is_taken_out(self, broker_id: BrokerId) -> bool:
+        """Answer whether a broker is being fenced or removed, or gives way to another process; raises as `active_reign`."""
+        return self.active_reign.changes.takes_out(broker_id)
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Answer whether nothing of what is decided by now has this registration serve."""
@@ -697,10 +779,9 @@ class Controller:
         return broker is None or broker.broker_epoch != broker_epoch or broker.fenced
 
     def check_sessions(self) -> int:
-        """Fence one broker whose session expired, or make a part of that; return in how many ms another check is due.
+        """Fence one broker whose session expired, or begin to; return in how many ms another check is due.
 
-        0: none is due before the next regular one. A broker that heartbeats between two parts keeps its registration, and
-        has lost the leaderships moved so far.
+        0: none is due before the next regular one.
 
         Source: Kafka fences one stale broker per event, and looks for the next one 10 ms later.
         """
@@ -720,51 +801,58 @@ class Controller:
             return 0
         if self.turns.is_mid_decision:
             return limits.PART_AGAIN_MS
-        expired = reign.sessions.expired(now_ms)
+        expired = reign.sessions.expired(now_ms, but=reign.changes.leaving())
         if expired is None:
             return 0
         broker_id, broker_epoch, silent_ms = expired
         registered = reign.tip.brokers.get(broker_id)
-        if registered is not None and registered.broker_epoch == broker_epoch:
-            try:
-                if not self._fence(broker_id, broker_epoch, silent_ms):
-                    return limits.PART_AGAIN_MS
-            except ThrottlingQuotaExceeded:
-                return limits.SESSION_CHECK_AGAIN_MS
-        self.sessions.forget(broker_id, broker_epoch)
+        if registered is None or registered.broker_epoch != broker_epoch:
+            reign.sessions.forget(broker_id, broker_epoch)
+            return limits.SESSION_CHECK_AGAIN_MS
+        with suppress(ThrottlingQuotaExceeded):
+            self._fence(reign, broker_id, broker_epoch, silent_ms)
         return limits.SESSION_CHECK_AGAIN_MS
 
     def sweep(self, sweep: Sweeping) -> bool:
-        """Make one part of a sweep; answer whether another is due soon."""
-        if not self.is_active:
-            return False
-        if self.turns.is_mid_decision:
+        """Make the first part of a sweep; answer False if a decision rests, and it must be asked for again."""
+        if not self.is_active or self.active_reign.changes.under_way(sweep.operation) is not None:
             return True
+        if self.turns.is_mid_decision:
+            return False
         began_ms = self._now_ms()
         decision = sweep.part(self._context())
         actor = f"Controller:{self._settings.node_id}"
         try:
             self._carry_out(decision, Envelope(actor, cause=decision.cause, operation=sweep.operation))
         except ThrottlingQuotaExceeded:
-            return True
+            return False
         self.turns.rest_after(began_ms)
-        return decision.more
+        if decision.more:
+            self._begin_change(LongChange(sweep.operation, sweep.part, sweep.operation))
+        return True
 
     def time_of_day_ms(self) -> int:
         """Return Unix time as this controller stamps its batches."""
         return self._unix_ms()
 
-    def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> bool:
-        """Make a part of a fencing; answer whether that was the last."""
+    def _fence(self, reign: Reign, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> None:
+        """Fence a broker, or make the first part of that."""
         cause = Cause(SESSION_EXPIRED, broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
         envelope = Envelope(f"Controller:{self._settings.node_id}", cause=cause, operation=FENCE_STALE)
-        decision = fence(self._context(own=broker_id), broker_id=broker_id, broker_epoch=broker_epoch)
+        decision = fence(self._context(), broker_id=broker_id, broker_epoch=broker_epoch)
         self._carry_out(decision, envelope)
-        if decision.more:
-            return False
+        if decision.walked is None:
+            self._is_fenced_for_silence(reign, broker_id, cause)
+        else:
+            self._begin_change(of_walk(decision.walked, cause, operation=FENCE_STALE))
+
+    def _is_fenced_for_silence(self, reign: Reign, broker_id: BrokerId, cause: Cause) -> None:
         self.metrics.brokers_fenced.inc()
+        silent_ms = cause.detail.get("silent_ms")
         log.warning("broker_fenced", extra={"broker_id": broker_id, "silent_ms": silent_ms})
-        return True
+        broker_epoch = reign.tip.brokers[broker_id].broker_epoch
+        if not reign.sessions.has_session(broker_id, broker_epoch, now_ms=self._now_ms()):
+            reign.sessions.forget(broker_id, broker_epoch)
 
     # --- what Raft tells
 
@@ -808,7 +896,11 @@ class Controller:
 
     def _end_reign(self) -> None:
         ended, self.reign = self.reign, None
-        if ended is not None and ended.is_active:
+        if ended is None:
+            return
+        for change in ended.changes:
+            change.end(None)
+        if ended.is_active:
             log.info("controller_resigned", extra={"controller_epoch": ended.epoch})
             for listener in self._listeners:
                 listener.on_activity(active=False)
@@ -891,6 +983,7 @@ class Controller:
             "controller_active",
             extra={"controller_epoch": batch.controller_epoch, "offset": batch.base_offset},
         )
+        self.parts_due.set()
         for listener in self._listeners:
             listener.on_activity(active=True)
 
@@ -910,6 +1003,18 @@ class Controller:
         return OutcomeUnknown(
             "this controller fell behind and took a snapshot; repeat with the same request id"
         )
+
+
+def _tell(over: "asyncio.Future[Ended]", ended: Ended) -> None:
+    if not over.done():
+        over.set_result(ended)
+
+
+def _concerned(command: Command, key: IdempotencyKey | None) -> Hashable:
+    """Return what a command shares with those that wait for each other's end: its broker, or its request."""
+    if isinstance(command, RegisterBroker | UnregisterBroker):
+        return command.broker_id
+    return object() if key is None else key.request_id
 
 
 @contextmanager

@@ -12,10 +12,7 @@ from quorum.controller import Controller, Sweeping
 
 
 class SessionChecks(AppliedListener):
-    """Has sessions checked several times per session timeout, and soon again while a long fencing is not complete.
-
-    They are also checked as soon as this node is the active controller: it goes on with what the one before began.
-    """
+    """Has sessions checked several times per session timeout, and soon again while others are over."""
 
     def __init__(self, *, session_timeout_ms: int) -> None:
         self._period_ms = session_timeout_ms / limits.SESSION_CHECKS_PER_TIMEOUT
@@ -37,9 +34,20 @@ class SessionChecks(AppliedListener):
         self._became_active.clear()
 
 
+async def keep_changing(controller: Controller) -> Never:
+    """Make the parts of long changes, one at a time, while any is under way."""
+    while True:
+        await controller.parts_due.wait()
+        await controller.turns.wait_for_turn()
+        if controller.make_part():
+            await asyncio.sleep(limits.PART_AGAIN_MS / 1000)
+        else:
+            controller.parts_due.clear()
+
+
 async def keep_sweeping(controller: Controller, sweep: Sweeping, *, interval_ms: int) -> Never:
-    """Hold one sweep each interval, and its parts soon after each other."""
+    """Begin one sweep each interval, unless the one before is under way; its parts are those of a long change."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
-        while controller.sweep(sweep):
+        while not controller.sweep(sweep):
             await asyncio.sleep(limits.SESSION_CHECK_AGAIN_MS / 1000)

@@ -7,7 +7,10 @@ import msgspec
 
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import BrokerId
+from metadata_log.image.begun import SESSION_EXPIRED
 from metadata_log.image.metadata_image import Delta, MetadataImage
+from quorum.changes import Changes, carry_out
+from quorum.decide.decision import Decision
 from quorum.sessions import Sessions
 
 CLOCK_JUMP_MS: Final = 1_000
@@ -35,6 +38,7 @@ class Reign:
         self.is_active = False
         """Whether its claim is applied."""
         self.sessions = Sessions(session_timeout_ms=session_timeout_ms)
+        self.changes = Changes()
         self._in_flight: deque[InFlight] = deque()
         self._ends_by_broker: dict[BrokerId, int] = {}
         self._checked_at_ms = 0
@@ -42,11 +46,23 @@ class Reign:
         """How far Unix time was ahead of the monotonic clock at the last check."""
 
     def begin(self, committed: MetadataImage, *, now_ms: int, unix_ms: int) -> None:
-        """Begin to decide: the claim is applied. What the reign before had begun is gone on with."""
+        """Begin to decide: the claim is applied.
+
+        Every unfenced broker gets a full session, but where the reign before had begun to fence it for silence. What that
+        one had begun is finished.
+        """
         self.is_active = True
         self._checked_at_ms = now_ms
         self._time_of_day_ahead_ms = unix_ms - now_ms
-        self.sessions.begin(committed, now_ms)
+        self.sessions.grant_all(committed, now_ms)
+        self.changes.take_over(committed)
+        for broker_id, begun in committed.begun.items():
+            if begun.cause.code == SESSION_EXPIRED and self.changes.takes_out(broker_id):
+                self.sessions.forget(broker_id, committed.brokers[broker_id].broker_epoch)
+
+    def carry_out(self, decision: Decision, *, now_ms: int) -> None:
+        """Make what a decision changes beside the log, once its records are appended."""
+        carry_out(decision, self.sessions, self.changes, now_ms=now_ms)
 
     # --- batches in flight
 
@@ -66,10 +82,6 @@ class Reign:
     def end_about(self, broker_id: BrokerId) -> int:
         """Return the end offset (exclusive) of the newest batch that concerns a broker; 0 if there is none."""
         return self._ends_by_broker.get(broker_id, 0)
-
-    def concerns(self, broker_id: BrokerId, end_offset: int) -> None:
-        """Let whoever asks for a broker wait for a batch that does not name it."""
-        self._ends_by_broker[broker_id] = end_offset
 
     # --- clocks
 

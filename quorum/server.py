@@ -71,7 +71,7 @@ from quorum.log.topic_feeds import TopicFeeds
 from quorum.loop_lag import keep_measuring_loop_lag
 from quorum.loop_turns import TimedSelector
 from quorum.peers import LinksFollowVoters, Peers, dialled_addresses
-from quorum.periodic import SessionChecks, keep_sweeping
+from quorum.periodic import SessionChecks, keep_changing, keep_sweeping
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.handshake import Hello, founding_sha256
 from quorum.raft.journal.journal import Journal
@@ -442,6 +442,7 @@ class _Node:
             group.create_task(self.repair.run())
             group.create_task(self.repair.scrub())
             group.create_task(self.session_checks.run(self.controller))
+            group.create_task(keep_changing(self.controller))
             elections = self.settings.elections
             balance = Sweep(
                 SweepKind.BALANCE, imbalance_percentage=elections.leader_imbalance_per_broker_percentage

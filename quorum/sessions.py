@@ -5,28 +5,21 @@ first heartbeat starts its session, not its registration. The session expires st
 the last heartbeat. Times are monotonic and never go back, so the dict of sessions is in the order of last contact.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from heapq import heapify, heappop, heapreplace
 from typing import assert_never
 
-from metadata_log.ids import BrokerId, Uuid
-from metadata_log.image.begun import SESSION_EXPIRED, Begun
+from metadata_log.ids import BrokerId
 from metadata_log.image.brokers import BrokerImage, BrokersImage
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topics import PartitionKey
 from metadata_log.wire.shapes import INT64_MAX
 from quorum.decide.decision import (
     Contact,
-    Elected,
-    Electing,
     RegisteredAgain,
     RegistrationChanged,
     SessionChange,
     ShutdownBegan,
     ShutdownLeft,
-    Walk,
-    Walked,
-    WalkKind,
 )
 
 
@@ -70,40 +63,20 @@ class Sessions:
         self._registered_at: dict[BrokerId, tuple[int, int]] = {}
         self._stopping: set[BrokerId] = set()
         self._may_stop: set[BrokerId] = set()
-        self._electing: dict[BrokerId, int] = {}
-        """The brokers that leaderless partitions may wait for, each with the number of the elections that are for it."""
-        self._elections = 0
-        """The number of the elections in parts that are under way, or come next. One walk elects for all brokers: a thousand
-        that come back at once do not walk over all leaderless partitions a thousand times.
-        """
-        self._elected_to: PartitionKey | None = None
         self._slowest: list[tuple[int, BrokerId]] | None = None
         """A heap of the brokers for which those wait that shut down. Each has an offset that it is known to have applied, or
         one below that. None: a broker may have fallen back, or may be missing.
         """
         self._slowest_of: BrokersImage | None = None
         """The brokers that `_slowest` was made of."""
-        self._walks: dict[BrokerId, dict[WalkKind, Walked]] = {}
-        """Where each walk stands. A broker may be unregistered while it registers anew: with one place for both walks, each
-        would send the other back to the first partition, and neither would end.
-        """
 
     # --- sessions
 
     def contact(self, broker_id: BrokerId, broker_epoch: int, *, now_ms: int, applied_offset: int) -> None:
-        """Renew the session of a registered broker; the caller has checked its epoch.
-
-        Its walks under way end, unless the decision on this very heartbeat continues one: a broker that sends heartbeats is
-        not fenced for silence, and may get back what the walks took from it. Its removal goes on: a broker that polls all
-        the time would otherwise send it back to the first partition again and again.
-        """
-        walks = self._walks.pop(broker_id, {})
-        if WalkKind.REMOVED in walks:
-            self._walks[broker_id] = {WalkKind.REMOVED: walks[WalkKind.REMOVED]}
+        """Renew the session of a registered broker; the caller has checked its epoch."""
         session = self._sessions.pop(broker_id, None)
         if session is None or session.broker_epoch != broker_epoch:
             session = _Session(broker_epoch, now_ms)
-            self._electing.pop(broker_id, None)
             self._may_stop.discard(broker_id)
             self._slowest = None
         elif applied_offset < session.known_offset:
@@ -125,18 +98,6 @@ class Sessions:
                 self.began_shutdown(broker_id, broker_epoch, offset=shutdown_offset)
             case ShutdownLeft(broker_id):
                 self.left_shutdown(broker_id)
-            case Electing(broker_id):
-                self.elect_for(broker_id)
-            case Elected(visited, more):
-                self._elected(visited, more=more)
-            case Walked(walk, visited):
-                walks = self._walks.setdefault(walk.broker_id, {})
-                if visited is not None:
-                    walks[walk.kind] = change
-                else:
-                    walks.pop(walk.kind, None)
-                    if not walks:  # every heartbeat looks at all that have one
-                        del self._walks[walk.broker_id]
             case _:
                 assert_never(change)
 
@@ -144,12 +105,16 @@ class Sessions:
         session = self._session(broker_id, broker_epoch)
         return session is not None and now_ms <= session.contact_ms + self.session_timeout_ms
 
-    def expired(self, now_ms: int) -> tuple[BrokerId, int, int] | None:
-        """Return broker id, broker epoch and silence in milliseconds of the longest silent session that is over."""
+    def expired(self, now_ms: int, *, but: Container[BrokerId] = ()) -> tuple[BrokerId, int, int] | None:
+        """Return broker id, broker epoch and silence in milliseconds of the longest silent session that is over.
+
+        Brokers in `but` are passed over.
+        """
         for broker_id, session in self._sessions.items():
-            if now_ms > session.contact_ms + self.session_timeout_ms:
+            if now_ms <= session.contact_ms + self.session_timeout_ms:
+                break
+            if broker_id not in but:
                 return broker_id, session.broker_epoch, now_ms - session.contact_ms
-            break
         return None
 
     def forget(self, broker_id: BrokerId, broker_epoch: int) -> None:
@@ -158,38 +123,6 @@ class Sessions:
             del self._sessions[broker_id]
             self._slowest = None
             self._may_stop.discard(broker_id)
-            self._electing.pop(broker_id, None)
-            self._walks.pop(broker_id, None)
-
-    def clear(self) -> None:
-        self._slowest = None
-        self._sessions.clear()
-        self._registered_at.clear()
-        self._stopping.clear()
-        self._may_stop.clear()
-        self._electing.clear()
-        self._elected_to = None
-        self._walks.clear()
-
-    def begin(self, image: MetadataImage, now_ms: int) -> None:
-        """Begin a leadership: grant every unfenced broker one full session, but none where a fencing for silence was begun.
-
-        That session is over already, unless the one before wrote no part of the fencing: it may not have known of it, since
-        it stood on a snapshot, and may have answered the broker's heartbeats. The one before may also not have come to the
-        end of an election in parts: each broker's first heartbeat looks for leaderless partitions.
-        """
-        self.clear()
-        self.grant_all(image, now_ms)
-        begun = Begun(SESSION_EXPIRED, image.controller_epoch - 1)
-        for broker_id in [broker_id for broker_id, one in image.begun.items() if one == begun]:
-            session = self._sessions.pop(broker_id, None)
-            if session is not None:
-                session.contact_ms = now_ms - self.session_timeout_ms - 1
-                self._sessions = {broker_id: session, **self._sessions}
-        if image.topics.counts.leaderless:
-            for broker_id in self._sessions:
-                if image.brokers[broker_id].is_active:
-                    self.elect_for(broker_id)
 
     def grant_all(self, image: MetadataImage, now_ms: int) -> None:
         """Grant every unfenced broker, and every other that has a session, a full one; what they reported is kept."""
@@ -206,7 +139,7 @@ class Sessions:
             self._sessions[broker_id] = session
 
     def seen(self) -> "Sessions":
-        """Return sessions that show what brokers reported until now, for a thread; of changes in parts they know nothing."""
+        """Return sessions that show what brokers reported until now, for a thread."""
         seen = Sessions(session_timeout_ms=self.session_timeout_ms)
         seen._sessions = {broker_id: session.copied() for broker_id, session in self._sessions.items()}
         seen._registered_at = dict(self._registered_at)
@@ -337,62 +270,6 @@ class Sessions:
             elif session.shutdown_offset <= lowest:
                 ready.append(broker_id)
         return ready
-
-    # --- changes in parts
-
-    def visited(self, walk: Walk) -> PartitionKey | None:
-        """Return the partition behind which a walk goes on; None: it begins at the first."""
-        walked = self._walks.get(walk.broker_id, {}).get(walk.kind)
-        return walked.visited if walked is not None and walked.walk == walk else None
-
-    def walking_out(self) -> frozenset[BrokerId]:
-        """Return the brokers that a walk is taking out of service, though none of its records may be written yet."""
-        return frozenset(self._walks)
-
-    def is_being_removed(self, broker_id: BrokerId) -> bool:
-        """Answer whether parts of the removal of a broker are made, and others are due."""
-        return WalkKind.REMOVED in self._walks.get(broker_id, ())
-
-    def give_up_removal(self, broker_id: BrokerId) -> None:
-        """Forget a removal that is not over; the broker may get again what it could not get meanwhile.
-
-        Other walks over its partitions begin anew.
-        """
-        self._walks.pop(broker_id, None)
-        self.elect_for(broker_id)
-
-    def failing_directories(self, broker_id: BrokerId) -> tuple[Uuid, ...]:
-        """Return the log directories of a broker whose failure is being carried out in parts."""
-        walked = self._walks.get(broker_id, {}).get(WalkKind.FAILED)
-        return () if walked is None else walked.walk.log_dirs
-
-    def is_electing(self, broker_id: BrokerId, broker_epoch: int) -> bool:
-        """Answer whether leaderless partitions of an unfenced broker may still wait for a part of their election."""
-        return broker_id in self._electing and self._session(broker_id, broker_epoch) is not None
-
-    @property
-    def elected_to(self) -> PartitionKey | None:
-        """The partition behind which the elections under way go on; None: none are."""
-        return self._elected_to
-
-    def elects_later(self, broker_id: BrokerId) -> bool:
-        """Answer whether the elections for a broker come behind those under way."""
-        return self._electing.get(broker_id, 0) > self._elections
-
-    def elect_for(self, broker_id: BrokerId) -> None:
-        """Have leaderless partitions elected for a broker, beginning at the first.
-
-        Elections under way have visited some without it, or before they lost their leader.
-        """
-        self._electing[broker_id] = self._elections + (self._elected_to is not None)
-
-    def _elected(self, visited: PartitionKey | None, *, more: bool) -> None:
-        if more:
-            self._elected_to = visited
-            return
-        self._elected_to = None
-        self._electing = {each: number for each, number in self._electing.items() if number > self._elections}
-        self._elections += 1
 
     def _session(self, broker_id: BrokerId, broker_epoch: int) -> _Session | None:
         session = self._sessions.get(broker_id)

@@ -50,6 +50,7 @@ from metadata_log.wire.commands import (
     Reassignment,
 )
 from ops.bench.measure import percentile, report
+from quorum.changes import Changes, carry_out
 from quorum.controller import PART_MS
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
@@ -174,7 +175,8 @@ class _Leader:
         self.image = image
         self._collector = collector
         self.sessions = Sessions(session_timeout_ms=9_000)
-        self.sessions.begin(image, 0)
+        self.sessions.grant_all(image, 0)
+        self.changes = Changes()
         self._rng = random.Random(1)
 
     def make(self, decided: Callable[[DecideContext], Decision]) -> _Cost:
@@ -188,8 +190,7 @@ class _Leader:
             cost.decided.append(_ms_since(began))
             if decision.records:
                 self.write(decision.records)
-            for change in decision.session_changes:
-                self.sessions.carry_out(change, now_ms=0)
+            carry_out(decision, self.sessions, self.changes, now_ms=0)
             cost.turns.append(_ms_since(began))
             cost.collected.append(self._collector.taken())
             cost.records.append(len(decision.records))
@@ -208,7 +209,13 @@ class _Leader:
         self.image = apply(self.image, batch).image
 
     def beat(self, command: BrokerHeartbeat) -> _Cost:
-        return self.make(lambda context: decide(context, command))
+        """Carry out a broker's return: its heartbeat, and the elections in parts that go on behind it."""
+
+        def decided(context: DecideContext) -> Decision:
+            elections = self.changes.next()
+            return decide(context, command) if elections is None else elections.next_part(context)
+
+        return self.make(decided)
 
     def submit(self, command: Command) -> _Cost:
         """Carry out a client's command, in slices."""
@@ -253,18 +260,18 @@ class _Leader:
                 records=decision.records,
             )
             self.image = (yield from applying(image, batch)).image
-        for change in decision.session_changes:
-            self.sessions.carry_out(change, now_ms=0)
+        carry_out(decision, self.sessions, self.changes, now_ms=0)
         return decision, decided_ms
 
     def _context(self, began: float) -> DecideContext:
         return DecideContext(
             image=self.image,
             sessions=self.sessions,
+            changes=self.changes,
             now_ms=0,
             rng=self._rng,
             cluster_id=CLUSTER_ID,
-            ineligible=self.sessions.walking_out(),
+            ineligible=self.changes.leaving(),
             records_max=RECORDS_PER_PART_MAX,
             is_turn_over=lambda: _ms_since(began) >= PART_MS,
         )

@@ -21,6 +21,7 @@ from metadata_log.errors import (
     UnsupportedVersion,
 )
 from metadata_log.ids import BrokerId, is_reserved, uuid_text
+from metadata_log.image.begun import BROKER_REGISTERED, BROKER_UNREGISTERED
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import BROKERS_MAX
@@ -36,10 +37,18 @@ from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker, Unregist
 from quorum.decide.access import ALTERS_CLUSTER, BY_BROKER
 from quorum.decide.context import DecideContext, SessionsView
 from quorum.decide.decides import Decides
-from quorum.decide.decision import Decision, Electing, RegisteredAgain, SessionChange, Walk, WalkKind
+from quorum.decide.decision import (
+    Decision,
+    ElectionDue,
+    PartMade,
+    RegisteredAgain,
+    SessionChange,
+    Walk,
+    WalkKind,
+)
 from quorum.decide.elections import changes_on_leaving
 from quorum.decide.heartbeat import HeartbeatAnswered, heartbeat
-from quorum.decide.parts import BROKER_UNREGISTERED, part_of
+from quorum.decide.parts import part_of
 
 
 class BrokerRegistered(NamedTuple):
@@ -67,13 +76,20 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
             "correct the cluster id or the controllers in its settings"
         )
     is_same = existing is not None and existing.incarnation_id == command.incarnation_id
-    if existing is not None and is_taken(command, image, context.sessions, now_ms=context.now_ms):
+    is_clean = existing is not None and command.previous_broker_epoch == existing.broker_epoch
+    walk = _walk_out(image, command, existing, is_clean=is_clean)
+    is_begun = context.changes.visited(walk) is not None  # what was begun is finished
+    if (
+        existing is not None
+        and not is_begun
+        and is_taken(command, image, context.sessions, now_ms=context.now_ms)
+    ):
         raise _duplicate(context, existing)
     _check_registration(image, command, existing)
     _check_features(image, command)
     cause = _registered(command, existing)
     records: list[Record] = []
-    changes: tuple[SessionChange, ...] = ()
+    changes: tuple[SessionChange | PartMade, ...] = ()
     if existing is not None and is_same:
         broker_epoch, fenced, stopping = (
             existing.broker_epoch,
@@ -82,11 +98,9 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
         )
         changes = (RegisteredAgain(broker_id, broker_epoch, image.end_offset),)
         if existing.is_active and image.topics.counts.leaderless:
-            # Its record ends a change in parts that took the broker out, and may list directories that it had lost.
-            changes += (Electing(broker_id),)
+            # Its record may list directories that it had lost.
+            changes += (ElectionDue(broker_id),)
     else:
-        is_clean = existing is not None and command.previous_broker_epoch == existing.broker_epoch
-        walk = _walk_out(image, command, existing, is_clean=is_clean)
         visits = changes_on_leaving(context, walk)
         records, more, walked = part_of(context, walk, visits)
         if more:
@@ -115,15 +129,17 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
 def _walk_out(
     image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None, *, is_clean: bool
 ) -> Walk:
-    """Return how the incarnation before leaves: it matters whether it stopped cleanly.
-
-    A fencing that is under way visits no deleted topics, so what must visit them does not go on from there.
-    """
+    """Return how the incarnation before leaves: it matters whether it stopped cleanly."""
     epoch = -1 if existing is None else existing.broker_epoch
+    return Walk(kind_of_departure(image, is_clean=is_clean), command.broker_id, epoch)
+
+
+def kind_of_departure(image: MetadataImage, *, is_clean: bool) -> WalkKind:
+    """Return how a broker leaves whose next process registers: an unclean end may have lost messages."""
+    if is_clean:
+        return WalkKind.LEAVES
     may_be_eligible = image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
-    lost = WalkKind.CRASHED if may_be_eligible else WalkKind.LOSES
-    kind = WalkKind.LEAVES if is_clean else lost
-    return Walk(kind, command.broker_id, epoch)
+    return WalkKind.CRASHED if may_be_eligible else WalkKind.LOSES
 
 
 def is_taken(command: RegisterBroker, image: MetadataImage, sessions: SessionsView, *, now_ms: int) -> bool:
@@ -151,7 +167,7 @@ def _duplicate(context: DecideContext, existing: BrokerImage) -> DuplicateBroker
 def _registered(command: RegisterBroker, existing: BrokerImage | None) -> Cause:
     previous = None if existing is None else existing.broker_epoch
     clean = previous is not None and command.previous_broker_epoch == previous
-    return Cause("BROKER_REGISTERED", previous, {"broker_id": command.broker_id, "clean": clean})
+    return Cause(BROKER_REGISTERED, previous, {"broker_id": command.broker_id, "clean": clean})
 
 
 def _check_registration(image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None) -> None:

@@ -65,12 +65,12 @@ class SessionsView(Protocol):
 
     def is_leaving(self, broker_id: BrokerId, broker_epoch: int) -> bool: ...
 
-    def is_electing(self, broker_id: BrokerId, broker_epoch: int) -> bool: ...
+
+class ChangesView(Protocol):
+    """What a decision may ask of the long changes under way."""
 
     @property
     def elected_to(self) -> PartitionKey | None: ...
-
-    def elects_later(self, broker_id: BrokerId) -> bool: ...
 
     def visited(self, walk: Walk) -> PartitionKey | None: ...
 
@@ -92,6 +92,7 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
 
     image: MetadataImage
     sessions: SessionsView
+    changes: ChangesView
     now_ms: int
     rng: random.Random
     cluster_id: str

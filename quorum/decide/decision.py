@@ -61,16 +61,22 @@ class ShutdownLeft:
     broker_id: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class Electing:
-    """Leaderless partitions may wait for the broker: the next elections in parts are for it."""
+SessionChange: TypeAlias = Contact | RegisteredAgain | RegistrationChanged | ShutdownBegan | ShutdownLeft
 
-    broker_id: BrokerId
+
+# --- parts of long changes
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionDue:
+    """A broker may lead that could not (None: there are more partitions without a leader): all of them are looked at."""
+
+    broker_id: BrokerId | None
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """A part of the elections under way was made, up to the partition `visited`; without `more`, the last."""
+    """A part of the elections was made, up to the partition `visited`; without `more`, the last."""
 
     visited: PartitionKey | None
     more: bool
@@ -87,11 +93,13 @@ class WalkKind(enum.Enum):
     """The broker leaves every ISR it is in; what it is eligible to lead is looked at as well."""
     FAILED = "FAILED"
     """The broker leaves the ISRs of the partitions in failed directories."""
+    STOPS = "STOPS"
+    """The broker leaves every ISR it is in while it shuts down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A walk over a broker's partitions; equal walks go on where the one before stopped."""
+    """A walk over a broker's partitions; a part goes on where the one before of an equal walk stopped."""
 
     kind: WalkKind
     broker_id: BrokerId
@@ -107,16 +115,7 @@ class Walked:
     visited: PartitionKey | None
 
 
-SessionChange: TypeAlias = (
-    Contact
-    | RegisteredAgain
-    | RegistrationChanged
-    | ShutdownBegan
-    | ShutdownLeft
-    | Electing
-    | Elected
-    | Walked
-)
+PartMade: TypeAlias = ElectionDue | Elected | Walked
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,15 +123,23 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     A refusal is a decision too: it may rest on records in flight, and is answered only once those are applied.
     `session_changes` take effect, in order, once the records were appended; if the append is refused, nothing changes.
-    `more` says that this is a part: the rest must be decided on the image after it.
+    `more` says that this is a part: the rest must be decided on the image after it, and is not asked for once more.
     """
 
     records: Sequence[Record] = ()
     outcome: Outcome | None = None
     refusal: Rejected | None = None
     cause: Cause | None = None
-    session_changes: tuple[SessionChange, ...] = ()
+    session_changes: tuple[SessionChange | PartMade, ...] = ()
     more: bool = False
+
+    @property
+    def walked(self) -> Walk | None:
+        """The walk over a broker's partitions of which this is a part, with others left; None: there is none."""
+        for change in self.session_changes:
+            if isinstance(change, Walked) and change.visited is not None:
+                return change.walk
+        return None
 
     def result(self) -> Outcome:
         """Return the outcome; () for a part, or where nothing is to be answered.

@@ -40,7 +40,7 @@ from metadata_log.records.topics import (
 )
 from metadata_log.wire.commands import UndeleteTopics
 from quorum.decide.context import DecideContext
-from quorum.decide.decision import Decision, Electing
+from quorum.decide.decision import Decision, ElectionDue
 from quorum.decide.elections import Electorate
 from quorum.decide.items import check_fits
 from quorum.decide.topic_names import check_collision
@@ -130,7 +130,7 @@ def undelete(context: DecideContext, command: UndeleteTopics) -> Decision:
     """Decide that deleted topics come back, each under its id, with its settings and partitions.
 
     One that is refused changes nothing for the others. Their partitions get leaders in the same batch, as many as one part
-    of a change holds; the heartbeats of the brokers go on with the rest.
+    of a change holds; the elections of the controller go on with the rest.
 
     Raises:
         PolicyViolation: they need more records than one batch holds.
@@ -168,12 +168,11 @@ def undelete(context: DecideContext, command: UndeleteTopics) -> Decision:
     records = [record for deleted in restored.values() for record in _restoring(deleted)]
     check_fits(len(records), "records")
     elected, more = _elections(context, restored.values(), room=context.records_max - len(records))
-    active = sorted(broker_id for broker_id, broker in image.brokers.items() if broker.is_active)
     return Decision(
         records=[*records, *elected],
         outcome=TopicsUndeleted(tuple(results.values())),
         cause=Cause("TOPIC_UNDELETED", None, {}) if records else None,
-        session_changes=tuple(map(Electing, active)) if more else (),
+        session_changes=(ElectionDue(None),) if more else (),
     )
 
 

@@ -43,7 +43,7 @@ def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
     image, broker_id = context.image, command.broker_id
     broker = registered(image, broker_id, command.broker_epoch)
     electorate, without = Electorate(context), Electorate(context, leaving=broker_id)
-    failing = context.sessions.failing_directories(broker_id)
+    failing = context.changes.failing_directories(broker_id)
     records: list[PartitionChangeRecord | None] = []
     offline: dict[tuple[TopicId, int], PartitionChangeRecord | None] = {}
     results: list[ReplicaAssigned] = []

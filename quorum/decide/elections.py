@@ -345,7 +345,7 @@ class Electorate:
         if not has_online_directory(self._image, broker_id, partition):
             return False
         # A failure that is carried out in parts may be past this partition: nobody would take it from the broker again.
-        failing = self._context.sessions.failing_directories(broker_id)
+        failing = self._context.changes.failing_directories(broker_id)
         return not failing or directory_of(partition, broker_id) not in failing
 
 
@@ -373,8 +373,9 @@ def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
     electorate = Electorate(
         context, leaving=None if crashed else broker_id, crashed=broker_id if crashed else None
     )
-    after = context.sessions.visited(walk)
-    with_deleted = walk.kind is not WalkKind.LEAVES
+    after = context.changes.visited(walk)
+    keeps_messages = walk.kind in (WalkKind.LEAVES, WalkKind.STOPS)
+    with_deleted = not keeps_messages
     visits = image.topics.partitions_on(broker_id, after=after, with_deleted=with_deleted)
     for topic_id, partition_id, partition in visits:
         if topic_id in image.topics.deleted:
@@ -382,7 +383,7 @@ def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
             yield (topic_id, partition_id), change
             continue
         leaves = broker_id in partition.isr or (
-            walk.kind is not WalkKind.LEAVES and broker_id in partition.eligible_leader_replicas
+            not keeps_messages and broker_id in partition.eligible_leader_replicas
         )
         yield (
             (topic_id, partition_id),
@@ -412,11 +413,11 @@ def _without(
     return None if record[2:] == _NOTHING else record
 
 
-def changes_on_joining(context: DecideContext, broker_id: BrokerId) -> Visits:
+def changes_on_joining(context: DecideContext, broker_id: BrokerId | None) -> Visits:
     """Visit all leaderless partitions when a broker may lead again, as Kafka does: others' may have become electable."""
     electorate = Electorate(context, joining=broker_id)
     for topic_id, partition_id, partition in context.image.topics.leaderless(
-        after=context.sessions.elected_to
+        after=context.changes.elected_to
     ):
         yield (topic_id, partition_id), electorate.change(topic_id, partition_id, partition)
 

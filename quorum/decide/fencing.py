@@ -53,9 +53,11 @@ def fence(context: DecideContext, *, broker_id: BrokerId, broker_epoch: int) -> 
     return fenced(context, broker, cause)
 
 
-def fenced(context: DecideContext, broker: BrokerImage, cause: Cause) -> Decision:
+def fenced(
+    context: DecideContext, broker: BrokerImage, cause: Cause, *, kind: WalkKind = WalkKind.LEAVES
+) -> Decision:
     """Decide that a broker leaves every ISR and is fenced, or a part of that."""
-    walk = Walk(WalkKind.LEAVES, broker.broker_id, broker.broker_epoch)
+    walk = Walk(kind, broker.broker_id, broker.broker_epoch)
     records, more, walked = part_of(context, walk, changes_on_leaving(context, walk))
     if not more:
         records.append(BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True))

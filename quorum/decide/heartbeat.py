@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from metadata_log.batch import Cause
 from metadata_log.errors import StaleBrokerEpoch
-from metadata_log.ids import uuid_text
+from metadata_log.ids import BrokerId, Uuid, uuid_from_text, uuid_text
+from metadata_log.image.begun import LOG_DIR_OFFLINE, SHUTDOWN_GRANTED
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
@@ -26,7 +27,8 @@ from quorum.decide.decision import (
     Contact,
     Decision,
     Elected,
-    Electing,
+    ElectionDue,
+    PartMade,
     RegistrationChanged,
     SessionChange,
     ShutdownBegan,
@@ -47,6 +49,7 @@ from quorum.decide.parts import part_of, stretch_of
 
 UNFENCED: Final = "BROKER_UNFENCED"
 """The cause of an unfencing, and of the elections that it leads to."""
+NOTHING_ELECTED: Final[Mapping[PartitionKey, PartitionImage]] = {}
 
 
 class HeartbeatAnswered(NamedTuple):
@@ -59,8 +62,8 @@ class HeartbeatAnswered(NamedTuple):
 def heartbeat(context: DecideContext, command: BrokerHeartbeat) -> Decision:
     """Decide what a heartbeat asks for; its contact is the first of the session changes.
 
-    With `more` the broker's next heartbeat goes on, on the image after it. A late heartbeat is a contact and nothing else:
-    where the queue is long, work on what brokers wanted a while ago would make it longer.
+    With `more` it is the first part of what the broker asks for. A late heartbeat is a contact and nothing else: where the
+    queue is long, work on what brokers wanted a while ago would make it longer.
 
     Raises:
         StaleBrokerEpoch: an unknown broker, another epoch or another incarnation.
@@ -73,14 +76,14 @@ def heartbeat(context: DecideContext, command: BrokerHeartbeat) -> Decision:
         )
     first = _Broker(context, broker, command).decide()
     records, cause, more = list(first.records), first.cause, first.more
-    directory_changes: tuple[SessionChange, ...] = ()
-    if not more:
+    directory_changes: tuple[SessionChange | PartMade, ...] = ()
+    if first.walked is None:
         is_joining = cause is not None and cause.code == UNFENCED
         directories = _directory_records(context, broker, command, records, is_joining=is_joining)
         records += directories.records
-        cause, more = cause or directories.cause, directories.more
+        cause, more = cause or directories.cause, more or directories.more
         directory_changes = directories.session_changes
-    changes: list[SessionChange] = [
+    changes: list[SessionChange | PartMade] = [
         Contact(broker.broker_id, broker.broker_epoch, command.applied_offset),
         *first.session_changes,
         *directory_changes,
@@ -154,15 +157,13 @@ class _Broker:
             ):
                 return self._begin_shutdown()
             return self._let_go()
-        if sessions.is_electing(broker.broker_id, broker.broker_epoch) and broker.is_active:
-            return self._elect()
         return _answered(state_of(image, broker.broker_id, has_session=True))
 
     def _cause(self, code: str) -> Cause:
         return Cause(code, self.broker.broker_epoch, {"broker_id": self.broker.broker_id})
 
     def _let_go(self) -> Decision:
-        return self._fence("SHUTDOWN_GRANTED", should_shut_down=True)
+        return self._fence(SHUTDOWN_GRANTED, should_shut_down=True)
 
     def _fence(self, code: str, *, should_shut_down: bool) -> Decision:
         broker_id = self.broker.broker_id
@@ -177,56 +178,68 @@ class _Broker:
         )
 
     def _unfence(self) -> Decision:
-        broker, sessions = self.broker, self.context.sessions
-        first = [BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)]
-        decision = self._elect(first)
-        # Elections in parts may be past its partitions: others come behind them.
-        more = decision.more or sessions.elected_to is not None
-        return _behind([Electing(broker.broker_id)], replace(decision, more=more))
-
-    def _elect(self, first: Sequence[Record] = ()) -> Decision:
-        """Decide a part of the elections that brokers wait for; whose heartbeat it is does not matter."""
+        """Decide that the broker comes back, with the first part of the elections that this means."""
         context, broker = self.context, self.broker
-        changed, more, last = stretch_of(
-            context,
-            changes_on_joining(context, broker.broker_id),
-            after=context.sessions.elected_to,
-            room=context.records_max - len(first),
+        first = [BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)]
+        online = HeartbeatAnswered(
+            BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE,
+            should_shut_down=False,
         )
-        records = [*first, *changed]
-        return Decision(
-            records=records,
-            outcome=HeartbeatAnswered(
-                BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE,
-                should_shut_down=False,
-            ),
-            cause=self._cause(UNFENCED) if records else None,
-            session_changes=(Elected(last, more=more),),
-            more=more or context.sessions.elects_later(broker.broker_id),
-        )
+        if context.changes.elected_to is not None:
+            # The elections under way may be past its partitions.
+            due = (ElectionDue(broker.broker_id),)
+            return Decision(records=first, outcome=online, cause=self._cause(UNFENCED), session_changes=due)
+        return replace(elect_part(context, broker_id=broker.broker_id, first=first), outcome=online)
 
     def _begin_shutdown(self) -> Decision:
-        context, broker = self.context, self.broker
-        records: list[Record] = []
-        if not broker.in_controlled_shutdown:
-            records.append(
-                BrokerRegistrationChangeRecord(
-                    broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
-                )
-            )
-        walk = Walk(WalkKind.LEAVES, broker.broker_id, broker.broker_epoch)
-        changed, more, walked = part_of(
-            context, walk, changes_on_leaving(context, walk), room=context.records_max - len(records)
+        return stop_part(self.context, self.broker)
+
+
+def elect_part(
+    context: DecideContext, *, broker_id: BrokerId | None, first: Sequence[Record] = ()
+) -> Decision:
+    """Decide a part of the elections of partitions without a leader, for all brokers that may lead them.
+
+    `broker_id` is the one for which they began, which the cause names; with `first`, its unfencing, it is not up yet.
+    """
+    joining = broker_id if first else None
+    changed, more, last = stretch_of(
+        context,
+        changes_on_joining(context, joining),
+        after=context.changes.elected_to,
+        room=context.records_max - len(first),
+    )
+    records = [*first, *changed]
+    broker = context.image.brokers.get(BrokerId(-1) if broker_id is None else broker_id)
+    cause = None if broker is None else Cause(UNFENCED, broker.broker_epoch, {"broker_id": broker.broker_id})
+    return Decision(
+        records=records,
+        cause=cause if records else None,
+        session_changes=(Elected(last, more=more),),
+        more=more,
+    )
+
+
+def stop_part(context: DecideContext, broker: BrokerImage) -> Decision:
+    """Decide a part of a controlled shutdown: the broker leaves every ISR; its first record says that it shuts down."""
+    records: list[Record] = []
+    if not broker.in_controlled_shutdown:
+        records.append(
+            BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True)
         )
-        records += changed
-        offset = None if more else context.image.end_offset + len(records)
-        return Decision(
-            records=records,
-            outcome=HeartbeatAnswered(BrokerState.STOPPING, should_shut_down=False),
-            cause=self._cause("CONTROLLED_SHUTDOWN"),
-            session_changes=(walked, ShutdownBegan(broker.broker_id, broker.broker_epoch, offset)),
-            more=more,
-        )
+    walk = Walk(WalkKind.STOPS, broker.broker_id, broker.broker_epoch)
+    changed, more, walked = part_of(
+        context, walk, changes_on_leaving(context, walk), room=context.records_max - len(records)
+    )
+    records += changed
+    offset = None if more else context.image.end_offset + len(records)
+    return Decision(
+        records=records,
+        outcome=HeartbeatAnswered(BrokerState.STOPPING, should_shut_down=False),
+        cause=Cause("CONTROLLED_SHUTDOWN", broker.broker_epoch, {"broker_id": broker.broker_id}),
+        session_changes=(walked, ShutdownBegan(broker.broker_id, broker.broker_epoch, offset)),
+        more=more,
+    )
 
 
 def _answered(state: BrokerState) -> Decision:
@@ -257,27 +270,21 @@ def _directory_records(
     cordoned = request.cordoned_log_dirs
     is_cordoned_anew = cordoned is not None and cordoned != broker.cordoned_log_dirs
     if (failed or is_cordoned_anew) and len(before) > context.records_max - 2:
-        return Decision(more=True)
+        return Decision()  # what comes before is written now; the broker says this again
     records: list[Record] = []
     cause: Cause | None = None
-    session_changes: tuple[SessionChange, ...] = ()
+    session_changes: tuple[SessionChange | PartMade, ...] = ()
     broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
     if failed:
-        cause = Cause(
-            "LOG_DIR_OFFLINE",
-            broker_epoch,
-            {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in failed]},
-        )
-        walk = Walk(WalkKind.FAILED, broker_id, broker_epoch, failed)
         elected = _elected_before(context.image, before) if is_joining else {}
-        changes = _changes_on_failure(context, walk, elected)
         # One less than there is room for: the cordoned directories may follow.
-        records, more, walked = part_of(context, walk, changes, room=context.records_max - len(before) - 1)
-        session_changes = (walked,)
-        if more:
-            return Decision(records=records, cause=cause, session_changes=session_changes, more=True)
-        remaining = in_uuid_order(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
-        records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining or None))
+        failure = failure_part(
+            context, broker, failed, elected=elected, room=context.records_max - len(before) - 1
+        )
+        if failure.more:
+            return failure
+        records += failure.records
+        cause, session_changes = failure.cause, failure.session_changes
     if cordoned is not None and is_cordoned_anew:
         records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, cordoned_log_dirs=cordoned))
         cause = cause or Cause(
@@ -288,12 +295,41 @@ def _directory_records(
     return Decision(records=records, cause=cause, session_changes=session_changes)
 
 
+def failure_part(
+    context: DecideContext,
+    broker: BrokerImage,
+    failed: tuple[Uuid, ...],
+    *,
+    elected: Mapping[PartitionKey, PartitionImage] = NOTHING_ELECTED,
+    room: int | None = None,
+) -> Decision:
+    """Decide a part of what the failure of directories means; `elected` are partitions that this batch changes before."""
+    broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
+    cause = Cause(
+        LOG_DIR_OFFLINE,
+        broker_epoch,
+        {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in failed]},
+    )
+    walk = Walk(WalkKind.FAILED, broker_id, broker_epoch, failed)
+    records, more, walked = part_of(context, walk, _changes_on_failure(context, walk, elected), room=room)
+    if not more:
+        remaining = in_uuid_order(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
+        records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining or None))
+    return Decision(records=records, cause=cause, session_changes=(walked,), more=more)
+
+
+def failed_dirs_of(cause: Cause) -> tuple[Uuid, ...]:
+    """Return the directories whose failure a part of a change names."""
+    named = cause.detail.get("log_dirs")
+    return tuple(map(uuid_from_text, named)) if isinstance(named, list | tuple) else ()
+
+
 def _changes_on_failure(
     context: DecideContext, walk: Walk, changed: Mapping[PartitionKey, PartitionImage]
 ) -> Visits:
     image, broker_id = context.image, walk.broker_id
     electorate = Electorate(context, leaving=broker_id)
-    after = context.sessions.visited(walk)
+    after = context.changes.visited(walk)
     for topic_id, partition_id, stored in image.topics.partitions_on(broker_id, after=after):
         partition = changed.get((topic_id, partition_id), stored)
         leaves = broker_id in partition.replicas and directory_of(partition, broker_id) in walk.log_dirs

@@ -1,8 +1,8 @@
 """Pure: a change of many partitions, made in parts: each fits into one batch and one turn of the leader's loop.
 
 A part is a stretch of a walk over a broker's partitions, or over those without a leader. The next part goes on behind it, so
-its cost does not depend on how far the walk got. Where a walk stands is kept with the sessions, not in the log: the next
-controller walks from the start, past what is done already.
+its cost does not depend on how far the walk got. Where a walk is, the active controller alone knows: the next one walks from
+the start, past what is done already.
 """
 
 from collections.abc import Iterable
@@ -21,9 +21,6 @@ _PART_BYTES_MAX: Final = BATCH_BYTES_MAX - 64 * KIB
 _VISITS_BETWEEN_LOOKS: Final = 64
 """Partitions visited between two looks at the clock."""
 
-BROKER_UNREGISTERED: Final = "BROKER_UNREGISTERED"
-"""The cause of a removal, and of each part of one."""
-
 
 class Part(NamedTuple):
     """The changes of one part, whether others are left, and where the walk stands after it."""
@@ -41,7 +38,7 @@ def part_of(
     room: int | None = None,
 ) -> Part:
     """Return a stretch of a broker's walk; `visits` are its partitions behind the last one visited."""
-    records, more, last = stretch_of(context, visits, after=context.sessions.visited(walk), room=room)
+    records, more, last = stretch_of(context, visits, after=context.changes.visited(walk), room=room)
     return Part(records, more, Walked(walk, last if more else None))
 
 

@@ -189,14 +189,16 @@ class FetchService(AppliedListener):
         return is_old or self._controller.turns.is_mid_decision
 
     def _is_heard(self, poll: Poll) -> bool:
-        """Decide a poll's heartbeat; answer False if it must wait for records or parts, or if it has to be fenced first."""
+        """Decide a poll's heartbeat; answer False if it must wait for records, or if it has to be fenced first."""
         command = _heartbeat_of(poll)
         position = command.position
         if position is not None and is_foreign(self._log, position, self.replies.sending(position)):
             return False
-        decision, written_end = self._controller.heartbeat(command, poll.caller)
+        _, written_end = self._controller.heartbeat(command, poll.caller)
         self._release_ready()
-        return written_end is None and not decision.more
+        if self._controller.is_taken_out(command.broker_id):
+            return False
+        return written_end is None
 
     async def _heartbeat(self, poll: Poll) -> bool:
         """Decide a poll's heartbeat, wait for what it leads to, and return whether the broker may end its process."""
@@ -209,16 +211,18 @@ class FetchService(AppliedListener):
         if is_elsewhere:
             command = replace(command, want_fence=True, is_late=False)
         decision, written_end = controller.heartbeat(command, poll.caller)
-        while decision.more and (is_elsewhere or not decision.records):
-            # Its next position may be ours, or nothing was written that would wake its poll, and nobody would go on: so all
-            # parts now, and messages between them.
-            await asyncio.sleep(0)
+        may_end = False
+        while controller.is_taken_out(command.broker_id):
+            # Its answer would have it serve beyond that.
+            may_end = await controller.until_in_service(command.broker_id)
             await controller.turns.wait_for_turn()
-            decision, written_end = controller.heartbeat(command, poll.caller)
+            decision, written_end = controller.heartbeat(command, poll.caller, is_contact=True)
         self._release_ready()
         if written_end is not None:
             await controller.settled(written_end)
         answered = decision.outcome
+        if may_end and command.want_shut_down:
+            return True
         return isinstance(answered, HeartbeatAnswered) and answered.should_shut_down
 
     def _evaluate(self, poll: Poll) -> None:
@@ -300,7 +304,7 @@ class FetchService(AppliedListener):
         if not active:
             self.polls.refuse_waiting()
 
-    def on_removal_given_up(self, broker_id: BrokerId) -> None:
+    def on_change_over(self, broker_id: BrokerId) -> None:
         self.polls.release(broker_id)
 
     async def _prove(self) -> None:

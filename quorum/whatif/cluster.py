@@ -25,6 +25,7 @@ from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import INT32_MAX
+from quorum.changes import Changes, carry_out
 from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.effective_configs import UNCLEAN_LEADER_ELECTION
@@ -109,6 +110,7 @@ class Cluster:
         self.cluster_id = self.image.quorum.cluster_id or CLUSTER_ID
         self.now_ms = 0
         self.sessions = ScriptSessions(session_timeout_ms=options.session_timeout_ms)
+        self.changes = Changes()
         if image is not None:
             self.sessions.grant(image, 0)
         self.rng = random.Random(options.placement_seed) if rng is None else rng
@@ -131,18 +133,21 @@ class Cluster:
 
     def decide(self, command: Command) -> Decision:
         """Decide a command and carry out what it leads to, in as many parts as it takes; return the last one's decision."""
-        while True:
+        decision = decide(self.context(), command)
+        self.carry_out(decision)
+        while decision.walked is not None or (decision.more and self.changes.elected_to is None):
             decision = decide(self.context(), command)
             self.carry_out(decision)
-            if not decision.more:
-                return decision
+        # Of elections that Kafka's controller would not hold, as where a process registers again, nothing comes here.
+        while self.changes.elected_to is not None and (elections := self.changes.next()) is not None:
+            self.carry_out(elections.next_part(self.context()))
+        return decision
 
     def carry_out(self, decision: Decision) -> None:
         """Write a decision's records and make its changes of sessions."""
         if decision.refusal is None and decision.records:
             self.write(decision.records, decision.cause)
-        for change in decision.session_changes:
-            self.sessions.carry_out(change, now_ms=self.now_ms)
+        carry_out(decision, self.sessions, self.changes, now_ms=self.now_ms)
 
     def write(self, records: Sequence[Record], cause: Cause | None = None) -> None:
         """Apply a batch.
@@ -180,6 +185,7 @@ class Cluster:
         return DecideContext(
             image=self.image,
             sessions=self.sessions,
+            changes=self.changes,
             now_ms=self.now_ms,
             rng=self.rng,
             cluster_id=self.cluster_id,

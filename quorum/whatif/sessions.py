@@ -55,7 +55,7 @@ class ScriptSessions(Sessions):
 
     def grant(self, image: MetadataImage, now_ms: int) -> None:
         """Grant every unfenced broker of a state a session, as a controller does that becomes active."""
-        self.begin(image, now_ms)
+        self.grant_all(image, now_ms)
         for broker_id, broker in image.brokers.items():
             if not broker.fenced:
                 self.heard_of(broker_id, broker.broker_epoch, now_ms=now_ms)

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import pytest
 from msgspec import structs
@@ -67,10 +66,10 @@ def directories(broker_id: BrokerId) -> tuple[Uuid, Uuid]:
     return uuid(2_000 + broker_id), uuid(3_000 + broker_id)
 
 
-def _slow(context: Callable[..., DecideContext], looks: int, **own: Any) -> DecideContext:
+def _slow(context: Callable[[], DecideContext], looks: int) -> DecideContext:
     """Let the time of a part be over at its second look at the clock, or at a later one."""
     times = iter(range(looks))
-    return structs.replace(context(**own), is_turn_over=lambda: next(times, None) is None)
+    return structs.replace(context(), is_turn_over=lambda: next(times, None) is None)
 
 
 def _registers_controller(node_id: int) -> RegisterController:
@@ -253,6 +252,9 @@ class Story:
         self.lab.now_ms += self.rng.choice((10, 10, 4_000))
         self.controller.check_sessions()
 
+    def make_part(self) -> None:
+        self.controller.make_part()
+
     def sweep(self) -> None:
         self.controller.sweep(self.rng.choice(self.sweeps))
 
@@ -263,7 +265,7 @@ class Story:
             removal = self.ask(UnregisterBroker(broker_id=REMOVED), has_id=self.rng.random() < 0.5)
             self.removals.append(removal)
 
-    def give_up_removal(self) -> None:
+    def give_up_waiting(self) -> None:
         live = [removal for removal in self.removals if not removal.done()]
         if live and self.rng.random() < 0.5:
             self.rng.choice(live).cancel()
@@ -307,6 +309,7 @@ class Story:
     async def live(self) -> None:
         doings: dict[Callable[[], None], float] = {
             self.any_heartbeat: 4,
+            self.make_part: 4,
             self.report_isr: 2,
             self.create: 1,
             self.reassign: 1,
@@ -315,7 +318,7 @@ class Story:
             self.restore: 1,
             self.grow: 1,
             self.remove: 2,
-            self.give_up_removal: 1,
+            self.give_up_waiting: 1,
             self.be_silent: 1,
             self.stop: 0.3,
             self.fail: 0.5,
@@ -353,18 +356,13 @@ class Story:
         for broker_id in BROKERS:
             with suppress(Rejected):
                 self.heartbeat(broker_id)
+        self.controller.make_part()
         self.lab.quorum.commit()
         await asyncio.sleep(0)
         self.check()
 
     def check(self) -> None:
-        """Check three rules.
-
-        Nobody who was removed leads, or is in sync beside others. Nobody leads without being in sync. A removal that nobody
-        asks for any more is given up.
-        """
-        if all(removal.done() for removal in self.removals):
-            assert not self.controller.sessions.is_being_removed(REMOVED)
+        """Check two rules: nobody who was removed leads, or is in sync beside others; nobody leads without being in sync."""
         for topic, number, partition in self.partitions():
             where = f"{topic.name}-{number}: {partition}"
             assert partition.leader in (NO_LEADER, *partition.isr), where
@@ -374,13 +372,8 @@ class Story:
 
     def check_leads(self, broker_id: BrokerId) -> None:
         """Whose elections are over leads whatever waits for a leader and has it in sync."""
-        tip, sessions = self.tip, self.controller.sessions
-        broker = tip.brokers[broker_id]
-        if (
-            not broker.is_active
-            or sessions.is_electing(broker_id, broker.broker_epoch)
-            or sessions.is_being_removed(broker_id)
-        ):
+        tip, changes = self.tip, self.controller.active_reign.changes
+        if not tip.is_active(broker_id) or changes.is_electing or broker_id in changes.leaving():
             return
         for topic, number, partition in self.partitions():
             assert (
@@ -414,7 +407,7 @@ def test_changes_in_parts_come_to_their_end(
         await life.settle()
         controller = life.controller
         active = {broker_id for broker_id, broker in life.tip.brokers.items() if broker.is_active}
-        assert not active & (controller.sessions.walking_out() | {*life.tip.begun})
+        assert not active & (controller.active_reign.changes.leaving() | {*life.tip.begun})
         assert life.removed(), "the story removes its broker at least once"
         lab.same_everywhere()
 

@@ -27,7 +27,6 @@ from metadata_log.records.registry import Record, type_name
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.wire.commands import (
     AlterConfigs,
-    BrokerHeartbeat,
     Command,
     CreateTopic,
     DeleteTopic,
@@ -35,6 +34,7 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from metadata_log.wire.fetch import FetchRequest
+from quorum.changes import Changes, carry_out
 from quorum.decide.context import NOBODY, DecideContext, TopicDefaults
 from quorum.decide.decision import Decision
 from quorum.decide.fencing import fence
@@ -98,6 +98,7 @@ class World:
     ) -> None:
         self.image = EMPTY
         self.sessions = Sessions(session_timeout_ms=session_timeout_ms)
+        self.changes = Changes()
         self.now_ms = 0
         self.rng = random.Random(seed)
         self.records_max = records_max
@@ -150,20 +151,16 @@ class World:
         for watch in self.watchers:
             watch(image_before, self.image, delta)
 
-    def context(
-        self, *, ineligible: frozenset[BrokerId] = NOBODY, own: BrokerId | None = None
-    ) -> DecideContext:
-        """Return what a decision rests on. As in the controller, brokers that a walk takes out of service are ineligible.
-
-        `own` is the broker that the decision is about.
-        """
+    def context(self, *, ineligible: frozenset[BrokerId] = NOBODY) -> DecideContext:
+        """Return what a decision rests on. As in the controller, brokers that a walk takes out of service are ineligible."""
         return DecideContext(
             image=self.image,
             sessions=self.sessions,
+            changes=self.changes,
             now_ms=self.now_ms,
             rng=self.rng,
             cluster_id=CLUSTER_ID,
-            ineligible=ineligible | (self.sessions.walking_out() - {own}),
+            ineligible=ineligible | self.changes.leaving(),
             records_max=self.records_max,
             unix_ms=self.now_ms,
             topic_defaults=self.topic_defaults,
@@ -172,15 +169,21 @@ class World:
 
     def decide(self, command: Command) -> Decision:
         """Decide a command and carry out what it leads to."""
-        own = command.broker_id if isinstance(command, BrokerHeartbeat) else None
-        decision = decide(self.context(own=own), command)
+        decision = decide(self.context(), command)
         self.carry_out(decision)
         return decision
 
     def carry_out(self, decision: Decision) -> None:
         self.write(decision.records)
-        for change in decision.session_changes:
-            self.sessions.carry_out(change, now_ms=self.now_ms)
+        carry_out(decision, self.sessions, self.changes, now_ms=self.now_ms)
+
+    def elect(self) -> list[Decision]:
+        """Hold the elections that are due to their end; return their parts."""
+        parts: list[Decision] = []
+        while (elections := self.changes.next()) is not None:
+            parts.append(elections.next_part(self.context()))
+            self.carry_out(parts[-1])
+        return parts
 
     def request(self, broker_id: int, **changes: object) -> FetchRequest:
         broker = self.image.brokers.get(BrokerId(broker_id))
@@ -215,7 +218,7 @@ class World:
         while not parts or parts[-1].more:
             ineligible = frozenset({BrokerId(broker_id)}) if parts else frozenset()
             decision = fence(
-                self.context(ineligible=ineligible, own=BrokerId(broker_id)),
+                self.context(ineligible=ineligible),
                 broker_id=BrokerId(broker_id),
                 broker_epoch=broker_epoch,
             )

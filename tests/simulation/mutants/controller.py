@@ -7,8 +7,6 @@ import time
 from collections import Counter
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from metadata_log.errors import ChangePending
 from metadata_log.image.metadata_image import EMPTY
 from quorum.turns import SLICE_MS
@@ -24,37 +22,6 @@ _C: Final = "quorum.controller:Controller"
 
 def _under_another_id(original: Any) -> Any:
     return lambda registration, _request_id: original(registration, os.urandom(16))
-
-
-def _keeps_walks(contact: Any) -> Any:
-    def keeping(sessions: Any, *arguments: Any, **rest: Any) -> None:
-        walks = dict(sessions._walks)
-        contact(sessions, *arguments, **rest)
-        sessions._walks = walks
-
-    return keeping
-
-
-def _ends_all_walks(contact: Any) -> Any:
-    def ending(sessions: Any, broker_id: Any, *arguments: Any, **rest: Any) -> None:
-        contact(sessions, broker_id, *arguments, **rest)
-        sessions._walks.pop(broker_id, None)
-
-    return ending
-
-
-def _forgets_who_was_heard_of(begun_after: Any) -> Any:
-    def after(begun: Any, batch: Any) -> Any:
-        cause = batch.envelope.cause
-        return begun if cause is not None and cause.code == "BROKER_HEARD_OF" else begun_after(begun, batch)
-
-    return after
-
-
-def _grants_everybody(begin: Any) -> Any:
-    return lambda sessions, image, now_ms: begin(
-        sessions, dataclasses.replace(image, begun=EMPTY.begun), now_ms
-    )
 
 
 def _refuses_the_third_change(check_change: Any) -> Any:
@@ -106,36 +73,20 @@ def _takes_any_batch_at_its_offset(_original: Any) -> Any:
     return lambda image, batch: batch.base_offset == image.end_offset
 
 
-def _looks_through_nothing(_original: Any) -> Any:
-    def begin(sessions: Any, image: Any, now_ms: int) -> None:
-        sessions.clear()
-        sessions.grant_all(image, now_ms)
-
-    return begin
+def _begins_nothing(take_over: Any) -> Any:
+    return lambda changes, image: take_over(changes, dataclasses.replace(image, begun=EMPTY.begun))
 
 
-def _joins_the_walk_under_way(_original: Any) -> Any:
-    def elect_for(sessions: Any, broker_id: Any) -> None:
-        sessions._electing[broker_id] = sessions._elections
-
-    return elect_for
+def _joins_those_under_way(elect_for: Any) -> Any:
+    return lambda changes, broker_id: None if changes.elected_to else elect_for(changes, broker_id)
 
 
-def _parks_amid_parts(original: Any) -> Any:
-    def is_heard(service: Any, poll: Any) -> Any:
-        heartbeat = service._controller.heartbeat
+def _takes_the_first(_original: Any) -> Any:
+    return lambda changes: next(iter(changes), None)
 
-        def heard(command: Any, caller: Any) -> Any:
-            decision, written_end = heartbeat(command, caller)
-            return replace(decision, more=False), written_end
 
-        service._controller.heartbeat = heard
-        try:
-            return original(service, poll)
-        finally:
-            del service._controller.heartbeat
-
-    return is_heard
+def _keeps_what_was_begun(begun_after: Any) -> Any:
+    return lambda begun, batch: begun if batch.claim is not None else begun_after(begun, batch)
 
 
 def _waits_for_no_record(original: Any) -> Any:
@@ -213,7 +164,7 @@ MUTANTS: Final = (
     Mutant(
         "walks-from-the-start",
         "each part of a fencing walks over the broker's partitions from the first",
-        "quorum.sessions:Sessions.visited",
+        "quorum.changes:Changes.visited",
         always(None),
         Seeds("heavy", 10),
     ),
@@ -288,53 +239,11 @@ MUTANTS: Final = (
     Mutant(
         "unwritten-fencing",
         "a broker whose fencing has visited partitions and written nothing yet gets replicas and leads",
-        "quorum.sessions:Sessions.walking_out",
+        "quorum.changes:Changes.leaving",
         always(frozenset()),
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_broker_whose_fencing_began_without_a_record_gets_nothing_either"
         ),
-    ),
-    Mutant(
-        "walk-outlives-contact",
-        "a broker that heartbeats between two parts of its fencing is still taken out of service",
-        "quorum.sessions:Sessions.contact",
-        _keeps_walks,
-        Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_that_begins_anew_visits_all_partitions"),
-    ),
-    Mutant(
-        "removal-begins-anew",
-        "each heartbeat of a broker sends its removal back to the first partition",
-        "quorum.sessions:Sessions.contact",
-        _ends_all_walks,
-        Directed(
-            f"{_CONTROLLER_TESTS}::"
-            "test_a_broker_that_polls_all_the_time_is_removed_in_as_many_parts_as_a_silent_one"
-        ),
-    ),
-    Mutant(
-        "removal-for-ever",
-        "a broker whose removal was given up gets nothing any more",
-        "quorum.sessions:Sessions.give_up_removal",
-        always(None),
-        Directed(f"{_CONTROLLER_TESTS}::test_a_broker_whose_removal_is_given_up_is_heard_of_again"),
-    ),
-    Mutant(
-        "heard-of-in-secret",
-        "the next controller goes on with a fencing that was given up, though the broker got another session",
-        "metadata_log.image.begun:begun_after",
-        _forgets_who_was_heard_of,
-        Directed(
-            f"{_CONTROLLER_TESTS}::"
-            "test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the_next_controller"
-        ),
-        elsewhere=("metadata_log.apply",),
-    ),
-    Mutant(
-        "new-leader-new-session",
-        "a new leader gives a broker another session whose fencing had begun",
-        "quorum.sessions:Sessions.begin",
-        _grants_everybody,
-        Directed(f"{_CONTROLLER_TESTS}::test_a_new_controller_goes_on_with_a_fencing_at_once"),
     ),
     Mutant(
         "unregisters-the-living",
@@ -396,25 +305,61 @@ MUTANTS: Final = (
         ),
     ),
     Mutant(
+        "new-leader-new-session",
+        "a new leader begins nothing of what the one before had begun",
+        "quorum.changes:Changes.take_over",
+        _begins_nothing,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_new_controller_goes_on_with_a_fencing_at_once"),
+    ),
+    Mutant(
         "half-an-election",
         "a new leader leaves an election in parts as the one before left it",
-        "quorum.sessions:Sessions.begin",
-        _looks_through_nothing,
+        "quorum.changes:Changes.take_over",
+        always(None),
         Directed(f"{_CONTROLLER_TESTS}::test_an_election_in_parts_is_gone_on_with_by_the_next_controller"),
     ),
     Mutant(
         "joins-amid-elections",
         "the elections under way count for a broker that joins amid them",
-        "quorum.sessions:Sessions.elect_for",
-        _joins_the_walk_under_way,
+        "quorum.changes:Changes.elect_for",
+        _joins_those_under_way,
         Directed(f"{_BROKER_TESTS}::test_who_joins_amid_elections_in_parts_gets_its_own_behind_them"),
     ),
     Mutant(
-        "parks-amid-parts",
-        "a poll waits although its broker's next part is due",
-        "quorum.fetch.service:FetchService._is_heard",
-        _parks_amid_parts,
-        Directed(f"{_FETCH_TESTS}::test_a_poll_does_not_wait_while_parts_without_a_record_are_due"),
+        "one-after-the-other",
+        "a long change makes all its parts before another one makes any",
+        "quorum.changes:Changes.next",
+        _takes_the_first,
+        Directed(f"{_CONTROLLER_TESTS}::test_fencings_take_turns_part_by_part"),
+    ),
+    Mutant(
+        "answers-amid-a-fencing",
+        "a broker is answered between two parts of its fencing, and serves beyond the last",
+        "quorum.changes:Changes.takes_out",
+        always(False),
+        Directed(
+            f"{_FETCH_TESTS}::test_a_broker_that_is_being_fenced_gets_no_answer_before_its_fencing_is_applied"
+        ),
+    ),
+    Mutant(
+        "removal-without-a-request",
+        "who repeats a removal that another controller finished is told that there is no such broker",
+        "quorum.controller:with_request",
+        lambda _original: lambda cause, _request: cause,
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_removal_that_the_next_controller_finishes_is_answered_to_who_repeats_it"
+        ),
+    ),
+    Mutant(
+        "believes-an-old-fencing",
+        "a fencing goes on behind a controller that may not have known of it",
+        "metadata_log.image.begun:begun_after",
+        _keeps_what_was_begun,
+        Directed(
+            f"{_CONTROLLER_TESTS}::"
+            "test_a_fencing_is_not_gone_on_with_behind_a_controller_that_may_not_have_known_of_it"
+        ),
+        elsewhere=("metadata_log.apply",),
     ),
     Mutant(
         "answers-whom-it-fences",

@@ -68,8 +68,8 @@ def _anybody_leads(_original: Any) -> Any:
 
 
 def _fences_first(fenced: Any) -> Any:
-    def mutant(*args: Any) -> Any:
-        decision = fenced(*args)
+    def mutant(*args: Any, **rest: Any) -> Any:
+        decision = fenced(*args, **rest)
         return structs.replace(decision, records=tuple(reversed(decision.records)))
 
     return mutant

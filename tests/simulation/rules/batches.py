@@ -49,13 +49,12 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
-from quorum.controller import HEARTBEAT, Controller
+from quorum.controller import Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.elections import has_online_directory
 from quorum.decide.sweeps import SweepKind
 from tests.simulation.rules.rule import Violation
-from tests.simulation.rules.sessions import TAKE_OUT
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
@@ -188,7 +187,7 @@ class BatchRules:
         at = context.image.end_offset
         self._decided_at.setdefault(at, (self._world.loop.time(), self._leaps()))
         self._ineligible[at] = self._ineligible.get(at, frozenset()) | context.ineligible
-        if context.sessions.elected_to is not None:
+        if context.changes.elected_to is not None:
             self._amid_elections.add(at)
 
     def ineligible_at(self, base_offset: int) -> frozenset[BrokerId]:
@@ -211,14 +210,11 @@ class BatchRules:
 
     def _half_out(self, batch: RecordBatch) -> Iterator[str]:
         """Say if a broker gets something back that a change in parts is taking out of service."""
-        cause, leaving = batch.envelope.cause, self._world.properties.sessions.parts.known
+        leaving = self._world.properties.sessions.parts.known
         for record in batch.records if leaving else ():
             if not isinstance(record, PartitionChangeRecord | PartitionRecord):
                 continue
             gets = {each for each in (record.leader, *(record.isr or ())) if each in leaving}
-            if cause is not None and batch.envelope.operation == HEARTBEAT and cause.code not in TAKE_OUT:
-                # It was heard of, which the next batch says, and leads what nobody else can.
-                gets.discard(cause.detail.get("broker_id"))
             was = self._isr_before.get((record.topic_id, record.partition_id), ())
             if not was and isinstance(record, PartitionChangeRecord):
                 continue  # of a topic that is deleted for a time, whose ISRs shrink

@@ -7,7 +7,6 @@ import metadata_log.image.results
 from metadata_log.batch import RecordBatch
 from metadata_log.digest import Buckets, DigestBuilder, digest_of_buckets
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, Uuid, is_reserved
-from metadata_log.image.begun import HEARD_OF
 from metadata_log.image.metadata_image import SUBJECT_BUILDERS, Delta, MetadataImage
 from metadata_log.image.metadata_image import _Uncounted as Uncounted
 from metadata_log.image.partitions import PartitionImage
@@ -205,9 +204,7 @@ class Properties:
 
     def _mark(self, batch: RecordBatch, cause: str) -> None:
         sometimes = self._world.sometimes
-        if cause == HEARD_OF:
-            sometimes("broker heard of amid its fencing")
-        elif cause == "SESSION_EXPIRED" and not isinstance(batch.records[-1], BrokerRegistrationChangeRecord):
+        if cause == "SESSION_EXPIRED" and not isinstance(batch.records[-1], BrokerRegistrationChangeRecord):
             sometimes("broker fenced in parts")
         elif cause == "LOG_DIR_OFFLINE" and any(
             isinstance(one, PartitionChangeRecord) for one in batch.records

@@ -1,8 +1,7 @@
 """Rules of brokers' sessions and of changes in parts: by the log, and by what each controller heard of brokers.
 
 out_in_parts_gets_nothing   between two parts of a change that takes a broker out of service the broker gets no leadership
-                            and joins no ISR, under the next controller neither, unless the log says that it was heard of
-heard_of_amid_parts         the log says that of brokers alone which a change in parts is taking out
+                            and joins no ISR, under the next controller neither
 fenced_after_a_session      a broker is fenced for silence after a whole session of it, of which its controller ran half;
                             a fencing that the controller before began needs no further silence
 the_silent_are_fenced       a broker that says nothing for longer is fenced, or a part of that is written
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import BrokerId, NodeId
-from metadata_log.image.begun import HEARD_OF
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -90,13 +88,17 @@ class ChangesInParts:
     def follow(self, batch: RecordBatch, image: MetadataImage) -> None:
         """Take a batch into account."""
         self.begun = {each: one for each, one in self.begun.items() if each in image.brokers}
+        if batch.claim is not None:
+            # The controller between wrote no part of it: it may not have known of it.
+            last = batch.controller_epoch - 1
+            self.begun = {each: one for each, one in self.begun.items() if one.controller_epoch >= last}
         cause, broker_id = batch.envelope.cause, broker_of(batch)
         if cause is None or broker_id is None or broker_id not in image.brokers:
             return
         is_last = any(
             isinstance(record, REGISTRATIONS) and record.broker_id == broker_id for record in batch.records
         )
-        if cause.code == HEARD_OF or (cause.code in TAKE_OUT and is_last):
+        if cause.code in TAKE_OUT and is_last:
             self.begun.pop(broker_id, None)
         elif cause.code in TAKE_OUT:
             self.begun[broker_id] = Begun(cause.code, batch.end_offset, batch.controller_epoch)
@@ -130,8 +132,6 @@ class SessionRules:
     def _broken(self, before: MetadataImage, batch: RecordBatch) -> Iterator[str]:
         cause, broker_id = batch.envelope.cause, broker_of(batch)
         code = None if cause is None else cause.code
-        if code == HEARD_OF and broker_id not in self.parts.begun:
-            yield f"heard_of_amid_parts: nothing takes {broker_id} out of service"
         for record in batch.records:
             if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is False:
                 reported = self._reported.get((record.broker_id, record.broker_epoch), 0)
@@ -234,7 +234,6 @@ class HeardOf:
 
     def contact(self, broker_id: BrokerId) -> None:
         self._contacts[broker_id] = self._now()
-        self._inherited.discard(broker_id)
 
     def silence(self, broker_id: BrokerId) -> float:
         """Return for how long a broker has said nothing that this controller could have heard."""
@@ -264,10 +263,8 @@ class HeardOf:
         now_ms = int(self._controller.node.now_ms())
         slept_ms = now_ms - self._looked_at_ms
         if slept_ms > SESSION_TIMEOUT_MS // 2:
-            # All have another session, and that of an inherited fencing is another one, too.
-            # There is no DRIFT here: the controller reads the same clock.
-            self._since = self._now()
-            self._inherited.clear()
+            # All have another session. There is no DRIFT here: the controller reads the same clock.
+            self._since = self._went_on_at = self._now()
         elif slept_ms > 1000 * LATE_SECONDS:
             self._fenced_at = self._now()  # whoever is overdue is fenced in turn from now on
         self._looked_at_ms = now_ms
@@ -278,9 +275,6 @@ class HeardOf:
         if not controller.is_active:
             return
         tip = controller.tip
-        # A broker whose session was forgotten has no walks any more.
-        has_session = controller.sessions.applied_offset
-        self._walks = {walk for walk in self._walks if has_session(walk[0]) is not None}
         is_late = now - max(self._went_on_at, self._since) > LATE_SECONDS
         waiting = {each for each in self._inherited if each in tip.brokers and not tip.brokers[each].fenced}
         if waiting and is_late:
@@ -300,20 +294,14 @@ class HeardOf:
             self._walks.discard(walk)
         else:
             self._walks.add(walk)
+        if change.walk.broker_id in self._inherited:
+            self._went_on_at = self._now()
 
-    def walks_end(self, broker_id: BrokerId) -> None:
-        """Note that the walks of a broker are given up, which is heard of."""
-        self._walks = {walk for walk in self._walks if walk[0] != broker_id}
-
-    def decides(self, context: DecideContext, own: BrokerId | None) -> None:
+    def decides(self, context: DecideContext) -> None:
         """Check the state that the controller decides on, and whom the decision leaves out."""
         controller = self._controller
         walking = {broker_id for broker_id, _ in self._walks if context.image.is_active(broker_id)}
-        forgotten = {
-            broker_id
-            for broker_id in walking - context.ineligible - {own}
-            if controller.sessions.applied_offset(broker_id) is not None
-        }
+        forgotten = walking - context.ineligible
         if forgotten:
             self._world.violated(
                 f"who_walks_out_gets_nothing: node {controller.node.node_id} decides as if {sorted(forgotten)} were to stay"

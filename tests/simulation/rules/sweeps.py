@@ -40,7 +40,7 @@ class SweepRule:
         image = reign.tip
         self._out |= {broker_id for broker_id, broker in image.brokers.items() if not broker.is_active}
         self._out |= {*controller.world.properties.sessions.parts.begun, *image.begun}
-        self._out |= reign.sessions.walking_out()
+        self._out |= reign.changes.leaving()
 
     def ended(self) -> None:
         """Check what is left; a sweep under another claim looks at another state."""

@@ -19,7 +19,7 @@ from quorum.applied_listener import AppliedListener
 from quorum.callers import Caller
 from quorum.controller import Controller, Sweeping
 from quorum.decide.context import DecideContext
-from quorum.decide.decision import Decision, Elected, Walk, Walked, WalkKind
+from quorum.decide.decision import Decision, Elected, Walk, Walked
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.elections import directory_of, has_online_directory
 from quorum.decide.quiet import QuietMark
@@ -139,6 +139,7 @@ class SimulatedController(Controller):
         self.turns = _TurnsOfAProcess(self)
         self._walking: dict[Walk | None, tuple[float, float, float]] = {}
         """When each walk under way began, when its last part was made, and within how long it must be at its end."""
+        self._sweep_rules: dict[str, SweepRule] = {}
         self.incarnation = node.incarnation
         self.stands_on = 0
         """The end offset of the snapshot that this process last began with or took."""
@@ -195,6 +196,7 @@ class SimulatedController(Controller):
             self.node.spawn(self.keeper.run)
             self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)
+            self.node.spawn(self._keep_changing)
             self.node.spawn(partial(watch_polls, self))
             sweeps: tuple[Sweeping, ...] = (*map(_SweepInOrder, SweepKind), Expiry(), QuietMark())
             for sweep in sweeps:
@@ -258,28 +260,29 @@ class SimulatedController(Controller):
         if self.is_active and not was_active:
             self.heard_of.claimed()
 
-    def heartbeat(self, command: BrokerHeartbeat, caller: Caller) -> tuple[Decision, int | None]:
+    def heartbeat(
+        self, command: BrokerHeartbeat, caller: Caller, *, is_contact: bool = False
+    ) -> tuple[Decision, int | None]:
         if command.want_shut_down and not command.want_fence:
             self.world.properties.rules.stopping(command.broker_id, self.tip.end_offset)
         self.world.properties.sessions.heard(command)
-        self.heard_of.walks_end(command.broker_id)  # unless this heartbeat goes on with one
-        answer = super().heartbeat(command, caller)
+        answer = super().heartbeat(command, caller, is_contact=is_contact)
         self.heard_of.contact(command.broker_id)
-        if self.tip.topics.counts.leaderless and not (answer[0].more or command.is_late):
+        if self.tip.topics.counts.leaderless:
             with self.world.loop.unpaid():
                 self._check_leads(command.broker_id)
         return answer
 
     def _check_leads(self, broker_id: BrokerId) -> None:
         """Whose elections are over leads whatever waits for a leader and has it in sync."""
-        tip, sessions = self.tip, self.sessions
+        tip, changes = self.tip, self.active_reign.changes
         broker, living = tip.brokers[broker_id], self.world.broker(broker_id).session
         if (
             living is None
             or living.broker_epoch != broker.broker_epoch
             or not broker.is_active
-            or sessions.is_electing(broker_id, broker.broker_epoch)
-            or sessions.is_being_removed(broker_id)
+            or changes.is_electing
+            or broker_id in changes.leaving()
         ):
             return
         committed, placed = self.committed.topics.by_id, self.world.properties.placed
@@ -305,18 +308,24 @@ class SimulatedController(Controller):
         self.heard_of.looked()
         return again_ms
 
-    def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> bool:
+    def make_part(self) -> bool:
+        made = super().make_part()
+        for rule in self._sweep_rules.values():
+            rule.part_made()
+        return made
+
+    def _fence(self, reign: Reign, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> None:
         self.heard_of.fences(broker_id)
-        return super()._fence(broker_id, broker_epoch, silent_ms)
+        super()._fence(reign, broker_id, broker_epoch, silent_ms)
 
     def _extending(self, reign: Reign, decision: Decision, envelope: Envelope) -> Sliced[RecordBatch]:
         batch = yield from super()._extending(reign, decision, envelope)
         self.heard_of.appended()
         return batch
 
-    def _context(self, *, own: BrokerId | None = None) -> DecideContext:
-        context = super()._context(own=own)
-        self.heard_of.decides(context, own)
+    def _context(self) -> DecideContext:
+        context = super()._context()
+        self.heard_of.decides(context)
         self.world.properties.rules.deciding(context)
         return context
 
@@ -331,7 +340,8 @@ class SimulatedController(Controller):
             elif isinstance(change, Elected):
                 self._watch_walk(None, is_over=not change.more)
                 if change.more:
-                    self.world.between_parts.decided(next(iter(self.sessions._electing)))
+                    up = filter(self.tip.is_active, self.tip.brokers)
+                    self.world.between_parts.decided(min(up, default=min(self.tip.brokers)))
 
     def _watch_walk(self, walk: Walk | None, *, is_over: bool) -> None:
         """Note a part of a walk, or of that of the elections (None)."""
@@ -351,8 +361,8 @@ class SimulatedController(Controller):
         """Return within how long a walk that begins now must be at its end."""
         profile = self.world.profile
         most = WALK_SECONDS_BUSY if profile.is_heavy or profile.is_weighty else WALK_SECONDS
-        if walk is None or walk.kind is not WalkKind.LEAVES:
-            return most  # only a fencing rests for PART_AGAIN_MS after each part
+        if walk is None:
+            return most
         with self.world.loop.unpaid():
             partitions = sum(1 for _ in self.tip.topics.partitions_on(walk.broker_id))
         per_part = max(self.records_per_part_max - 1, 1)  # the last place is that of the fencing itself
@@ -378,14 +388,23 @@ class SimulatedController(Controller):
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             await self.node.awake()
-            rule = SweepRule(self, sweep)
-            while True:
-                is_more = self.sweep(sweep)
-                rule.part_made()
-                if not is_more:
-                    break
+            rule = self._sweep_rules[sweep.operation] = SweepRule(self, sweep)
+            while not self.sweep(sweep):
+                await asyncio.sleep(SESSION_CHECK_AGAIN_MS / 1000)
+            rule.part_made()
+            while self.is_active and self.active_reign.changes.under_way(sweep.operation) is not None:
                 await asyncio.sleep(SESSION_CHECK_AGAIN_MS / 1000)
             rule.ended()
+
+    async def _keep_changing(self) -> None:
+        while True:
+            await self.parts_due.wait()
+            await self.node.awake()
+            await self.turns.wait_for_turn()
+            if self.make_part():
+                await asyncio.sleep(limits.PART_AGAIN_MS / 1000)
+            else:
+                self.parts_due.clear()
 
     async def _sync_segments(self) -> None:
         while True:

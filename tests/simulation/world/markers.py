@@ -67,7 +67,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "session checks late": Demand(5),
     "fencing goes on under the next controller": Demand(0.05),
     "broker fenced in parts": Demand(50, 4),
-    "broker heard of amid its fencing": Demand(0.2),
+    "poll held until its broker is out of service": Demand(0.2),
     "poll refused by a resigning controller": Demand(50, 4),
     "poll answered from segments": Demand(200, 15),
     "poll overtaken by a retention": Demand(0.5),

@@ -14,9 +14,9 @@ import quorum.decide.quorum
 import quorum.raft.journal.journal
 from broker_agent.cache import Cache
 from metadata_log.errors import ChangePending, DamagedFile, NotController, OffsetCompacted, Rejected
-from metadata_log.image.begun import SESSION_EXPIRED, Begun
 from metadata_log.image.results import RequestResults
 from metadata_log.log.segmented_log import SegmentedLog
+from quorum.changes import Changes
 from quorum.controller import Controller
 from quorum.decide.elections import Election
 from quorum.fetch.polls import Polls
@@ -254,15 +254,11 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (ReadRounds, "must_refuse", _returns("read refused without a majority", _is_true)),
     (Sessions, "grant_all", _when("session checks late", lambda sessions, *_: bool(sessions._sessions))),
     (
-        Sessions,
-        "begin",
-        _when(
-            "fencing goes on under the next controller",
-            lambda _sessions, image, _now: (
-                Begun(SESSION_EXPIRED, image.controller_epoch - 1) in image.begun.values()
-            ),
-        ),
+        Changes,
+        "take_over",
+        _when("fencing goes on under the next controller", lambda _changes, image: bool(image.begun)),
     ),
+    (Controller, "until_in_service", _always("poll held until its broker is out of service")),
     (Polls, "_refuse", _when("poll refused by a resigning controller", lambda _, polls: bool(polls))),
     (FetchService, "_deliver_cold", _always("poll answered from segments")),
     (SimulatedTransport, "drop", _always("link dropped by its reader")),

@@ -14,6 +14,7 @@ from msgspec import structs
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.codec import decode_all, decoding, encode
 from metadata_log.errors import (
+    BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
     Fault,
     InvalidReplicaAssignment,
@@ -42,7 +43,7 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from quorum.controller import Controller
-from quorum.decide.decision import Decision, Walk, WalkKind
+from quorum.decide.decision import Decision
 from quorum.decide.registry import deciding
 from quorum.turns import SLICE_MS, TURN_MS, Turns
 from quorum.written import Written
@@ -440,8 +441,7 @@ def silence(lab: Lab, controller: Controller, *heard: tuple[int, int]) -> None:
 def fence_the_silent(lab: Lab, controller: Controller, *heard: tuple[int, int]) -> None:
     """Let all be fenced but those of `heard`, in as many parts as it takes."""
     silence(lab, controller, *heard)
-    while controller.check_sessions():
-        lab.now_ms += 10
+    lab.finish(controller)
     lab.quorum.commit()
 
 
@@ -460,36 +460,48 @@ def test_a_broker_with_many_partitions_is_fenced_in_parts() -> None:
     run(story)
 
 
-def test_a_broker_heard_of_between_two_parts_of_its_fencing_stays_registered() -> None:
+def test_a_broker_heard_of_between_two_parts_of_its_fencing_is_fenced_and_then_comes_back() -> None:
+    """Goal: what was begun is finished. Method: a heartbeat after each part."""
+
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
+        began = len(lab.quorum.log)
         silence(lab, controller, (12, epochs[12]))
-        _, written_end = controller.heartbeat(
-            poll(11, epochs[11], applied=controller.committed.end_offset), anybody()
-        )
-        assert (
-            written_end == controller.tip.end_offset
-        )  # answered sooner, it would serve what was taken from it
-        assert not controller.check_sessions()
+        beat = poll(11, epochs[11], applied=controller.committed.end_offset)
+        while not controller.is_fenced(BrokerId(11), epochs[11]):
+            assert controller.is_taken_out(BrokerId(11)), "it gets no answer"
+            decision, _ = controller.heartbeat(beat, anybody())
+            assert not decision.records
+            assert controller.make_part()
+        assert not controller.is_taken_out(BrokerId(11))
+        sizes = [len(batch.records) for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
+        assert sum(sizes) == MANY + 1
+        assert controller.sessions.has_session(BrokerId(11), epochs[11], now_ms=lab.now_ms)
+        controller.heartbeat(beat, anybody())
         lab.quorum.commit()
         assert not controller.committed.brokers[BrokerId(11)].fenced
-        assert leaders(controller) == {12: RECORDS_PER_PART_MAX - 1, 11: MANY - RECORDS_PER_PART_MAX + 1}
+        assert leaders(controller) == {12: MANY}
+        lab.same_everywhere()
 
     run(story)
 
 
-def test_a_broker_heard_of_between_two_parts_of_its_fencing_leads_again_what_nobody_else_can() -> None:
-    """Where it alone is in sync, the parts of its fencing left partitions without a leader."""
-
+def test_fencings_take_turns_part_by_part() -> None:
     async def story(lab: Lab) -> None:
-        controller, epochs = await with_many_partitions(lab, 11)
-        silence(lab, controller)
+        controller, epochs = await with_many_partitions(lab, 11, 12, 13)
+        began = len(lab.quorum.log)
+        silence(lab, controller, (13, epochs[13]))
+        assert controller.check_sessions() > 0, "the next one is begun beside it"
+        lab.finish(controller)
+        of = [
+            batch.envelope.cause.detail["broker_id"]
+            for frames in lab.quorum.log[began:]
+            for batch, _ in decode_all(frames)
+            if batch.envelope.cause is not None
+        ]
+        assert of[:6] == [11, 12, 11, 12, 11, 12]
         lab.quorum.commit()
-        assert leaders(controller) == {-1: RECORDS_PER_PART_MAX - 1, 11: MANY - RECORDS_PER_PART_MAX + 1}
-        for _ in range(4):
-            controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
-            lab.quorum.commit()
-        assert leaders(controller) == {11: MANY}
+        assert leaders(controller) == {13: MANY}
 
     run(story)
 
@@ -525,45 +537,36 @@ def test_a_broker_leads_again_once_the_failure_of_its_directory_is_carried_out()
 
         assert beats(11, epoch, offline_log_dirs=(failing,)).more
         stops = controller.committed.brokers[BrokerId(12)].broker_epoch
-        while beats(12, stops, want_shut_down=True).more:
-            pass
-        while beats(11, epoch, offline_log_dirs=(failing,)).more:
-            pass
-        beats(11, epoch, offline_log_dirs=(failing,))
+        beats(12, stops, want_shut_down=True)
+        assert not beats(11, epoch, offline_log_dirs=(failing,)).records
+        lab.finish(controller)
+        lab.quorum.commit()
         partitions = controller.committed.topics.by_id[topic.topic_id].partitions
         assert [partition.leader for partition in partitions] == [11] + [-1] * 9
 
     run(story)
 
 
-def test_a_broker_that_registers_again_amid_a_fencing_of_the_controller_before_leads_what_it_alone_can() -> (
-    None
-):
-    """The record of its registration ends the fencing, so no heartbeat does. Until then the broker could not be elected."""
+def test_a_process_that_registers_amid_a_fencing_waits_for_its_end() -> None:
+    """The fencing is that of the controller before; the same process did not hear that it is registered."""
 
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
-        controller.heartbeat(
-            poll(11, epochs[11], applied=controller.committed.end_offset, want_fence=True), anybody()
-        )
+        silence(lab, controller, (12, epochs[12]))
         lab.quorum.commit()
         successor = lab.lead(2)
-
-        def beats(broker_id: int, **wishes: bool) -> Decision:
-            end_offset = successor.committed.end_offset
-            decision, _ = successor.heartbeat(
-                poll(broker_id, epochs[broker_id], applied=end_offset, **wishes), anybody()
-            )
-            lab.quorum.commit()
-            return decision
-
-        while beats(12, want_shut_down=True).more:
-            pass
-        assert leaders(successor) == {-1: MANY}
-        await lab.write(successor, registration(11))
-        while beats(11).more:
-            pass
-        assert leaders(successor) == {11: MANY - RECORDS_PER_PART_MAX + 1, -1: RECORDS_PER_PART_MAX - 1}
+        asked = asyncio.create_task(successor.submit(registration(11), anybody()))
+        await spin()
+        end = len(lab.quorum.log)
+        await spin()
+        assert len(lab.quorum.log) == end
+        lab.finish(successor)
+        assert successor.is_fenced(BrokerId(11), epochs[11])
+        await spin()
+        lab.quorum.commit()
+        assert (await asked).outcome[0] == epochs[11]
+        assert successor.committed.brokers[BrokerId(11)].fenced
+        assert leaders(successor) == {12: MANY}
         lab.same_everywhere()
 
     run(story)
@@ -592,7 +595,8 @@ def test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker(
         assert {partition.replicas for partition in placed.partitions} == {(12,)}
         assert [(partition.isr, partition.leader) for partition in assigned.partitions] == [((12,), 12)]
 
-        # Heard again, the broker is not taken out of service any more.
+        lab.finish(controller)
+        lab.quorum.commit()
         controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         await lab.write(controller, topic_of(-1, name="after", assignment=((BrokerId(11),),)))
         lab.same_everywhere()
@@ -604,9 +608,9 @@ def slow_parts(lab: Lab, controller: Controller, *, looks: int) -> None:
     """Let the time of each part be over at its `looks`-th look at the clock."""
     context = controller._context
 
-    def slow(**own: Any) -> Any:
+    def slow() -> Any:
         times = iter(range(looks))
-        return structs.replace(context(**own), is_turn_over=lambda: next(times, None) == looks - 1)
+        return structs.replace(context(), is_turn_over=lambda: next(times, None) == looks - 1)
 
     controller._context = slow  # type: ignore[method-assign]
 
@@ -616,10 +620,7 @@ def test_a_broker_whose_fencing_began_without_a_record_gets_nothing_either() -> 
 
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
-        silence(lab, controller, (12, epochs[12]))
-        while controller.check_sessions():
-            pass
-        lab.quorum.commit()
+        fence_the_silent(lab, controller, (12, epochs[12]))
         back = poll(11, epochs[11], applied=controller.committed.end_offset)
         controller.heartbeat(back, anybody())
         lab.quorum.commit()
@@ -638,31 +639,6 @@ def test_a_broker_whose_fencing_began_without_a_record_gets_nothing_either() -> 
     run(story)
 
 
-def test_a_fencing_that_begins_anew_visits_all_partitions() -> None:
-    """Goal: a walk ends when its broker is heard of. Method: topics before and behind where it stood, then silence again."""
-
-    async def story(lab: Lab) -> None:
-        controller, epochs = await with_many_partitions(lab, 11, 12)
-        silence(lab, controller, (12, epochs[12]))
-        lab.quorum.commit()
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
-        for n in range(20):
-            name = f"after-{n}"
-            await lab.write(controller, topic_of(-1, name=name, assignment=((BrokerId(11), BrokerId(12)),)))
-        assert (
-            controller.committed.topics.index.leaderships[BrokerId(11)]
-            == MANY - (RECORDS_PER_PART_MAX - 1) + 20
-        )
-        silence(lab, controller, (12, epochs[12]))
-        while controller.check_sessions():
-            pass
-        lab.quorum.commit()
-        assert controller.committed.brokers[BrokerId(11)].fenced
-        assert not controller.committed.topics.leads_any(BrokerId(11))
-
-    run(story)
-
-
 def test_a_new_controller_goes_on_with_a_fencing_at_once() -> None:
     """Goal: a change of controllers does not give a dead broker another session."""
 
@@ -671,9 +647,7 @@ def test_a_new_controller_goes_on_with_a_fencing_at_once() -> None:
         silence(lab, controller, (12, epochs[12]))
         lab.quorum.commit()
         successor = lab.lead(2)
-        lab.now_ms += 10
-        while successor.check_sessions():
-            lab.now_ms += 10
+        lab.finish(successor)
         lab.quorum.commit()
         assert successor.committed.brokers[BrokerId(11)].fenced
         assert not successor.committed.brokers[BrokerId(12)].fenced
@@ -689,8 +663,7 @@ def test_the_controller_after_that_goes_on_with_the_fencing_at_once_too() -> Non
         silence(lab, controller, (12, epochs[12]))
         for node_id in (2, 3):
             controller = lab.lead(node_id)
-            lab.now_ms += 10
-            assert controller.check_sessions() == PART_AGAIN_MS
+            assert controller.make_part()
             lab.quorum.commit()
         assert leaders(controller) == {
             12: 3 * (RECORDS_PER_PART_MAX - 1),
@@ -719,38 +692,10 @@ def test_a_fencing_is_not_gone_on_with_behind_a_controller_that_may_not_have_kno
         )
         assert written_end is None
         successor = lab.lead(3)
-        lab.now_ms += 10
-        assert not successor.check_sessions()
-        lab.quorum.commit()
+        assert not successor.make_part()
         assert not successor.committed.brokers[BrokerId(11)].fenced
         fence_the_silent(lab, successor, (12, epochs[12]))
         assert successor.committed.brokers[BrokerId(11)].fenced
-        lab.same_everywhere()
-
-    run(story)
-
-
-@pytest.mark.parametrize("want_shut_down", [False, True])
-def test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the_next_controller(
-    *, want_shut_down: bool
-) -> None:
-    """Goal: whoever got an answer has a whole session. Method: controllers change before the log says anything else.
-
-    A broker that stops is answered with the first part of its shutdown: others are left.
-    """
-
-    async def story(lab: Lab) -> None:
-        controller, epochs = await with_many_partitions(lab, 11, 12)
-        silence(lab, controller, (12, epochs[12]))
-        applied = controller.committed.end_offset
-        controller.heartbeat(poll(11, epochs[11], applied=applied, want_shut_down=want_shut_down), anybody())
-        lab.quorum.commit()
-        successor = lab.lead(2)
-        assert leaders(successor)[11] > 0
-        lab.now_ms += 10
-        assert not successor.check_sessions()
-        lab.quorum.commit()
-        assert not successor.committed.brokers[BrokerId(11)].fenced
         lab.same_everywhere()
 
     run(story)
@@ -778,16 +723,13 @@ def test_an_election_in_parts_is_gone_on_with_by_the_next_controller() -> None:
         controller, epochs = await with_many_partitions(lab, 11)
         fence_the_silent(lab, controller)
         assert leaders(controller) == {-1: MANY}
-        back = poll(11, epochs[11], applied=controller.committed.end_offset)
-        controller.heartbeat(back, anybody())
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         lab.quorum.commit()
         assert 0 < leaders(controller)[11] < MANY
-        controller.heartbeat(back, anybody())
+        controller.make_part()
         successor = lab.lead(2, keep=0)
-        while leaders(successor)[-1]:
-            _, written_end = successor.heartbeat(back, anybody())
-            assert written_end is not None
-            lab.quorum.commit()
+        lab.finish(successor)
+        lab.quorum.commit()
         assert leaders(successor) == {11: MANY}
 
     run(story)
@@ -799,6 +741,8 @@ def test_a_request_repeated_between_two_parts_of_itself_is_carried_out_once() ->
         began, request_id = len(lab.quorum.log), uuid(77)
         command = UnregisterBroker(broker_id=BrokerId(11))
         asked = [asyncio.create_task(controller.submit(command, anybody(request_id))) for _ in range(2)]
+        await spin()
+        lab.finish(controller)
         await spin()
         lab.quorum.commit()
         first, second = [await task for task in asked]
@@ -823,13 +767,9 @@ def test_a_topic_restored_amid_an_election_gets_its_leaders_too() -> None:
         first, last = sorted(controller.committed.topics.by_id.values(), key=lambda topic: topic.topic_id)
         await lab.write(controller, DeleteTopic(name=first.name))
         fence_the_silent(lab, controller)
-        back = poll(11, epoch, applied=controller.committed.end_offset)
-        controller.heartbeat(back, anybody())
+        controller.heartbeat(poll(11, epoch, applied=controller.committed.end_offset), anybody())
         lab.quorum.commit()
         await lab.write(controller, UndeleteTopics(topics=(first.name,)))
-        while controller.sessions.is_electing(BrokerId(11), epoch):
-            controller.heartbeat(back, anybody())
-            lab.quorum.commit()
         for topic in (first, last):
             assert {each.leader for each in controller.committed.topics.by_id[topic.topic_id].partitions} == {
                 11
@@ -848,14 +788,15 @@ def test_a_broker_that_polls_all_the_time_is_removed_in_as_many_parts_as_a_silen
         removal = UnregisterBroker(broker_id=BrokerId(11))
         asked = asyncio.create_task(controller.submit(removal, anybody()))
         applied = controller.committed.end_offset
+        await spin()
         while not controller.is_fenced(BrokerId(11), epochs[11]):
             if polls:
                 controller.heartbeat(poll(11, epochs[11], applied=applied), anybody())
-            await asyncio.sleep(0)
+            assert controller.make_part()
         lab.quorum.commit()
         await asked
         assert leaders(controller) == {12: MANY}
-        assert not controller.sessions.walking_out()
+        assert not controller.make_part()
         batches = [batch for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
         return ["" if batch.envelope.cause is None else batch.envelope.cause.code for batch in batches]
 
@@ -875,7 +816,7 @@ async def _begun(lab: Lab, controller: Controller, *, request_id: int | None = N
     removal = UnregisterBroker(broker_id=BrokerId(11))
     known = None if request_id is None else uuid(request_id)
     asked = asyncio.create_task(controller.submit(removal, anybody(known)))
-    while not controller.sessions.is_being_removed(BrokerId(11)):
+    while not controller.is_taken_out(BrokerId(11)):
         await asyncio.sleep(0)
     return asked
 
@@ -886,131 +827,65 @@ async def _given_up(asked: asyncio.Task[Written]) -> None:
         await asked
 
 
-def test_a_broker_whose_removal_is_given_up_is_heard_of_again() -> None:
+@pytest.mark.parametrize("is_by_the_next_controller", [False, True])
+def test_a_removal_that_nobody_waits_for_any_more_is_finished(is_by_the_next_controller: bool) -> None:
     async def story(lab: Lab) -> None:
-        controller, epochs = await with_many_partitions(lab, 11, 12)
+        controller, _ = await with_many_partitions(lab, 11, 12)
         await _given_up(await _begun(lab, controller))
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         lab.quorum.commit()
-        *_, (last, _) = decode_all(lab.quorum.log[-1])
-        assert last.envelope.cause is not None and last.envelope.cause.code == "BROKER_HEARD_OF"
-        assert not controller.sessions.walking_out()
-        assert 0 < leaders(controller)[11] < MANY
+        if is_by_the_next_controller:
+            controller = lab.lead(2)
+        lab.finish(controller)
+        lab.quorum.commit()
+        assert BrokerId(11) not in controller.committed.brokers
+        assert leaders(controller) == {12: MANY}
+        assert not controller.committed.begun
         lab.same_everywhere()
 
     run(story)
 
 
-def test_a_broker_that_came_back_during_a_removal_that_is_given_up_leads_again() -> None:
-    """Goal: nothing that it alone can lead stays without a leader. Method: the removal ends its parts by time, without a
-    record, and the broker is unfenced between two of them.
-    """
+@pytest.mark.parametrize("asks_amid_it", [False, True])
+def test_a_removal_that_the_next_controller_finishes_is_answered_to_who_repeats_it(
+    asks_amid_it: bool,
+) -> None:
+    """Its parts name its request, so the last one keeps the answer, whether somebody waits for it there or not."""
 
     async def story(lab: Lab) -> None:
-        controller, epochs = await with_many_partitions(lab, 11)
-        fence_the_silent(lab, controller)
-        slow_parts(lab, controller, looks=1)
-        asked = await _begun(lab, controller)
-        back = poll(11, epochs[11], applied=controller.committed.end_offset)
-        for _ in range(20):
-            controller.heartbeat(back, anybody())
-            lab.quorum.commit()
-        assert not controller.committed.brokers[BrokerId(11)].fenced
-        assert leaders(controller) == {-1: MANY}
-        await _given_up(asked)
-        while leaders(controller) != {11: MANY}:
-            assert controller.sessions.is_electing(BrokerId(11), epochs[11])
-            controller.heartbeat(back, anybody())
-            lab.quorum.commit()
-        lab.same_everywhere()
-
-    run(story)
-
-
-def test_a_broker_heard_of_while_a_decision_rests_that_left_it_out_is_elected_after_it() -> None:
-    """Goal: no partition waits for a leader that is up. Method: the first part of a fencing finds nothing to write, another
-    broker is removed in slices meanwhile, and between two of them the first one is heard of.
-    """
-
-    async def story(lab: Lab) -> None:
-        controller, epochs = await with_many_partitions(lab, 11, 12, 13)
-        others = (12, epochs[12]), (13, epochs[13])
-        fence_the_silent(lab, controller, *others)
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
-        lab.quorum.commit()
-        late = topic_of(-1, name="late", assignment=(tuple(map(BrokerId, (12, 11))),) * 900)
-        await lab.write(controller, late)
-        while min(controller.committed.topics.by_id) == controller.committed.topics.ids["late"]:
-            # The fencing begins with "many".
-            await lab.write(controller, DeleteTopic(name="late"))
-            await lab.write(controller, late)
-        with_time = controller._context
-        slow_parts(lab, controller, looks=1)
-        silence(lab, controller, *others)
-        controller._context = with_time  # type: ignore[method-assign]
-        assert controller.sessions.walking_out() == {11}
-        looks = count(0, SLICE_MS)
-        controller.turns._now_ms = lambda: next(looks)
-        removal = UnregisterBroker(broker_id=BrokerId(12))
-        asked = asyncio.create_task(controller.submit(removal, anybody()))
-        back = poll(11, epochs[11], applied=controller.committed.end_offset)
-        topics = controller.tip.topics
-        while not topics.counts.leaderless:
-            if controller.turns.is_mid_decision and topics.index.leaderships[BrokerId(12)] < 1_000:
-                controller.heartbeat(dataclasses.replace(back, is_late=True), anybody())
-            await asyncio.sleep(0)
-            topics = controller.tip.topics
-        while not asked.done():
-            lab.quorum.commit()
-            await asyncio.sleep(0)
-        for _ in range(5):
-            controller.heartbeat(back, anybody())
-            lab.quorum.commit()
-        assert leaders(controller) == {13: MANY}
-        waiting = controller.committed.topics.by_id[controller.committed.topics.ids["late"]].partitions
-        assert {partition.leader for partition in waiting} == {11}
-        lab.same_everywhere()
-
-    run(story)
-
-
-def test_who_is_answered_during_a_removal_is_not_silent_to_the_next_controller() -> None:
-    """Goal: whoever got an answer has a whole session. Method: the log shows a fencing for silence begun, and no removal."""
-
-    async def story(lab: Lab) -> None:
-        controller, epochs = await with_many_partitions(lab, 11, 12)
-        silence(lab, controller, (12, epochs[12]))
-        lab.quorum.commit()
-        asked = await _begun(lab, controller)
-        back = poll(11, epochs[11], applied=controller.committed.end_offset)
-        _, written_end = controller.heartbeat(back, anybody())
-        assert written_end == controller.tip.end_offset > controller.committed.end_offset
-        lab.quorum.commit()
-        await _given_up(asked)
+        controller, _ = await with_many_partitions(lab, 11, 12)
+        asked = await _begun(lab, controller, request_id=7)
         successor = lab.lead(2)
-        lab.now_ms += 10
-        assert not successor.check_sessions()
-        lab.quorum.commit()
-        assert not successor.committed.brokers[BrokerId(11)].fenced
+        with pytest.raises(OutcomeUnknown):
+            await asked
+        again = UnregisterBroker(broker_id=BrokerId(11))
+        if asks_amid_it:
+            answer = await lab.write(successor, again, uuid(7))
+        else:
+            lab.finish(successor)
+            lab.quorum.commit()
+            answer = await lab.write(successor, again, uuid(7))
+        assert answer.outcome[0] == 11
+        with pytest.raises(BrokerIdNotRegistered):
+            await lab.write(successor, again, uuid(8))
         lab.same_everywhere()
 
     run(story)
 
 
-def test_a_second_request_that_is_given_up_sends_no_removal_back() -> None:
+def test_a_second_removal_waits_for_the_end_of_the_first() -> None:
     async def story(lab: Lab) -> None:
-        controller, epochs = await with_many_partitions(lab, 11, 12)
+        controller, _ = await with_many_partitions(lab, 11, 12)
         first = await _begun(lab, controller, request_id=1)
         second = asyncio.create_task(
             controller.submit(UnregisterBroker(broker_id=BrokerId(11)), anybody(uuid(2)))
         )
-        await asyncio.sleep(0)
-        walk = Walk(WalkKind.REMOVED, BrokerId(11), epochs[11])
-        assert controller.sessions.visited(walk) is not None
-        await _given_up(second)
-        assert controller.sessions.visited(walk) is not None
-        await _given_up(first)
-        assert controller.sessions.visited(walk) is None
+        await spin()
+        lab.finish(controller)
+        await spin()
+        lab.quorum.commit()
+        assert (await first).outcome[0] == 11
+        with pytest.raises(BrokerIdNotRegistered):
+            await second
 
     run(story)
 

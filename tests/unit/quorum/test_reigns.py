@@ -144,7 +144,7 @@ def test_a_controller_that_resigns_does_nothing_more() -> None:
         lab.now_ms += 60_000
         end = len(lab.quorum.log)
         assert controller.check_sessions() == 0
-        assert controller.sweep(Sweep(SweepKind.UNCLEAN)) is False
+        assert controller.sweep(Sweep(SweepKind.UNCLEAN)) and not controller.make_part()
         for command in (DeleteTopic(name="t"), setting("2")):
             with pytest.raises(NotController):
                 await controller.submit(command, anybody())
@@ -246,8 +246,7 @@ def test_silence_fences_and_a_poll_gives_back() -> None:
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
         silence(lab, controller, (12, epochs[12]))
-        while controller.check_sessions():
-            lab.now_ms += 10
+        lab.finish(controller)
         lab.quorum.commit()
         assert controller.committed.brokers[BrokerId(11)].fenced
         assert set(leaders(controller)) == {12}
@@ -268,8 +267,7 @@ def test_every_change_says_who_asked_for_it() -> None:
         lab.quorum.commit()
         await task
         silence(lab, controller, (12, epochs[12]))
-        while controller.check_sessions():
-            lab.now_ms += 10
+        lab.finish(controller)
         lab.quorum.commit()
         controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
         lab.quorum.commit()

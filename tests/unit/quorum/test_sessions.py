@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from metadata_log.ids import NO_LEADER, BrokerId, TopicId
-from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.ids import BrokerId, TopicId
 from metadata_log.wire.shapes import INT64_MAX
-from quorum.decide.decision import Elected, Walk, Walked, WalkKind
 from quorum.sessions import Sessions
 from tests.support.decisions import World
 
@@ -57,35 +55,13 @@ def test_a_claim_grants_every_unfenced_broker_a_full_session() -> None:
     world = World(session_timeout_ms=100)
     for line in ("register 1", "heartbeat 1", "register 2", "heartbeat 2", "heartbeat 2 fence"):
         world.run(line)
-    world.sessions.clear()
+    world.sessions = Sessions(session_timeout_ms=100)
     assert world.sessions.applied_offset(ONE) is None
     world.sessions.grant_all(world.image, 5000)
     epoch = world.image.brokers[ONE].broker_epoch
     assert world.sessions.has_session(ONE, epoch, now_ms=5100)
     assert world.sessions.applied_offset(TWO) is None
     assert world.sessions.expired(5101) == (ONE, epoch, 101)
-
-
-def electing(world: World) -> list[bool]:
-    return [
-        world.sessions.is_electing(broker_id, world.image.brokers[broker_id].broker_epoch)
-        for broker_id in sorted(world.image.brokers)
-    ]
-
-
-def test_a_claim_looks_for_leaders_only_where_there_is_none() -> None:
-    """A new controller gives leaders to leaderless partitions, and looks at no others."""
-    world = World(session_timeout_ms=100)
-    for line in ("register 1", "heartbeat 1", "register 2", "heartbeat 2", "register 3", "heartbeat 3"):
-        world.run(line)
-    world.run("create t on=1,2")
-    world.sessions.begin(world.image, 5000)
-    assert not any(electing(world))
-    world.write([PartitionChangeRecord(world.image.topics.ids["t"], 0, leader=NO_LEADER)])
-    world.sessions.begin(world.image, 5000)
-    assert all(electing(world))
-    assert len(world.heartbeat(3).records) == 1
-    assert not any(electing(world)), "the heartbeat of one elects for all"
 
 
 def test_granting_again_keeps_what_was_reported() -> None:
@@ -187,8 +163,6 @@ def test_the_slowest_is_what_a_walk_finds_whatever_happens(seed: int) -> None:
                 sessions.registration_changed(broker_id)
             case 5:
                 sessions.registered_again(broker_id, epoch, offset=3)
-            case 6 if rng.random() < 0.2:
-                sessions.clear()
             case 7:
                 sessions.grant_all(image, now_ms)
             case _:
@@ -244,68 +218,3 @@ def test_a_stopping_broker_is_ready_once_the_others_have_caught_up() -> None:
     world.run("heartbeat 1 shutdown")
     assert world.image.brokers[ONE].fenced
     assert world.sessions.ready_to_go(world.image) == []
-
-
-def test_walks_of_one_broker_do_not_send_each_other_back() -> None:
-    """A broker is unregistered in parts while its next process registers in parts: each walk goes on where it stood."""
-    sessions = Sessions(session_timeout_ms=9_000)
-    removed, leaves = (Walk(kind, BrokerId(1), 7) for kind in (WalkKind.REMOVED, WalkKind.LEAVES))
-    for at in range(3):
-        for walk in (removed, leaves):
-            assert sessions.visited(walk) == (None if at == 0 else (TOPIC, at))
-            sessions.carry_out(Walked(walk, (TOPIC, at + 1)), now_ms=0)
-    assert sessions.visited(Walk(WalkKind.LEAVES, BrokerId(1), 8)) is None
-    sessions.carry_out(Walked(leaves, None), now_ms=0)
-    assert (sessions.visited(leaves), sessions.visited(removed)) == (None, (TOPIC, 3))
-    assert sessions.walking_out() == {1}
-    sessions.carry_out(Walked(removed, None), now_ms=0)
-    assert sessions.walking_out() == frozenset()
-
-
-def test_a_heartbeat_ends_every_walk_of_its_broker_but_its_removal() -> None:
-    sessions = Sessions(session_timeout_ms=9_000)
-    for kind in WalkKind:
-        sessions.carry_out(Walked(Walk(kind, BrokerId(1), 7), (TOPIC, 0)), now_ms=0)
-    sessions.contact(BrokerId(1), 7, now_ms=0, applied_offset=0)
-    left = {kind for kind in WalkKind if sessions.visited(Walk(kind, BrokerId(1), 7)) is not None}
-    assert left == {WalkKind.REMOVED} and sessions.is_being_removed(BrokerId(1))
-    sessions.give_up_removal(BrokerId(1))
-    assert sessions.visited(Walk(WalkKind.REMOVED, BrokerId(1), 7)) is None
-    assert not sessions.is_being_removed(BrokerId(1)) and not sessions.walking_out()
-
-
-def test_a_walk_that_is_over_leaves_nothing_to_look_at() -> None:
-    """A thousand brokers stop at once, and each heartbeat looks at the walks of all."""
-    sessions = Sessions(session_timeout_ms=9_000)
-    walk = Walk(WalkKind.LEAVES, BrokerId(1), 7)
-    for visited in ((TOPIC, 0), None, None):
-        sessions.carry_out(Walked(walk, visited), now_ms=0)
-    assert not sessions._walks
-
-
-def test_one_walk_elects_for_all_who_wait_when_it_begins() -> None:
-    world = World(session_timeout_ms=100)
-    for line in ("register 1", "heartbeat 1", "register 2", "heartbeat 2", "register 3", "heartbeat 3"):
-        world.run(line)
-    sessions = world.sessions
-    for broker_id in (ONE, TWO):
-        sessions.elect_for(broker_id)
-    sessions.carry_out(Elected((TOPIC, 0), more=True), now_ms=0)
-    sessions.elect_for(BrokerId(3))
-    sessions.elect_for(TWO)  # fenced and back, maybe
-    assert [sessions.elects_later(each) for each in (ONE, TWO, BrokerId(3))] == [False, True, True]
-    sessions.carry_out(Elected((TOPIC, 1), more=False), now_ms=0)
-    assert (sessions.elected_to, electing(world)) == (None, [False, True, True])
-    assert not sessions.elects_later(TWO)
-    sessions.carry_out(Elected(None, more=False), now_ms=0)
-    assert electing(world) == [False] * 3
-
-
-def test_a_late_heartbeat_sends_no_elections_back() -> None:
-    """In a large cluster most are late while the elections are made."""
-    sessions = Sessions(session_timeout_ms=9_000)
-    sessions.contact(ONE, 7, now_ms=0, applied_offset=0)
-    sessions.elect_for(ONE)
-    sessions.carry_out(Elected((TOPIC, 3), more=True), now_ms=0)
-    sessions.contact(ONE, 7, now_ms=1, applied_offset=0)
-    assert (sessions.elected_to, sessions.is_electing(ONE, 7)) == ((TOPIC, 3), True)

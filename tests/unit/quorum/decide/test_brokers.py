@@ -23,6 +23,7 @@ from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.decision import Walk, WalkKind
 from quorum.decide.fencing import fence, state_of
 from quorum.decide.parts import part_of
+from quorum.sessions import Sessions
 from tests.support.decisions import (
     FEATURES,
     World,
@@ -287,34 +288,36 @@ def test_an_unfencing_in_parts_elects_everywhere() -> None:
     world = online(1, 2, records_max=10)
     many_partitions(world, 25, "1")
     world.expire(1, world.image.brokers[BrokerId(1)].broker_epoch)
-    beats = [world.heartbeat(1)]
-    while beats[-1].more:
-        beats.append(world.heartbeat(1))
-    assert [len(beat.records) for beat in beats] == [9, 9, 8]
+    parts = [world.heartbeat(1), *world.elect()]
+    assert [len(part.records) for part in parts] == [9, 9, 8]
     assert {p.leader for p in world.image.topics.by_id[world.image.topics.ids["many"]].partitions} == {1}
     assert not world.heartbeat(1).records
 
 
-def test_one_walk_over_the_leaderless_partitions_elects_for_all_brokers() -> None:
+def test_one_pass_over_the_leaderless_partitions_elects_for_all_brokers() -> None:
     """Goal: under a new controller a thousand brokers do not look at each of them a thousand times."""
     world = online(1, 2, 3, turns_are_short=True)
     many_partitions(world, 500, "3")
     world.expire(3, world.image.brokers[BrokerId(3)].broker_epoch)
-    world.sessions.begin(world.image, world.now_ms)
-    beats = [world.heartbeat(1 + n % 2) for n in range(9)]
-    assert [beat.more for beat in beats] == [*[True] * 7, False, False]
-    assert world.sessions.elected_to is None
+    for broker_id in (1, 2):
+        world.changes.elect_for(BrokerId(broker_id))
+    assert [part.more for part in world.elect()] == [*[True] * 7, False]
+    assert not world.changes.is_electing
 
 
 def test_who_joins_amid_elections_in_parts_gets_its_own_behind_them() -> None:
     world = online(1, 2, turns_are_short=True)
     many_partitions(world, 200, "1")
     world.expire(1, world.image.brokers[BrokerId(1)].broker_epoch)
-    world.sessions.elect_for(BrokerId(2))
-    assert [world.heartbeat(2).more for _ in range(3)] == [True] * 3
-    assert world.heartbeat(1).more, "these are over, and past most of its partitions"
-    while world.heartbeat(1).more:
-        pass
+    world.changes.elect_for(BrokerId(2))
+    elections = world.changes.next()
+    assert elections is not None
+    for _ in range(3):
+        part = elections.next_part(world.context())
+        assert part.more
+        world.carry_out(part)
+    assert len(world.heartbeat(1).records) == 1, "they are past most of its partitions"
+    world.elect()
     assert {p.leader for p in world.image.topics.by_id[world.image.topics.ids["many"]].partitions} == {1}
 
 
@@ -329,13 +332,14 @@ def test_an_election_that_found_no_place_in_the_log_is_decided_again() -> None:
             )
         ]
     )
-    world.sessions.begin(world.image, world.now_ms)
+    world.changes.take_over(world.image)
+    elections = world.changes.next()
+    assert elections is not None
     for _ in range(2):
-        refused = world.decided(world.request(1).heartbeat())
+        refused = elections.next_part(world.context())
         assert len(refused.records) == 5
-    assert len(world.heartbeat(1).records) == 5
-    assert not world.heartbeat(1).records
-    assert not world.sessions.is_electing(BrokerId(1), world.image.brokers[BrokerId(1)].broker_epoch)
+    assert [len(part.records) for part in world.elect()] == [5]
+    assert not world.changes.is_electing
 
 
 def test_a_directory_fails_in_parts() -> None:
@@ -423,9 +427,11 @@ def test_elections_amid_the_failure_of_a_directory_give_nothing_that_lies_there(
     failed: dict[str, Any] = {"offline_log_dirs": (word_uuid("a"),)}
     for _ in range(failed_parts):
         assert world.heartbeat(1, **failed).more
-    world.sessions.elect_for(BrokerId(1))
+    world.changes.elect_for(BrokerId(1))
+    world.elect()
     while world.heartbeat(1, **failed).more:
         pass
+    world.elect()
     assert world.image.brokers[BrokerId(1)].log_dirs == (word_uuid("b"),)
     assert {partition.leader for partition in world.image.topics.by_id[topic_id].partitions} == {-1}
 
@@ -441,25 +447,22 @@ def test_a_broker_that_registers_a_lost_directory_again_leads_what_lies_there() 
         pass
     assert {partition.leader for partition in world.image.topics.by_id[topic_id].partitions} == {-1}
     world.run("register 1 dirs=a,b")
-    while world.heartbeat(1).more:
-        pass
+    world.elect()
     assert {partition.leader for partition in world.image.topics.by_id[topic_id].partitions} == {1}
 
 
 def test_a_broker_that_began_to_stop_is_elected_no_more() -> None:
-    """Its elections in parts are not over, and a poll that asks for nothing comes between two parts of its stop."""
+    """The elections are not over, and a poll that asks for nothing comes between two parts of its stop."""
     world = online(1, 2, records_max=10)
     many_partitions(world, 25, "1")
-    world.sessions.elect_for(BrokerId(1))
+    world.changes.elect_for(BrokerId(1))
     assert world.heartbeat(1, want_shut_down=True).more
     leaders = [
         partition.leader for partition in world.image.topics.by_id[world.image.topics.ids["many"]].partitions
     ]
     assert NO_LEADER in leaders
     assert world.heartbeat(1).records == ()
-    # As where a removal, or a fencing for silence, is given up.
-    world.sessions.elect_for(BrokerId(1))
-    assert world.heartbeat(1).records == ()
+    assert [part.records for part in world.elect()] == [[]]
     while world.heartbeat(1, want_shut_down=True).more:
         pass
     assert not world.image.topics.leads_any(BrokerId(1))
@@ -536,7 +539,7 @@ def test_a_stopping_broker_goes_on_after_a_change_of_controllers() -> None:
     world = online(1, 2)
     world.run("create t on=1,2")
     world.run("heartbeat 1 shutdown")
-    world.sessions.clear()
+    world.sessions = Sessions(session_timeout_ms=9_000)
     world.sessions.grant_all(world.image, world.now_ms)
     decided = world.heartbeat(1, want_shut_down=True)
     assert answered(decided).should_shut_down, "it leads nothing, and says so itself"

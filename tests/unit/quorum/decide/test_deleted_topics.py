@@ -289,7 +289,7 @@ def test_who_ended_uncleanly_amid_its_fencing_is_in_no_isr_that_comes_back(elr: 
     epoch = world.image.brokers[BrokerId(1)].broker_epoch
     fencing = Walk(WalkKind.LEAVES, BrokerId(1), epoch)
     world.now_ms += 30_000
-    world.sessions.carry_out(Walked(fencing, (topic_id, 0)), now_ms=world.now_ms)
+    world.changes.carry_out(Walked(fencing, (topic_id, 0)))
     again = registration(1, incarnation_id=word_uuid("another"), features=WITH_ELR)
     assert world.decide(again).refusal is None
     (partition,) = topic_of(world.image, topic_id).partitions
@@ -363,8 +363,7 @@ def test_many_partitions_get_their_leaders_in_parts() -> None:
     assert sum(isinstance(record, TopicRestoreRecord) for record in decision.records) == 1
     assert sum(isinstance(record, PartitionChangeRecord) for record in decision.records) == 2
     assert world.image.topics.counts.leaderless == 7
-    for _ in range(4):
-        world.heartbeat(1)
+    world.elect()
     assert world.image.topics.counts.leaderless == 0
     assert {one.leader_epoch for one in topic_of(world.image, topic_id).partitions} == {1}
     invariants_hold(world.image)

@@ -16,7 +16,6 @@ from metadata_log.errors import NotController, ThrottlingQuotaExceeded
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.limits import FETCH_BYTES_MAX
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.wire.commands import UnregisterBroker
 from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
 from quorum.controller import Controller
 from quorum.decide.decision import Decision
@@ -27,11 +26,10 @@ from quorum.fetch.slices import Slices
 from quorum.log.committed_log import CommittedLog
 from quorum.turns import TURN_MS
 from tests.support.callers import anybody
-from tests.support.lab import Lab, fetch_of, online, poll, setting, settings, spin
+from tests.support.lab import Lab, fetch_of, online, setting, settings, spin
 from tests.unit.quorum.test_controller import (
     MANY,
     fence_the_silent,
-    leaders,
     silence,
     slow_parts,
     with_many_partitions,
@@ -146,6 +144,8 @@ def test_a_foreign_position_fences_whole_however_many_parts_that_takes(tmp_path:
         controller, epochs = await with_many_partitions(lab, 11, 12)
         request = replace(lab.at_end(controller, 11, epochs[11]), last_crc=1)
         fetch = lab.fetch(1, request)
+        await spin()
+        lab.finish(controller)
         await spin()
         lab.quorum.commit()
         assert header(await fetch)["broker_state"] == "FENCED"
@@ -272,48 +272,35 @@ def test_a_late_heartbeat_waits_for_records_about_its_broker(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("parts", [1, 3])
 def test_a_broker_that_is_being_fenced_gets_no_answer_before_its_fencing_is_applied(
-    tmp_path: Path, *, is_late: bool
+    tmp_path: Path, parts: int, *, is_late: bool
 ) -> None:
     """Goal: no broker serves after its fencing. Its own deadline counts from the last poll that was answered: with an answer
-    from before the fencing it would serve for another session. Method: silence, and a poll while the records are in flight.
+    from before the fencing it would serve for another session. Method: silence, and a poll amid the fencing.
     """
 
     async def story(lab: FetchLab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
-        controller.records_per_part_max = 2 * MANY
+        controller.records_per_part_max = MANY // parts + 2
         silence(lab, controller, (12, epochs[12]))
-        fenced_end = controller.tip.end_offset
-        assert controller.committed.end_offset < fenced_end
         request = lab.at_end(controller, 11, epochs[11])
         arrived_ms = lab.now_ms - (limits.HEARTBEAT_LATE_MS if is_late else 0)
         assert lab.services[1].take(request, lambda _: None, anybody(), arrived_ms=arrived_ms) is None
         fetch = lab.fetch(1, request)
+        for _ in range(1, parts):
+            await spin()
+            lab.quorum.commit()
+            await spin()
+            assert not fetch.done() and len(lab.services[1].polls.waiting) == 0
+            assert controller.make_part()
+        assert controller.is_fenced(BrokerId(11), epochs[11]) or parts == 1
+        fenced_end = controller.tip.end_offset
+        assert controller.committed.end_offset < fenced_end
         await spin()
         assert not fetch.done() and len(lab.services[1].polls.waiting) == 0
         lab.quorum.commit()
         assert header(await fetch)["high_watermark"] >= fenced_end  # type: ignore[operator]
-
-    run(tmp_path, story)
-
-
-def test_a_poll_does_not_wait_while_parts_without_a_record_are_due(tmp_path: Path) -> None:
-    """Goal: what its broker may lead does not wait for the next poll. Method: before it come many that nobody can lead."""
-
-    async def story(lab: FetchLab) -> None:
-        controller, _ = await with_many_partitions(lab, 11)
-        epoch = await online(lab, controller, 12)
-        fence_the_silent(lab, controller, (12, epoch))
-        slow_parts(lab, controller, looks=1)
-        controller.sessions.elect_for(BrokerId(12))
-        request = lab.at_end(controller, 12, epoch)
-        assert lab.services[1].take(request, lambda _: None, anybody(), arrived_ms=lab.now_ms) is None
-        fetch = lab.fetch(1, request)
-        while controller.sessions.is_electing(BrokerId(12), epoch):
-            await asyncio.sleep(0)
-        await spin()
-        assert len(lab.services[1].polls.waiting) == 1
-        fetch.cancel()
 
     run(tmp_path, story)
 
@@ -444,33 +431,29 @@ def test_a_newer_fetch_of_a_broker_releases_the_older(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-def test_a_removal_that_is_given_up_releases_the_poll_of_its_broker(tmp_path: Path) -> None:
-    """Goal: the partitions that it alone can lead do not wait for its next poll. Method: the broker came back between two
-    parts of the removal, and neither these nor its elections wrote a record about them.
-    """
+def test_the_end_of_a_long_change_releases_the_poll_of_its_broker(tmp_path: Path) -> None:
+    """Goal: what it wants next does not wait for news. Method: it stops in parts, and the last part writes nothing."""
 
     async def story(lab: FetchLab) -> None:
-        controller, epochs = await with_many_partitions(lab, 11)
-        fence_the_silent(lab, controller)
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        request = replace(lab.at_end(controller, 11, epochs[11]), want_shut_down=True)
+        first = lab.fetch(1, request)
+        await spin()
+        lab.quorum.commit()
+        await first
         slow_parts(lab, controller, looks=1)
-        removal = UnregisterBroker(broker_id=BrokerId(11))
-        asked = asyncio.create_task(controller.submit(removal, anybody()))
-        while not controller.sessions.is_being_removed(BrokerId(11)):
-            await asyncio.sleep(0)
-        back = poll(11, epochs[11], applied=controller.committed.end_offset)
-        while controller.heartbeat(back, anybody())[0].more:
-            lab.quorum.commit()
+        fetch = lab.fetch(1, replace(request, want_shut_down=False, max_wait_ms=60_000))
+        await spin()
+        lab.quorum.commit()
+        await fetch
         fetch = lab.fetch(1, lab.at_end(controller, 11, epochs[11]))
         await spin()
         assert len(lab.services[1].polls.waiting) == 1
-        asked.cancel()
+        lab.finish(controller)
         await spin()
         assert len(lab.services[1].polls.waiting) == 0
-        await fetch
-        while controller.heartbeat(back, anybody())[0].more:
-            lab.quorum.commit()
         lab.quorum.commit()
-        assert set(leaders(controller)) == {11}
+        await fetch
 
     run(tmp_path, story)
 
@@ -536,6 +519,26 @@ def test_who_can_be_sent_nothing_yet_is_told_to_ask_again(tmp_path: Path) -> Non
         request = replace(fetch_of(11, epoch, applied=0), last_epoch=-1, max_wait_ms=0)
         answer = header(await lab.fetch(1, request))
         assert (answer["kind"], answer["snapshot"]) == ("DELTA", None)
+
+    run(tmp_path, story)
+
+
+def test_a_stop_that_is_granted_in_parts_is_told_with_the_last(tmp_path: Path) -> None:
+    """Goal: a broker is let go once. Method: its parts end by time, without a record, whenever it asks."""
+
+    async def story(lab: FetchLab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        fence_the_silent(lab, controller, (12, epochs[12]))
+        slow_parts(lab, controller, looks=1)
+        fetch = lab.fetch(1, replace(lab.at_end(controller, 11, epochs[11]), want_shut_down=True))
+        await spin()
+        lab.quorum.commit()
+        await spin()
+        assert not fetch.done()
+        lab.finish(controller)
+        await spin()
+        lab.quorum.commit()
+        assert header(await fetch)["should_shut_down"] is True
 
     run(tmp_path, story)
 
