@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from metadata_log.batch import RecordBatch
 from metadata_log.digest import Buckets
 from metadata_log.errors import InvariantBroken
-from metadata_log.image.begun import begun_after
+from metadata_log.image.begun import begun_after, begun_of
 from metadata_log.image.metadata_image import (
     EMPTY,
     SUBJECT_BUILDERS,
@@ -20,7 +20,7 @@ from metadata_log.image.quorum import QuorumBuilder
 from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import SnapshotRow
 from metadata_log.image.subject import SubjectBuilder
-from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
+from metadata_log.records.snapshots import BegunChangeRecord, RequestResultRecord, SnapshotHeaderRecord
 from metadata_log.sliced import Sliced, at_once, chunks
 
 B = TypeVar("B", bound=SubjectBuilder[Any])
@@ -99,7 +99,7 @@ def applying(image: MetadataImage, batch: RecordBatch, *, keeps_results: bool = 
         last_time_ms=batch.appended_at_ms,
         elapsed_ms=elapsed_ms,
         results=results.evicted(now_ms=batch.appended_at_ms),
-        begun=begun_after(image.begun, batch),
+        begun=begun_after(image.begun, batch, parts["features"]),
         state_digest=StateDigest.behind(image, delta),
         **parts,
     )
@@ -118,11 +118,14 @@ def image_of(
     """
     builders = _OpenBuilders(EMPTY, elapsed_ms=0)
     results: list[RequestResultRecord] = []
+    begun: list[BegunChangeRecord] = []
     record: SnapshotRow = header
     try:
         for record in records:
             if type(record) is RequestResultRecord:
                 results.append(record)
+            elif type(record) is BegunChangeRecord:
+                begun.append(record)
             else:
                 builders.apply(_IN_SNAPSHOT[type(record)], record)
     except (KeyError, ValueError, IndexError, TypeError) as error:
@@ -136,6 +139,7 @@ def image_of(
         last_crc=header.last_crc,
         last_time_ms=header.last_time_ms,
         results=RequestResults.of(results),
+        begun=begun_of(begun),
         **at_once(builders.parts()),
     )
     return replace(image, state_digest=StateDigest(digest_buckets or buckets_of(image)))

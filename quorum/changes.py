@@ -12,14 +12,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.batch import Cause, Envelope, RecordBatch
 from metadata_log.errors import MetadataError
-from metadata_log.ids import BrokerId, Uuid, uuid_from_text, uuid_text
-from metadata_log.image.begun import (
-    BROKER_REGISTERED,
-    BROKER_UNREGISTERED,
-    LOG_DIR_OFFLINE,
-    SESSION_EXPIRED,
-    Begun,
-)
+from metadata_log.ids import BrokerId, Uuid
+from metadata_log.image import begun as begun_changes
+from metadata_log.image.begun import Begun
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
@@ -28,7 +23,7 @@ from quorum.decide.brokers import kind_of_departure
 from quorum.decide.canonical import IdempotencyKey
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Elected, ElectionDue, PartMade, Walk, Walked, WalkKind
-from quorum.decide.heartbeat import elect_part, failed_dirs_of
+from quorum.decide.heartbeat import elect_part
 from quorum.decide.long_changes import next_part
 from quorum.decide.registry import DECISIONS
 from quorum.sessions import Sessions
@@ -202,7 +197,7 @@ class Changes:
         """Begin what a state shows begun: changes that take brokers out, controlled shutdowns, and elections."""
         for broker_id, begun in sorted(image.begun.items()):
             broker = image.brokers.get(broker_id)
-            if broker is None or begun.cause.ref_offset != broker.broker_epoch:
+            if broker is None or begun.broker_epoch != broker.broker_epoch:
                 continue
             self.begin(_taken_over(image, broker, begun))
         for broker_id, broker in sorted(image.brokers.items()):
@@ -231,34 +226,22 @@ def _taken_over(image: MetadataImage, broker: BrokerImage, begun: Begun) -> Long
     """Return what finishes a change of the reign before. Of a registration the log does not say what would register: the
     former process is fenced, and the other one registers.
     """
-    cause = begun.cause
     kind, operation = WalkKind.LEAVES, HEARTBEAT
-    if cause.code == SESSION_EXPIRED:
-        operation = FENCE_STALE
-    elif cause.code == BROKER_UNREGISTERED:
-        kind, operation = WalkKind.REMOVED, UNREGISTER
-    elif cause.code == BROKER_REGISTERED:
-        kind, operation = kind_of_departure(image, is_clean=bool(cause.detail.get("clean"))), REGISTER
-    elif cause.code == LOG_DIR_OFFLINE:
-        kind = WalkKind.FAILED
-    log_dirs = failed_dirs_of(cause) if kind is WalkKind.FAILED else ()
+    match begun.cause:
+        case begun_changes.SESSION_EXPIRED:
+            operation = FENCE_STALE
+        case begun_changes.BROKER_UNREGISTERED:
+            kind, operation = WalkKind.REMOVED, UNREGISTER
+        case begun_changes.BROKER_REGISTERED:
+            kind, operation = kind_of_departure(image, is_clean=begun.is_clean), REGISTER
+        case begun_changes.LOG_DIR_OFFLINE:
+            kind = WalkKind.FAILED
+    log_dirs = begun.log_dirs if kind is WalkKind.FAILED else ()
     walk = Walk(kind, broker.broker_id, broker.broker_epoch, log_dirs)
-    change = of_walk(walk, cause, operation=operation)
-    change.request = _request_of(cause)
+    change = of_walk(walk, begun_changes.cause_of(broker.broker_id, begun), operation=operation)
+    if begun.request_id is not None and begun.request_sha256 is not None:
+        change.request = IdempotencyKey(request_id=begun.request_id, sha256=begun.request_sha256)
     return change
-
-
-def with_request(cause: Cause, request: IdempotencyKey) -> Cause:
-    """Return the cause of a part that is not the last, with the request that the last one answers."""
-    named = {"request_id": uuid_text(request.request_id), "request_sha256": request.sha256.hex()}
-    return cause._replace(detail={**cause.detail, **named})
-
-
-def _request_of(cause: Cause) -> IdempotencyKey | None:
-    request_id, sha256 = cause.detail.get("request_id"), cause.detail.get("request_sha256")
-    if not isinstance(request_id, str) or not isinstance(sha256, str):
-        return None
-    return IdempotencyKey(request_id=uuid_from_text(request_id), sha256=bytes.fromhex(sha256))
 
 
 def carry_out(decision: Decision, sessions: Sessions, changes: Changes, *, now_ms: int) -> None:

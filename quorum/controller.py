@@ -49,7 +49,7 @@ from metadata_log.errors import (
     two_histories,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
-from metadata_log.image.begun import BROKER_UNREGISTERED, SESSION_EXPIRED, SHUTDOWN_GRANTED
+from metadata_log.image.begun import BROKER_UNREGISTERED, SESSION_EXPIRED, SHUTDOWN_GRANTED, with_request
 from metadata_log.image.features import metaquorum_version
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
@@ -73,7 +73,6 @@ from quorum.changes import (
     LastPart,
     LongChange,
     of_walk,
-    with_request,
 )
 from quorum.config import ControllerSettings
 from quorum.decide.brokers import is_taken
@@ -471,7 +470,7 @@ class Controller:
     ) -> Envelope:
         cause = decision.cause
         if key is not None and decision.more and cause is not None and cause.code == BROKER_UNREGISTERED:
-            cause = with_request(cause, key)
+            cause = with_request(cause, key.request_id, key.sha256)
         envelope = Envelope(actor=actor, cause=cause, operation=operation)
         if key is None or decision.more:
             return envelope

@@ -57,7 +57,7 @@ class Reign:
         self.sessions.grant_all(committed, now_ms)
         self.changes.take_over(committed)
         for broker_id, begun in committed.begun.items():
-            if begun.cause.code == SESSION_EXPIRED and self.changes.takes_out(broker_id):
+            if begun.cause == SESSION_EXPIRED and self.changes.takes_out(broker_id):
                 self.sessions.forget(broker_id, committed.brokers[broker_id].broker_epoch)
 
     def carry_out(self, decision: Decision, *, now_ms: int) -> None:

@@ -1,20 +1,25 @@
 """Pure: the changes in parts that the log shows begun and not ended: each takes a broker out of service.
 
 The record of the broker's registration comes in the last part. All follows from the causes of batches, so a controller that
-becomes active goes on with what the one before it had begun. No digest counts it.
+becomes active goes on with what the one before it had begun. Snapshots say it from level 2 of metaquorum.version on; no
+digest counts it.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 import immutables
 
 from metadata_log.batch import Cause, RecordBatch
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, Uuid, uuid_from_text, uuid_text
+from metadata_log.image.features import FeaturesImage, metaquorum_version
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+from metadata_log.records.declaration import declaration_of
+from metadata_log.records.snapshots import BegunChangeRecord
 
 SESSION_EXPIRED: Final = "SESSION_EXPIRED"
 """The cause of a fencing for silence."""
@@ -41,12 +46,19 @@ parts when the broker sent a heartbeat, and said so."""
 
 
 class Begun(NamedTuple):
-    """A change in parts that takes a broker out of service: the cause of its newest part, one of TAKES_OUT, and that part's
-    epoch.
+    """A change in parts that takes a broker out of service, as `BegunChangeRecord` says it.
+
+    `is_kept`: snapshots say it, so every controller behind its newest part knows of it.
     """
 
-    cause: Cause
+    cause: str
+    broker_epoch: int
     controller_epoch: int
+    log_dirs: tuple[Uuid, ...] = ()
+    is_clean: bool = False
+    request_id: Uuid | None = None
+    request_sha256: bytes | None = None
+    is_kept: bool = False
 
 
 BegunImage: TypeAlias = immutables.Map[BrokerId, Begun]
@@ -55,15 +67,15 @@ BegunImage: TypeAlias = immutables.Map[BrokerId, Begun]
 _REGISTRATIONS: Final = (BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord)
 
 
-def begun_after(begun: BegunImage, batch: RecordBatch) -> BegunImage:
-    """Return what is begun after one more batch of the log.
+def begun_after(begun: BegunImage, batch: RecordBatch, features: FeaturesImage) -> BegunImage:
+    """Return what is begun after one more batch of the log; `features` are those after it.
 
-    A claim ends what the controller before it wrote no part of: that one may not have known of it, as it stood on a snapshot
-    that did not say it, and may have answered the broker, which serves by that answer.
+    A claim ends what snapshots do not say, and the controller before it wrote no part of: that one may not have known of it,
+    as it stood on a snapshot, and may have answered the broker, which serves by that answer.
     """
     if batch.claim is not None and begun:
         for broker_id, one in tuple(begun.items()):
-            if one.controller_epoch < batch.controller_epoch - 1:
+            if not one.is_kept and one.controller_epoch < batch.controller_epoch - 1:
                 begun = begun.delete(broker_id)
     cause = batch.envelope.cause
     if cause is None or (cause.code not in TAKES_OUT and cause.code != HEARD_OF):
@@ -78,4 +90,53 @@ def begun_after(begun: BegunImage, batch: RecordBatch) -> BegunImage:
     )
     if is_over:
         return begun.delete(broker_id) if broker_id in begun else begun
-    return begun.set(broker_id, Begun(cause, batch.controller_epoch))
+    return begun.set(broker_id, _begun(cause, batch.controller_epoch, is_kept=are_in_snapshots(features)))
+
+
+def are_in_snapshots(features: FeaturesImage) -> bool:
+    """Answer whether snapshots say what is begun: every node knows the record then."""
+    return metaquorum_version(features) >= max(declaration_of(BegunChangeRecord).levels)
+
+
+def begun_records(begun: BegunImage, features: FeaturesImage) -> Iterator[BegunChangeRecord]:
+    """Yield what a snapshot says of it, in order of brokers."""
+    if are_in_snapshots(features):
+        for broker_id in sorted(begun):
+            yield BegunChangeRecord(broker_id, *begun[broker_id][:-1])
+
+
+def begun_of(records: Iterable[BegunChangeRecord]) -> BegunImage:
+    """Return what a snapshot says is begun."""
+    return immutables.Map({record.broker_id: Begun(*record[1:], is_kept=True) for record in records})
+
+
+def cause_of(broker_id: BrokerId, begun: Begun) -> Cause:
+    """Return the cause of a further part."""
+    detail: dict[str, object] = {"broker_id": broker_id}
+    if begun.cause == BROKER_REGISTERED:
+        detail["clean"] = begun.is_clean
+    if begun.cause == LOG_DIR_OFFLINE:
+        detail["log_dirs"] = [uuid_text(log_dir) for log_dir in begun.log_dirs]
+    return Cause(begun.cause, begun.broker_epoch, detail)
+
+
+def with_request(cause: Cause, request_id: Uuid, request_sha256: bytes) -> Cause:
+    """Return the cause of a part that is not the last, with the request that the last one answers."""
+    named = {"request_id": uuid_text(request_id), "request_sha256": request_sha256.hex()}
+    return cause._replace(detail={**cause.detail, **named})
+
+
+def _begun(cause: Cause, controller_epoch: int, *, is_kept: bool) -> Begun:
+    detail = cause.detail
+    log_dirs, request_id, sha256 = (detail.get(name) for name in ("log_dirs", "request_id", "request_sha256"))
+    has_request = isinstance(request_id, str) and isinstance(sha256, str)
+    return Begun(
+        cause.code,
+        -1 if cause.ref_offset is None else cause.ref_offset,
+        controller_epoch,
+        tuple(map(uuid_from_text, log_dirs)) if isinstance(log_dirs, list | tuple) else (),
+        detail.get("clean") is True,
+        uuid_from_text(str(request_id)) if has_request else None,
+        bytes.fromhex(str(sha256)) if has_request else None,
+        is_kept,
+    )

@@ -10,7 +10,7 @@ import msgspec
 
 from metadata_log.digest import EMPTY_BUCKETS, Buckets, DigestBuilder
 from metadata_log.ids import BrokerId, NodeId, TopicId, in_order
-from metadata_log.image.begun import BegunImage
+from metadata_log.image.begun import BegunImage, begun_records
 from metadata_log.image.brokers import BrokersBuilder, BrokersImage
 from metadata_log.image.configs import ConfigsBuilder, ConfigsImage
 from metadata_log.image.controllers import ControllersBuilder, ControllersImage
@@ -56,7 +56,7 @@ class MetadataImage:
     controllers: ControllersImage = field(default_factory=immutables.Map)
     results: RequestResults = field(default_factory=RequestResults)
     begun: BegunImage = field(default_factory=immutables.Map, compare=False)
-    """Changes in parts that take brokers out of service; an image that was read from a snapshot knows none."""
+    """Changes in parts that take brokers out of service; an older snapshot does not say them."""
     state_digest: "StateDigest" = field(
         default_factory=lambda: StateDigest(EMPTY_BUCKETS), repr=False, compare=False
     )
@@ -81,6 +81,7 @@ class MetadataImage:
             if rows is placed_partitions:
                 yield from tombstones(self.topics, elapsed_ms=self.elapsed_ms)
             yield from rows(getattr(self, part))
+        yield from begun_records(self.begun, self.features)
         for request_id in in_order(self.results.by_id):
             yield self.results.by_id[request_id]
 

@@ -1,8 +1,8 @@
 """Pure: the records that only a snapshot holds."""
 
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from metadata_log.ids import Uuid
+from metadata_log.ids import BrokerId, Uuid
 from metadata_log.records.declaration import NO_SECRETS, record
 
 
@@ -21,6 +21,24 @@ class RequestResultRecord(NamedTuple):
     end_offset: int
     response: bytes
     stored_at_ms: int
+
+
+@record(type_id=1011, secret_fields=NO_SECRETS, levels=(2,))
+class BegunChangeRecord(NamedTuple):
+    """A change in parts that takes a broker out of service: parts of it are in the log, the last is not.
+
+    `cause` and `controller_epoch` are those of its newest part. `log_dirs` are the directories that failed; `is_clean` says
+    of a registration that the former process stopped in order. The request, of a removal, is answered with the last part.
+    """
+
+    broker_id: BrokerId
+    cause: str
+    broker_epoch: int
+    controller_epoch: int
+    log_dirs: tuple[Uuid, ...]
+    is_clean: bool
+    request_id: Uuid | None
+    request_sha256: bytes | None
 
 
 @record(type_id=1002, secret_fields=NO_SECRETS)
@@ -42,4 +60,7 @@ class SnapshotFooterRecord(NamedTuple):
     digest: str
 
 
-Record: TypeAlias = RequestResultRecord | SnapshotHeaderRecord | SnapshotFooterRecord
+Record: TypeAlias = RequestResultRecord | BegunChangeRecord | SnapshotHeaderRecord | SnapshotFooterRecord
+
+OF_CONTROLLERS: Final = (RequestResultRecord, BegunChangeRecord)
+"""What controllers alone need: it is no part of the state that others are shown, and no digest counts it."""

@@ -37,7 +37,7 @@ from metadata_log.errors import (
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.node.collector import no_collections
 from metadata_log.node.durable_files import renamed_os_errors, replace_file
-from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
+from metadata_log.records.snapshots import OF_CONTROLLERS, SnapshotHeaderRecord
 from metadata_log.replay.columns import Batch, Columns, position_row, topic_names
 from metadata_log.replay.digest import apply_all, exported_digest, image_of_snapshot
 from metadata_log.replay.export_writer import SEGMENT_RECORDS, ExportWriter
@@ -427,16 +427,14 @@ class _Run:
                 "beginning on"
             )
         if first_offset > 0:
-            records = [
-                record for record in self.image.to_records() if not isinstance(record, RequestResultRecord)
-            ]
+            records = [record for record in self.image.to_records() if not isinstance(record, OF_CONTROLLERS)]
             rows = self._columns.snapshot_table(records, time_ms=self.image.last_time_ms)
             self._writing.add(self._files.begin, rows, self._position())
 
     def _take_image(self, image: MetadataImage) -> None:
         """Go on from an image, its secrets hidden from here on."""
         records = self._columns.shown(
-            record for record in image.to_records() if not isinstance(record, RequestResultRecord)
+            record for record in image.to_records() if not isinstance(record, OF_CONTROLLERS)
         )
         header = SnapshotHeaderRecord(
             self._cluster_id, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc

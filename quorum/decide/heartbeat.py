@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from metadata_log.batch import Cause
 from metadata_log.errors import StaleBrokerEpoch
-from metadata_log.ids import BrokerId, Uuid, uuid_from_text, uuid_text
+from metadata_log.ids import BrokerId, Uuid, uuid_text
 from metadata_log.image.begun import LOG_DIR_OFFLINE, SHUTDOWN_GRANTED
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
@@ -316,12 +316,6 @@ def failure_part(
         remaining = in_uuid_order(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
         records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining or None))
     return Decision(records=records, cause=cause, session_changes=(walked,), more=more)
-
-
-def failed_dirs_of(cause: Cause) -> tuple[Uuid, ...]:
-    """Return the directories whose failure a part of a change names."""
-    named = cause.detail.get("log_dirs")
-    return tuple(map(uuid_from_text, named)) if isinstance(named, list | tuple) else ()
 
 
 def _changes_on_failure(

@@ -86,7 +86,9 @@ def _takes_the_first(_original: Any) -> Any:
 
 
 def _keeps_what_was_begun(begun_after: Any) -> Any:
-    return lambda begun, batch: begun if batch.claim is not None else begun_after(begun, batch)
+    return lambda begun, batch, features: (
+        begun if batch.claim is not None else begun_after(begun, batch, features)
+    )
 
 
 def _waits_for_no_record(original: Any) -> Any:
@@ -345,7 +347,7 @@ MUTANTS: Final = (
         "removal-without-a-request",
         "who repeats a removal that another controller finished is told that there is no such broker",
         "quorum.controller:with_request",
-        lambda _original: lambda cause, _request: cause,
+        lambda _original: lambda cause, *_: cause,
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_removal_that_the_next_controller_finishes_is_answered_to_who_repeats_it"
         ),

@@ -24,6 +24,7 @@ from metadata_log.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.commands import BrokerHeartbeat
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Walked, WalkKind
@@ -66,6 +67,8 @@ class Begun(NamedTuple):
     cause: str
     end_offset: int
     controller_epoch: int
+    is_kept: bool
+    """Snapshots say it, and so every controller knows of it."""
 
 
 class ChangesInParts:
@@ -83,7 +86,7 @@ class ChangesInParts:
 
     def known_to(self, stands_on: int) -> Mapping[BrokerId, Begun]:
         """Return those that a controller knows of that stands on a snapshot that ends there."""
-        return {each: one for each, one in self.begun.items() if one.end_offset > stands_on}
+        return {each: one for each, one in self.begun.items() if one.is_kept or one.end_offset > stands_on}
 
     def follow(self, batch: RecordBatch, image: MetadataImage) -> None:
         """Take a batch into account."""
@@ -91,7 +94,9 @@ class ChangesInParts:
         if batch.claim is not None:
             # The controller between wrote no part of it: it may not have known of it.
             last = batch.controller_epoch - 1
-            self.begun = {each: one for each, one in self.begun.items() if one.controller_epoch >= last}
+            self.begun = {
+                each: one for each, one in self.begun.items() if one.is_kept or one.controller_epoch >= last
+            }
         cause, broker_id = batch.envelope.cause, broker_of(batch)
         if cause is None or broker_id is None or broker_id not in image.brokers:
             return
@@ -101,7 +106,8 @@ class ChangesInParts:
         if cause.code in TAKE_OUT and is_last:
             self.begun.pop(broker_id, None)
         elif cause.code in TAKE_OUT:
-            self.begun[broker_id] = Begun(cause.code, batch.end_offset, batch.controller_epoch)
+            is_kept = image.features.get(METAQUORUM_VERSION, 1) > 1
+            self.begun[broker_id] = Begun(cause.code, batch.end_offset, batch.controller_epoch, is_kept)
 
 
 class SessionRules:
@@ -228,7 +234,7 @@ class HeardOf:
             each
             for each, one in known.items()
             if one.cause == SILENCE
-            and one.controller_epoch == self._controller.committed.controller_epoch - 1
+            and (one.is_kept or one.controller_epoch == self._controller.committed.controller_epoch - 1)
             and not self._controller.committed.brokers[each].fenced
         }
 

@@ -63,6 +63,7 @@ FIELDS: dict[int, tuple[Any, ...]] = {
     1006: (BIN, TEXT, INT, INT, [(TEXT, TEXT)], INT),
     1007: (BIN,),
     1010: (INT, INT),
+    1011: (INT, TEXT, INT, INT, BINS, BOOL, Maybe(BIN), Maybe(BIN)),
 }
 """The record types, in version 0, as docs/formats.md, section 1, has them."""
 ROWS: dict[tuple[int, int], tuple[Any, ...]] = {(type_id, 0): kinds for type_id, kinds in FIELDS.items()} | {

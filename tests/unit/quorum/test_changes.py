@@ -103,7 +103,7 @@ def test_a_new_reign_takes_over_what_the_state_shows_begun() -> None:
         ("LOG_DIR_OFFLINE", "BrokerHeartbeat", False),
     ):
         for of_epoch in (epoch, epoch + 1):
-            begun = Begun(Cause(code, of_epoch, {"broker_id": 1}), 1)
+            begun = Begun(code, of_epoch, 1)
             image = with_begun(world, begun)
             changes = Changes()
             changes.take_over(image)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from metadata_log.apply import image_of
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.codec import decode_all, decoding, encode
 from metadata_log.errors import (
@@ -30,7 +31,9 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.limits import PART_AGAIN_MS, RECORDS_PER_PART_MAX
 from metadata_log.records import registry
 from metadata_log.records.configs import BROKER, ConfigRecord
+from metadata_log.records.features import METAQUORUM_VERSION, FeatureLevelRecord
 from metadata_log.records.quorum import NoOpRecord
+from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import (
     AssignReplicasToDirs,
@@ -674,13 +677,41 @@ def test_the_controller_after_that_goes_on_with_the_fencing_at_once_too() -> Non
     run(story)
 
 
+def test_a_fencing_goes_on_behind_a_controller_that_stands_on_a_snapshot() -> None:
+    """The one in between makes no part of it, and keeps the broker waiting."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        lab.quorum.commit()
+        restored = lab.controllers[2]
+        before = restored.committed
+        header = SnapshotHeaderRecord(
+            CLUSTER, before.end_offset, before.controller_epoch, before.last_time_ms, before.last_crc
+        )
+        lab.snapshots["s"] = image_of(list(before.to_rows()), header=header)
+        restored.on_restore("s")
+        assert restored.committed.begun == before.begun
+        lab.lead(2)
+        assert restored.is_taken_out(BrokerId(11))
+        successor = lab.lead(3)
+        lab.finish(successor)
+        lab.quorum.commit()
+        assert successor.committed.brokers[BrokerId(11)].fenced
+        assert leaders(successor) == {12: MANY}
+        lab.same_everywhere()
+
+    run(story)
+
+
 def test_a_fencing_is_not_gone_on_with_behind_a_controller_that_may_not_have_known_of_it() -> None:
-    """Goal: whoever got an answer has a whole session. Method: the controller in between stands on a snapshot, which does
-    not say what had begun, so it answers the broker without a record. The controller after it remembers.
+    """Goal: whoever got an answer has a whole session. Method: the controller in between stands on a snapshot, which of
+    level 1, which does not say what had begun, so it answers the broker without a record. The controller after it remembers.
     """
 
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
+        controller.append(Decision(records=(FeatureLevelRecord(METAQUORUM_VERSION, 1),)), NO_ENVELOPE)
         silence(lab, controller, (12, epochs[12]))
         lab.quorum.commit()
         restored = lab.controllers[2]
