@@ -1,5 +1,6 @@
 """Pure: a broker's settings, frozen, and how they must relate to each other."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,11 +11,19 @@ from metadata_log.ids import BrokerId
 from metadata_log.node.addresses import PORT_MAX, WILDCARDS, HostPort, address_text, is_reachable
 from metadata_log.node.credentials import TlsFiles
 from metadata_log.records.brokers import SSL_PROTOCOL, BrokerEndpoint
+from metadata_log.wire.shapes import INT32_MAX
 
 LISTENER_NAME: Final = "PLAINTEXT"
 """Kafka's name of its default listener, here of the broker's own endpoint; security_protocol 0."""
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's, each at its number."""
+_DAY_MS: Final = 24 * 3600 * 1000
+BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    "broker_id": (0, INT32_MAX),
+    "registration_timeout_ms": (1, _DAY_MS),
+    "shutdown_timeout_ms": (1, _DAY_MS),
+}
+"""The least and the most of each number, by its key in a settings file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +65,6 @@ class BrokerSettings:
             raise InvalidSettings(
                 f"cluster_id = {self.cluster_id!r} is no cluster id: 22 characters are needed"
             )
-        if not 0 <= self.broker_id < 2**31:
-            raise InvalidSettings(f"broker_id = {self.broker_id} is outside 0 to {2**31 - 1}")
         if not 1 <= len(self.controllers) <= limits.CONTROLLERS_MAX:
             raise InvalidSettings(f"controllers: 1 to {limits.CONTROLLERS_MAX} URLs are needed")
         if len(set(self.controllers)) != len(self.controllers):
@@ -74,9 +81,9 @@ class BrokerSettings:
             raise InvalidSettings(
                 f"rack: leave it out, or give it 1 to {limits.TEXT_BYTES_MAX} bytes of text"
             )
-        for name in ("registration_timeout_ms", "shutdown_timeout_ms"):
-            if not 1 <= getattr(self, name) <= 24 * 3600 * 1000:
-                raise InvalidSettings(f"{name} = {getattr(self, name)} is outside 1 ms to one day")
+        for name, (least, most) in BOUNDS.items():
+            if not least <= getattr(self, name) <= most:
+                raise InvalidSettings(f"{name} = {getattr(self, name)} is outside {least} to {most}")
 
     def _check_addresses(self) -> None:
         host, port = self.listen_http

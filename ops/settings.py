@@ -1,33 +1,37 @@
-"""Edge: settings files: TOML to the frozen settings of a controller or a broker, and back.
+"""Edge: settings files: each key described once, for reading, writing and docs/settings.md.
 
-Paths in a file are relative to the file. Every key is checked: one that is missing, unknown or of another kind is
-named with its file. `http` is a URL without trailing slash, `raft` is host:port.
+Every key of a file is checked: one that is missing, unknown or of another kind is named with its file. Defaults are those of
+the settings' classes, bounds those of `quorum/config.py` and `broker_agent/config.py`.
 """
 
 import difflib
 import json
-import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from broker_agent.config import SECURITY_PROTOCOLS, BrokerSettings
+from broker_agent.config import BrokerSettings
 from metadata_log.errors import InvalidSettings
-from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_from_text, uuid_text
-from metadata_log.node.addresses import (
-    WILDCARDS,
-    HostPort,
-    address_text,
-    http_url,
-    is_host,
-    is_reachable,
-    read_address,
-    read_url,
-)
+from metadata_log.node.addresses import WILDCARDS, HostPort, read_url
 from metadata_log.node.credentials import TlsFiles
 from metadata_log.node.data_directory import Role
 from metadata_log.records.brokers import BrokerEndpoint
+from ops import settings_values as of
+from ops.settings_values import (
+    Around,
+    Kind,
+    cluster_id,
+    host_name,
+    host_port,
+    list_of,
+    listen_address,
+    text,
+    whole_number,
+    yes_or_no,
+)
 from quorum.config import (
     ControllerSettings,
     ElectionSettings,
@@ -40,8 +44,165 @@ from quorum.config import (
 
 T = TypeVar("T")
 SETTINGS_BYTES_MAX: Final = 1024 * 1024
-_MISSING: Final = object()
-_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+BOTH: Final[tuple[Role, ...]] = ("controller", "broker")
+CONTROLLER: Final[tuple[Role, ...]] = ("controller",)
+BROKER: Final[tuple[Role, ...]] = ("broker",)
+GROUPS: Final[Mapping[str, type]] = {
+    "timing": TimingSettings,
+    "log": LogSettings,
+    "snapshot": SnapshotSettings,
+    "elections": ElectionSettings,
+    "topics": TopicSettings,
+    "tls": TlsFiles,
+    "voters": VoterSettings,
+}
+"""Tables that become values of their own."""
+_PREFIXES: Final = {"": "", "listen": "listen_", "advertised": "advertised_", "http": "", "identity": ""}
+
+
+class Key(NamedTuple):
+    """One key of the settings files of `roles`: `table` is empty at the top of a file, `does` says what the key is for."""
+
+    table: str
+    key: str
+    kind: Kind
+    does: str
+    roles: tuple[Role, ...]
+
+    @property
+    def field(self) -> tuple[str, ...]:
+        """The names that lead from the settings of a node to the value."""
+        if self.table in _PREFIXES:
+            return (_PREFIXES[self.table] + self.key,)
+        return (self.table, self.key)
+
+    def default(self, role: Role) -> Any:
+        """Return the value where the key is absent; MISSING: the key is needed (with [tls], in each of [[voters]])."""
+        owner: Any = GROUPS.get(self.table, ControllerSettings if role == "controller" else BrokerSettings)
+        field = owner.__dataclass_fields__.get(self.field[-1])
+        return None if field is None else field.default
+
+
+def _keys(table: str, roles: tuple[Role, ...], kind: Kind, /, **does: str) -> Iterator[Key]:
+    for key, told in does.items():
+        yield Key(table, key, kind, told, roles)
+
+
+KEYS: Final = (
+    *_keys("", BOTH, of.CLUSTER_ID, cluster_id="The cluster, the same in every file of it."),
+    *_keys(
+        "", CONTROLLER, of.NUMBER, node_id="This controller; one that is not among the voters is an observer."
+    ),
+    *_keys("", BROKER, of.NUMBER, broker_id="This broker; one id space with the controllers."),
+    *_keys("", BOTH, of.FILE, data_dir="Log and snapshots, and a controller's journal."),
+    *_keys(
+        "",
+        BOTH,
+        of.YES_OR_NO,
+        insecure="Needed without [tls] or without principals, and refused beside both.",
+    ),
+    *_keys("", BROKER, of.TEXT, rack="Replicas are spread over racks."),
+    *_keys("", BROKER, of.URLS, controllers="Where the controllers are asked."),
+    *_keys(
+        "",
+        BROKER,
+        of.NUMBER,
+        registration_timeout_ms="How long to wait for another process of this id to end.",
+        shutdown_timeout_ms="How long a stopping broker waits for its leaderships to move away.",
+    ),
+    *_keys("listen", BOTH, of.LISTENS_HTTP, http="Where clients and other nodes ask over HTTP."),
+    *_keys("listen", CONTROLLER, of.LISTENS_RAFT, raft="Where the other controllers connect."),
+    *_keys(
+        "advertised",
+        CONTROLLER,
+        of.TOLD_URL,
+        http="What others are told; else the voter's entry, else [listen].",
+    ),
+    *_keys(
+        "advertised",
+        CONTROLLER,
+        of.TOLD_RAFT,
+        raft="What others are told; else the voter's entry, else [listen].",
+    ),
+    *_keys(
+        "advertised", BROKER, of.TOLD_HTTP, http="What clients are told; else [listen], then no wildcard."
+    ),
+    *_keys("advertised.listeners", BROKER, of.LISTENER, NAME="A further listener, of the host program."),
+    *_keys(
+        "http", BOTH, of.HOSTS, allowed_hosts="Further names, without ports, by which clients may ask here."
+    ),
+    *_keys(
+        "identity",
+        BOTH,
+        of.FILE,
+        principals="Who may do what: roles, and the SHA-256 of tokens.",
+        token_file="Holds the token with which this node asks the controllers.",  # noqa: S106 no token
+    ),
+    *_keys(
+        "tls",
+        BOTH,
+        of.FILE,
+        certificate="PEM: the node's certificate, which names it and its hosts.",
+        key="PEM: its key, readable by this user alone.",
+        ca="PEM: the authority of this cluster alone.",
+    ),
+    *_keys(
+        "voters", CONTROLLER, of.NUMBER, id="A founder of the quorum; once founded, the log names the voters."
+    ),
+    *_keys("voters", CONTROLLER, of.TOLD_RAFT, raft="Where the other controllers reach it."),
+    *_keys("voters", CONTROLLER, of.TOLD_URL, http="Where it is asked over HTTP."),
+    *_keys(
+        "voters",
+        CONTROLLER,
+        of.DIRECTORY_ID,
+        directory_id="Its disk, as `metaquorum storage format` printed it.",
+    ),
+    *_keys(
+        "timing",
+        CONTROLLER,
+        of.NUMBER,
+        heartbeat_ms="Period of the leader's heartbeats.",
+        election_timeout_min_ms="Shortest silence of a leader before an election; at least 3 heartbeats.",
+        election_timeout_max_ms="Longest such silence; each election draws one between both.",
+        session_timeout_ms="A broker silent for this long is fenced; at least 3 longest election timeouts.",
+        commit_timeout_ms='A write not committed by then is answered "outcome unknown".',
+    ),
+    *_keys(
+        "log",
+        CONTROLLER,
+        of.NUMBER,
+        segment_bytes="Size at which a segment file of the log ends; one frame must fit.",
+        retention_bytes="Size of the log that is kept; left out: all of it.",
+        retention_ms="Age of the log that is kept, in whole segments below a kept snapshot; left out: any.",
+    ),
+    *_keys(
+        "snapshot",
+        CONTROLLER,
+        of.NUMBER,
+        bytes="Bytes of new log that make a snapshot due.",
+        age_ms="Age of the newest snapshot that makes one due; 0: never by age.",
+        keep="Snapshots that are kept.",
+    ),
+    *_keys(
+        "elections",
+        CONTROLLER,
+        of.NUMBER,
+        leader_imbalance_check_interval_seconds="How often preferred replicas get leaderships back; 0: never.",
+        leader_imbalance_per_broker_percentage="A broker gets them back if it lacks more than this share.",
+        unclean_leader_election_interval_ms="How often topics that accept losses get leaders; 0: never.",
+    ),
+    *_keys(
+        "topics",
+        CONTROLLER,
+        of.NUMBER,
+        num_partitions="Partitions of a topic whose creator names none.",
+        default_replication_factor="Replicas of a topic whose creator names none.",
+        min_insync_replicas="min.insync.replicas where neither topic nor cluster sets it.",
+        undelete_window_ms="How long a deleted topic can be restored; 0: it is gone at once, as in Kafka.",
+        partitions_per_topic_max="More partitions are refused with POLICY_VIOLATION.",
+        replication_factor_min="A new topic with fewer replicas is refused with POLICY_VIOLATION.",
+    ),
+)
 
 
 def load_controller_settings(path: Path) -> ControllerSettings:
@@ -50,34 +211,7 @@ def load_controller_settings(path: Path) -> ControllerSettings:
     Raises:
         InvalidSettings: names the file and the key.
     """
-    top = _Table.read(path)
-    listen, timing = top.table("listen"), top.table("timing", default={})
-    log, snapshot = top.table("log", default={}), top.table("snapshot", default={})
-    advertised = top.table("advertised", default={})
-    elections, topics = top.table("elections", default={}), top.table("topics", default={})
-    http, identity = top.table("http", default={}), top.table("identity", default={})
-    tls, principals = _tls_and_principals(path, top, identity)
-    settings = ControllerSettings(
-        cluster_id=top.take("cluster_id", cluster_id),
-        node_id=NodeId(top.take("node_id", whole_number)),
-        data_dir=path.parent / top.take("data_dir", text),
-        listen_http=listen.take("http", _listens(tls)),
-        listen_raft=listen.take("raft", host_port),
-        voters=tuple(_voter(table) for table in top.tables("voters")),
-        advertised_http=advertised.take("http", reachable_url, default=None),
-        advertised_raft=advertised.take("raft", reachable, default=None),
-        allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
-        tls=tls,
-        principals=principals,
-        token_file=identity.take("token_file", _path_from(path), default=None),
-        timing=TimingSettings(**timing.given(TimingSettings.__slots__, whole_number)),
-        log=LogSettings(**log.given(LogSettings.__slots__, whole_number)),
-        snapshot=SnapshotSettings(**snapshot.given(SnapshotSettings.__slots__, whole_number)),
-        elections=ElectionSettings(**elections.given(ElectionSettings.__slots__, whole_number)),
-        topics=TopicSettings(**topics.given(TopicSettings.__slots__, whole_number)),
-    )
-    for table in (listen, timing, log, snapshot, advertised, elections, topics, http, identity, top):
-        table.done()
+    settings = ControllerSettings(**_load(path, "controller"))
     _validate(path, settings.validate)
     _check_same_port(path, settings)
     return settings
@@ -89,33 +223,56 @@ def load_broker_settings(path: Path) -> BrokerSettings:
     Raises:
         InvalidSettings: names the file and the key.
     """
-    top = _Table.read(path)
-    listen, advertised = top.table("listen"), top.table("advertised", default={})
-    listeners = advertised.table("listeners", default={})
-    http, identity = top.table("http", default={}), top.table("identity", default={})
-    tls, principals = _tls_and_principals(path, top, identity)
-    optional: dict[str, Any] = top.given(("rack",), text)
-    optional |= top.given(("registration_timeout_ms", "shutdown_timeout_ms"), whole_number)
-    settings = BrokerSettings(
-        cluster_id=top.take("cluster_id", cluster_id),
-        broker_id=BrokerId(top.take("broker_id", whole_number)),
-        data_dir=path.parent / top.take("data_dir", text),
-        controllers=tuple(top.take("controllers", _list_of(url))),
-        listen_http=listen.take("http", _listens(tls)),
-        advertised_http=advertised.take("http", _told(tls), default=None),
-        allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
-        tls=tls,
-        principals=principals,
-        token_file=identity.take("token_file", _path_from(path), default=None),
-        advertised_listeners=tuple(
-            BrokerEndpoint(name, *address) for name, address in listeners.rest(listener).items()
-        ),
-        **optional,
-    )
-    for table in (listen, advertised, http, identity, top):
-        table.done()
+    settings = BrokerSettings(**_load(path, "broker"))
     _validate(path, settings.validate)
     return settings
+
+
+def _load(path: Path, role: Role) -> dict[str, Any]:
+    """Return what the settings of a node of this role are made of."""
+    top = _Table.read(path)
+    around = Around(path, tls=top.has("tls"))
+    tables: dict[str, _Table] = {"": top}
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
+
+    def take(*names: str) -> None:
+        for key in keys_of(role):
+            if key.table in names and (key.table != "tls" or around.tls):
+                if key.table not in tables:
+                    tables[key.table] = top.table(key.table, default=MISSING if key.table == "listen" else {})
+                value = tables[key.table].take_key(key, around, role)
+                if value is not None:
+                    found["".join(key.field[:-1])][key.field[-1]] = value
+
+    take("tls", "identity")  # first, as they say what addresses must look like
+    _check_security(
+        path,
+        insecure=top.take("insecure", yes_or_no, default=False),
+        tls=around.tls,
+        principals="principals" in found[""],
+    )
+    tops = {key.table for key in keys_of(role)} - {"tls", "identity", "voters", "advertised.listeners"}
+    take(*tops)
+    if role == "controller":
+        found[""]["voters"] = tuple(_voter(table, around) for table in top.tables("voters"))
+    else:
+        listeners = tables["advertised"].table("listeners", default={})
+        read = listeners.rest(lambda value: of.LISTENER.read(value, around))
+        found[""]["advertised_listeners"] = tuple(BrokerEndpoint(name, *at) for name, at in read.items())
+    for table in tables.values():
+        table.done()
+    return found.pop("") | {name: GROUPS[name](**values) for name, values in found.items()}
+
+
+def keys_of(role: Role) -> list[Key]:
+    return [key for key in KEYS if role in key.roles]
+
+
+def _voter(table: "_Table", around: Around) -> VoterSettings:
+    keys = [key for key in KEYS if key.table == "voters"]
+    voter = VoterSettings(**{key.key: table.take_key(key, around, "controller") for key in keys})
+    table.done()
+    return voter
 
 
 def load_for_format(path: Path) -> tuple[Role, int, Path, str | None]:
@@ -155,122 +312,52 @@ def hosts_to_certify(path: Path) -> tuple[str, ...]:
         addresses.append(table.take("raft", host_port, default=None))
     hosts = [address[0] for address in addresses if address is not None and address[0] not in WILDCARDS]
     http = top.table("http", default={})
-    return tuple(dict.fromkeys([*hosts, *http.take("allowed_hosts", _list_of(host_name), default=[])]))
+    return tuple(dict.fromkeys([*hosts, *http.take("allowed_hosts", list_of(host_name), default=())]))
 
 
 def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
     """Return the file that `load_controller_settings` reads as `settings`; `data_dir` is relative to the file."""
-    optional = [
-        (name, getattr(settings.log, name))
-        for name in ("retention_bytes", "retention_ms")
-        if getattr(settings.log, name) is not None
-    ]
-    tables: list[tuple[str, Sequence[tuple[str, Any]]]] = [
-        (
-            "",
-            (
-                ("cluster_id", settings.cluster_id),
-                ("node_id", settings.node_id),
-                ("data_dir", data_dir),
-                *_insecure(settings),
-            ),
-        ),
-        (
-            "[listen]",
-            (
-                ("http", http_url(settings.listen_http, tls=settings.tls is not None)),
-                ("raft", address_text(settings.listen_raft)),
-            ),
-        ),
-    ]
-    advertised: list[tuple[str, Any]] = []
-    if settings.advertised_http is not None:
-        advertised.append(("http", settings.advertised_http))
-    if settings.advertised_raft is not None:
-        advertised.append(("raft", address_text(settings.advertised_raft)))
-    if advertised:
-        tables.append(("[advertised]", advertised))
-    if settings.allowed_hosts:
-        tables.append(("[http]", [("allowed_hosts", list(settings.allowed_hosts))]))
-    tables += _identity(settings)
-    tables += [
-        (
-            "[[voters]]",
-            (
-                ("id", voter.id),
-                ("raft", address_text(voter.raft)),
-                ("http", voter.http),
-                ("directory_id", uuid_text(voter.directory_id)),
-            ),
-        )
+    voters = [key for key in KEYS if key.table == "voters"]
+    around = Around(Path(), tls=settings.tls is not None)
+    rows = [
+        [(key.key, key.kind.write(getattr(voter, key.key), around)) for key in voters]
         for voter in settings.voters
     ]
-    tables += [
-        ("[timing]", [(name, getattr(settings.timing, name)) for name in TimingSettings.__slots__]),
-        ("[log]", [("segment_bytes", settings.log.segment_bytes), *optional]),
-        ("[snapshot]", [(name, getattr(settings.snapshot, name)) for name in SnapshotSettings.__slots__]),
-        ("[elections]", [(name, getattr(settings.elections, name)) for name in ElectionSettings.__slots__]),
-        ("[topics]", [(name, getattr(settings.topics, name)) for name in TopicSettings.__slots__]),
-    ]
-    return _toml(tables)
+    return _toml([*_tables(settings, "controller", data_dir), *(("[[voters]]", row) for row in rows)])
 
 
 def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
     """Return the file that `load_broker_settings` reads as `settings`; `data_dir` is relative to the file."""
-    rack = [] if settings.rack is None else [("rack", settings.rack)]
-    advertised: list[tuple[str, Sequence[tuple[str, Any]]]] = []
-    if settings.advertised_http is not None:
-        advertised.append(
-            ("[advertised]", [("http", http_url(settings.advertised_http, tls=settings.tls is not None))])
-        )
+    around = Around(Path(), tls=settings.tls is not None)
+    tables = _tables(settings, "broker", data_dir)
     if settings.advertised_listeners:
         rows = [
-            (
-                json.dumps(name),
-                f"{SECURITY_PROTOCOLS[security_protocol]}://{address_text((host, port))}",
-            )
-            for name, host, port, security_protocol in settings.advertised_listeners
+            (json.dumps(name), of.LISTENER.write(at, around)) for name, *at in settings.advertised_listeners
         ]
-        advertised.append(("[advertised.listeners]", rows))
-    if settings.allowed_hosts:
-        advertised.append(("[http]", [("allowed_hosts", list(settings.allowed_hosts))]))
-    advertised += _identity(settings)
-    return _toml(
-        [
-            (
-                "",
-                [
-                    ("cluster_id", settings.cluster_id),
-                    ("broker_id", settings.broker_id),
-                    ("data_dir", data_dir),
-                    *_insecure(settings),
-                    *rack,
-                    ("controllers", list(settings.controllers)),
-                    ("registration_timeout_ms", settings.registration_timeout_ms),
-                    ("shutdown_timeout_ms", settings.shutdown_timeout_ms),
-                ],
-            ),
-            ("[listen]", [("http", http_url(settings.listen_http, tls=settings.tls is not None))]),
-            *advertised,
-        ]
-    )
+        tables.append(("[advertised.listeners]", rows))
+    return _toml(tables)
 
 
-def _insecure(settings: ControllerSettings | BrokerSettings) -> list[tuple[str, Any]]:
+def _tables(
+    settings: ControllerSettings | BrokerSettings, role: Role, data_dir: str
+) -> list[tuple[str, list[tuple[str, Any]]]]:
+    """Return the tables with a key for each setting that has a value."""
+    around = Around(Path(), tls=settings.tls is not None)
     is_secure = settings.tls is not None and settings.principals is not None
-    return [] if is_secure else [("insecure", True)]
+    given = {"data_dir": data_dir, "insecure": None if is_secure else True}
+    tables: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+    for key in keys_of(role):
+        if key.table not in {"voters", "advertised.listeners"}:
+            value: Any = given[key.key] if key.key in given else _value(settings, key.field)
+            if value is not None and value != ():
+                tables[key.table].append((key.key, key.kind.write(value, around)))
+    return [(f"[{name}]" if name else "", rows) for name, rows in tables.items()]
 
 
-def _identity(
-    settings: ControllerSettings | BrokerSettings,
-) -> list[tuple[str, Sequence[tuple[str, Any]]]]:
-    files = (("principals", settings.principals), ("token_file", settings.token_file))
-    given = [(name, str(path)) for name, path in files if path is not None]
-    tables: list[tuple[str, Sequence[tuple[str, Any]]]] = [("[identity]", given)] if given else []
-    if settings.tls is not None:
-        names = ("certificate", "key", "ca")
-        tables.append(("[tls]", [(name, str(getattr(settings.tls, name))) for name in names]))
-    return tables
+def _value(settings: object, field: Sequence[str]) -> Any:
+    for name in field:
+        settings = None if settings is None else getattr(settings, name)
+    return settings
 
 
 def _toml(tables: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> str:
@@ -279,17 +366,6 @@ def _toml(tables: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> str:
         "".join([f"{head}\n" if head else "", *(f"{name} = {json.dumps(value)}\n" for name, value in rows)])
         for head, rows in tables
     )
-
-
-def _voter(table: "_Table") -> VoterSettings:
-    voter = VoterSettings(
-        id=NodeId(table.take("id", whole_number)),
-        raft=table.take("raft", reachable),
-        http=table.take("http", reachable_url),
-        directory_id=table.take("directory_id", directory_id),
-    )
-    table.done()
-    return voter
 
 
 def _check_same_port(path: Path, settings: ControllerSettings) -> None:
@@ -310,53 +386,25 @@ def _check_same_port(path: Path, settings: ControllerSettings) -> None:
             )
 
 
-def _tls_and_principals(path: Path, top: "_Table", identity: "_Table") -> tuple[TlsFiles | None, Path | None]:
-    """Return the files of [tls] and the file of principals; one may be None where the file says `insecure = true`.
-
-    Raises:
-        InvalidSettings: one is absent without that line, or both are there with it.
-    """
-    insecure = top.take("insecure", yes_or_no, default=False)
-    if not top.has("tls") and not insecure:
+def _check_security(path: Path, *, insecure: bool, tls: bool, principals: bool) -> None:
+    """Refuse a file without TLS or principals that does not say so, and one that has both and says that it has not."""
+    if not tls and not insecure:
         raise InvalidSettings(
             f"{path}: there is neither [tls] nor `insecure = true`: without TLS whoever reaches a port reads and changes "
             "what passes. Write `insecure = true` at the top of this file where only trusted machines reach its ports, "
             "as on loopback, or give it [tls] with certificate, key and ca (`metaquorum storage format --secure` makes them)"
         )
-    tls = _tls(path, top) if top.has("tls") else None
-    principals: Path | None = identity.take("principals", _path_from(path), default=None)
-    if principals is None and not insecure:
+    if not principals and not insecure:
         raise InvalidSettings(
             f"{path}: there is [tls], but neither [identity] with principals nor `insecure = true`: without identity "
             "whoever reaches a port may do everything. Give it [identity] principals, the file that says who may do what "
             "(`metaquorum storage format --secure` makes one), or write `insecure = true` at the top of this file where "
             "only trusted machines reach its ports"
         )
-    if tls is not None and principals is not None and insecure:
+    if tls and principals and insecure:
         raise InvalidSettings(
             f"{path}: there are [tls] and [identity] principals, and `insecure = true`: remove `insecure = true`"
         )
-    return tls, principals
-
-
-def _tls(path: Path, top: "_Table") -> TlsFiles:
-    table = top.table("tls")
-    files = TlsFiles(
-        certificate=table.take("certificate", _path_from(path)),
-        key=table.take("key", _path_from(path)),
-        ca=table.take("ca", _path_from(path)),
-    )
-    table.done()
-    return files
-
-
-def _listens(tls: TlsFiles | None) -> Callable[[object], HostPort]:
-    """Return what reads the URL to listen on; its scheme says that there is TLS."""
-    return lambda value: listen_address(value, tls=tls is not None)
-
-
-def _told(tls: TlsFiles | None) -> Callable[[object], HostPort]:
-    return lambda value: reachable_http(value, tls=tls is not None)
 
 
 def _validate(path: Path, validate: Callable[[], None]) -> None:
@@ -364,136 +412,6 @@ def _validate(path: Path, validate: Callable[[], None]) -> None:
         validate()
     except InvalidSettings as error:
         raise InvalidSettings(f"{path}: {error.message}") from error
-
-
-# --- kinds of values: each returns the value, or raises ValueError naming what is wanted
-
-
-def yes_or_no(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("wanted true or false")  # noqa: TRY004 as every kind does
-    return value
-
-
-def text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("wanted text in quotes")
-    return value
-
-
-def whole_number(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError("wanted a whole number, not negative")
-    return value
-
-
-def cluster_id(value: object) -> str:
-    if not isinstance(value, str) or not _CLUSTER_ID.fullmatch(value):
-        raise ValueError("wanted the 22 characters of a cluster id")
-    return value
-
-
-def directory_id(value: object) -> Uuid:
-    wanted = "wanted the 22 characters that `metaquorum storage format` printed"
-    try:
-        uuid = uuid_from_text(text(value))
-    except ValueError:
-        raise ValueError(wanted) from None
-    if is_reserved(uuid):
-        raise ValueError(wanted)
-    return uuid
-
-
-def _path_from(settings_file: Path) -> Callable[[object], Path]:
-    """Return what reads a path that is relative to the settings file."""
-    return lambda value: settings_file.parent / text(value)
-
-
-def host_name(value: object) -> str:
-    """Read the name of a host, without a port."""
-    name = text(value)
-    if not is_host(name) or ":" in name or "/" in name:
-        raise ValueError("wanted the names of hosts, without ports")
-    return name
-
-
-def host_port(value: object) -> HostPort:
-    """Read HOST:PORT; an IPv6 host stands in brackets."""
-    try:
-        return read_address(text(value))
-    except ValueError:
-        raise ValueError("wanted HOST:PORT") from None
-
-
-def reachable(value: object) -> HostPort:
-    """Read HOST:PORT as it is advertised to other nodes."""
-    address = host_port(value)
-    if not is_reachable(address):
-        raise ValueError("wanted a HOST:PORT that others can reach")
-    return address
-
-
-def reachable_url(value: object) -> str:
-    """Read http://HOST:PORT as it is advertised to other nodes."""
-    address = url(value)
-    if not is_reachable(read_url(address)):
-        raise ValueError("wanted a HOST:PORT that others can reach")
-    return address
-
-
-def reachable_http(value: object, *, tls: bool) -> HostPort:
-    """Read http://HOST:PORT as it is told to clients."""
-    address = listen_address(value, tls=tls)
-    if not is_reachable(address):
-        raise ValueError("wanted a HOST:PORT that others can reach")
-    return address
-
-
-def listener(value: object) -> tuple[str, int, int]:
-    """Read PROTOCOL://HOST:PORT as it is told to clients; return host, port and the protocol's number."""
-    protocol, _, address = (value if isinstance(value, str) else "").partition("://")
-    if protocol not in SECURITY_PROTOCOLS:
-        raise ValueError(f"wanted PROTOCOL://HOST:PORT with one of {', '.join(SECURITY_PROTOCOLS)}")
-    return (*reachable(address), SECURITY_PROTOCOLS.index(protocol))
-
-
-def url(value: object) -> str:
-    """Check http://HOST:PORT as it is advertised to other nodes."""
-    wanted = "wanted http://HOST:PORT without trailing slash"
-    address = value if isinstance(value, str) else ""
-    try:
-        _, port = read_url(address)
-    except ValueError:
-        raise ValueError(wanted) from None
-    if port == 0:
-        raise ValueError(wanted)
-    return address
-
-
-def listen_address(value: object, *, tls: bool | None = None) -> HostPort:
-    """Read http://HOST:PORT, https:// with TLS, as what to listen on; port 0 is any free one."""
-    scheme = "https" if tls else "http"
-    wanted = f"wanted {scheme}://HOST:PORT without trailing slash"
-    if tls:
-        wanted += ", as there is [tls]"
-    address = value if isinstance(value, str) else ""
-    if tls is None:
-        address = address.replace("https://", "http://", 1)
-    if not address.startswith(f"{scheme}://"):
-        raise ValueError(wanted)
-    try:
-        return read_url(address)
-    except ValueError:
-        raise ValueError(wanted) from None
-
-
-def _list_of(kind: Callable[[object], T]) -> Callable[[object], list[T]]:
-    def read(value: object) -> list[T]:
-        if not isinstance(value, list):
-            raise ValueError("wanted a list in brackets")  # noqa: TRY004 as every kind does
-        return [kind(item) for item in value]
-
-    return read
 
 
 class _Table:
@@ -526,10 +444,10 @@ class _Table:
     def has(self, key: str) -> bool:
         return key in self._values
 
-    def take(self, key: str, kind: Callable[[object], T], *, default: Any = _MISSING) -> T:
+    def take(self, key: str, kind: Callable[[object], T], *, default: Any = MISSING) -> T:
         self._known.add(key)
         if key not in self._values:
-            if default is _MISSING:
+            if default is MISSING:
                 raise self._wrong(key, "is missing")
             return default  # type: ignore[no-any-return]  # the caller's own
         value = self._values.pop(key)
@@ -538,20 +456,19 @@ class _Table:
         except ValueError as error:
             raise self._wrong(key, f"= {_shown(value)}: {error}") from error
 
-    def given(self, keys: Sequence[str], kind: Callable[[object], T]) -> dict[str, T]:
-        """Take those of `keys` that are present; the others keep their defaults."""
-        self._known |= set(keys)
-        return {key: self.take(key, kind) for key in keys if key in self._values}
+    def take_key(self, key: Key, around: Around, role: Role) -> Any:
+        default = MISSING if key.default(role) is MISSING else None
+        return self.take(key.key, lambda value: key.kind.read(value, around), default=default)
 
     def rest(self, kind: Callable[[object], T]) -> dict[str, T]:
         """Take all keys that are left: the file's author chose their names."""
         return {key: self.take(key, kind) for key in list(self._values)}
 
-    def table(self, key: str, *, default: Any = _MISSING) -> "_Table":
+    def table(self, key: str, *, default: Any = MISSING) -> "_Table":
         return _Table(self._path, f"{self._name}{key}.", self.take(key, _mapping, default=default))
 
     def tables(self, key: str) -> list["_Table"]:
-        found = self.take(key, _list_of(_mapping))
+        found = self.take(key, list_of(_mapping))
         return [_Table(self._path, f"{self._name}{key}[{at}].", values) for at, values in enumerate(found)]
 
     def done(self) -> None:

@@ -1,5 +1,6 @@
 """Pure: a controller's settings, frozen, and how they must relate to each other."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -93,10 +94,21 @@ class TopicSettings:
         return {MIN_IN_SYNC_REPLICAS: str(self.min_insync_replicas)}
 
 
-_TOPIC_BOUNDS: Final = {
-    "partitions_per_topic_max": (1, INT32_MAX),
-    "undelete_window_ms": (0, limits.UNDELETE_WINDOW_MS_MAX),
+_DAY_MS: Final = 24 * 3600 * 1000
+_INT64_MAX: Final = 2**63 - 1
+BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys((f"timing.{name}" for name in TimingSettings.__slots__), (1, _DAY_MS)),
+    "log.segment_bytes": (limits.FRAME_BYTES_MAX, _INT64_MAX),
+    "snapshot.bytes": (1, _INT64_MAX),
+    "snapshot.age_ms": (0, _INT64_MAX),
+    "snapshot.keep": (1, _INT64_MAX),
+    **dict.fromkeys((f"elections.{name}" for name in ElectionSettings.__slots__), (0, INT32_MAX)),
+    "elections.leader_imbalance_per_broker_percentage": (0, 100),
+    **dict.fromkeys((f"topics.{name}" for name in TopicSettings.__slots__), (1, limits.LIST_ITEMS_MAX)),
+    "topics.undelete_window_ms": (0, limits.UNDELETE_WINDOW_MS_MAX),
+    "topics.partitions_per_topic_max": (1, INT32_MAX),
 }
+"""The least and the most of each number, by its key in a settings file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,14 +189,6 @@ class ControllerSettings:
         self._check_voters()
         self._check_bounds()
         self._check_timing()
-        if self.log.segment_bytes < limits.FRAME_BYTES_MAX:
-            raise InvalidSettings(
-                f"log.segment_bytes must be at least {limits.FRAME_BYTES_MAX}: one frame must fit"
-            )
-        if self.snapshot.bytes < 1 or self.snapshot.age_ms < 0 or self.snapshot.keep < 1:
-            raise InvalidSettings(
-                "snapshot.bytes and snapshot.keep must be at least 1, snapshot.age_ms at least 0"
-            )
 
     def _check_voters(self) -> None:
         ids = [voter.id for voter in self.voters]
@@ -208,27 +212,11 @@ class ControllerSettings:
 
     def _check_bounds(self) -> None:
         """Check each number by itself."""
-        for name in TimingSettings.__slots__:
-            if not 1 <= getattr(self.timing, name) <= 24 * 3600 * 1000:
-                raise InvalidSettings(
-                    f"timing.{name} = {getattr(self.timing, name)} is outside 1 ms to one day"
-                )
-        for name in TopicSettings.__slots__:
-            least, most = _TOPIC_BOUNDS.get(name, (1, limits.LIST_ITEMS_MAX))
-            if not least <= getattr(self.topics, name) <= most:
-                raise InvalidSettings(
-                    f"topics.{name} = {getattr(self.topics, name)} is outside {least} to {most}"
-                )
-        for name in ElectionSettings.__slots__:
-            if not 0 <= getattr(self.elections, name) <= INT32_MAX:
-                raise InvalidSettings(
-                    f"elections.{name} = {getattr(self.elections, name)} is outside 0 to {INT32_MAX}"
-                )
-        percentage = self.elections.leader_imbalance_per_broker_percentage
-        if percentage > 100:
-            raise InvalidSettings(
-                f"elections.leader_imbalance_per_broker_percentage = {percentage} is outside 0 to 100"
-            )
+        for key, (least, most) in BOUNDS.items():
+            table, _, name = key.partition(".")
+            value = getattr(getattr(self, table), name)
+            if not least <= value <= most:
+                raise InvalidSettings(f"{key} = {value} is outside {least} to {most}")
 
     def _check_timing(self) -> None:
         timing = self.timing

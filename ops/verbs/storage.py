@@ -9,7 +9,8 @@ from metadata_log.node.data_directory import Meta, Role, format_directory, load_
 from ops import render
 from ops.options import Noun, Output, argument, flag, option, output
 from ops.processes import keep_files_private, running_process
-from ops.settings import cluster_id, hosts_to_certify, load_for_format
+from ops.settings import hosts_to_certify, load_for_format
+from ops.settings_values import cluster_id
 from ops.talk import fail_usage, say
 
 NOUN: Final = Noun()

@@ -1,7 +1,7 @@
 """Edge: settings files: written and read back, the examples, and errors that name file and key."""
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -11,15 +11,20 @@ from broker_agent.config import BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.node.credentials import TlsFiles
+from metadata_log.node.data_directory import Role
 from metadata_log.records.brokers import BrokerEndpoint
 from ops.settings import (
+    BOTH,
+    GROUPS,
     broker_toml,
     controller_toml,
+    keys_of,
     load_broker_settings,
     load_controller_settings,
     load_for_format,
 )
 from quorum.config import ControllerSettings, LogSettings, SnapshotSettings, TimingSettings, VoterSettings
+from tests.settings_page import PAGE, page
 
 EXAMPLES = Path(ops.__file__).parent / "config"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -120,16 +125,41 @@ def test_the_examples_are_settings_at_their_defaults() -> None:
 
 
 def test_the_examples_name_every_key_with_its_default() -> None:
-    """Goal: what stands commented out is what would be without it."""
-    for name in ("controller.toml", "broker.toml"):
-        lines = (EXAMPLES / name).read_text().splitlines()
-        shown = {line.split("=")[0].strip("# ") for line in lines if "=" in line}
-        wanted = (
-            {*TimingSettings.__slots__, *LogSettings.__slots__, *SnapshotSettings.__slots__}
-            if name == "controller.toml"
-            else {"rack", "registration_timeout_ms", "shutdown_timeout_ms"}
-        )
-        assert wanted <= shown
+    """Goal: what is commented out is what would be without it."""
+    for role in BOTH:
+        lines = (EXAMPLES / f"{role}.toml").read_text().splitlines()
+        shown = {
+            line.split("=")[0].strip("# "): line.split("=")[1].split("#")[0].strip()
+            for line in lines
+            if "=" in line
+        }
+        for key in keys_of(role):
+            if key.key == "NAME":
+                continue
+            assert key.key in shown, key
+            default = key.default(role)
+            if key.table in GROUPS and isinstance(default, int):
+                assert shown[key.key] == str(default), key
+
+
+def test_each_setting_has_one_key() -> None:
+    """Goal: none can be read that is not written and described, and none is described that is not there."""
+    classes: dict[Role, type] = {"controller": ControllerSettings, "broker": BrokerSettings}
+    for role, settings in classes.items():
+        names = [(key.table, key.key) for key in keys_of(role)]
+        assert len(set(names)) == len(names)
+        known = {key.field for key in keys_of(role) if key.key not in {"insecure", "NAME"}}
+        wanted: set[tuple[str, ...]] = set()
+        for field in fields(settings):
+            inner = GROUPS.get(field.name)
+            of_table = {(field.name, each.name) for each in fields(inner)} if inner else {(field.name,)}
+            wanted |= of_table - {("advertised_listeners",)}
+        assert known == wanted
+
+
+def test_the_page_of_settings_is_what_the_code_says() -> None:
+    """Write it with `python -m tests.settings_page`."""
+    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_a_controller_outside_the_voters_is_an_observer_that_tells_where_it_listens(tmp_path: Path) -> None:
