@@ -1,0 +1,168 @@
+"""Pure: why a controller of ours decides otherwise than Kafka's 4.3.1: faults of Kafka's own that are not copied.
+
+A reason says exactly which records may differ, and in which situation; everything else in the same answer must be equal.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from tests.differential.comparison import Difference
+from tests.differential.kafka_indexes import Key
+
+Record: TypeAlias = Mapping[str, Any]
+_WALKS_ELIGIBLE: Final = ("RegisterBroker", "UnregisterBroker")
+"""The operations for which Kafka walks over the partitions that a broker is eligible to lead."""
+_NO_REPLICA: Final = re.compile(r"Replica \d+ is not assigned to this partition")
+_DELETED_TOPIC: Final = "existed in isrMembers, but not in the topics map"
+
+
+class Reason(NamedTuple):
+    name: str
+    text: str
+    source: str
+    """The class and method of Kafka 4.3.1 that it rests on."""
+    explains: Callable[[Difference], bool]
+
+
+def _stale_index(difference: Difference) -> bool:
+    if difference.line["op"] not in _WALKS_ELIGIBLE or difference.faults:
+        return False
+    stale = difference.before.stale(difference.line["broker_id"])
+    return bool(stale) and _equal_without(difference, lambda record: _key(record) in stale)
+
+
+def _deleted_topic(difference: Difference) -> bool:
+    line, before = difference.line, difference.before
+    if line["op"] in _WALKS_ELIGIBLE:
+        gone = before.gone(line["broker_id"])
+    elif line["op"] == "BrokerHeartbeat":
+        gone = {*()}.union(*map(before.gone_in, line.get("offline_log_dirs", ())))
+    else:
+        return False
+    faults = difference.faults
+    return bool(gone and faults) and all(_DELETED_TOPIC in fault for fault in faults)
+
+
+def _without_replica(difference: Difference) -> bool:
+    strangers = any(
+        {*partition.isr, *partition.eligible, *partition.last_known} - {*partition.replicas}
+        for partition in difference.before.partitions.values()
+    )
+    return strangers and bool(difference.faults) and all(map(_NO_REPLICA.search, difference.faults))
+
+
+def _failed_and_unfenced(difference: Difference) -> bool:
+    line, before = difference.line, difference.before
+    if line["op"] != "BrokerHeartbeat" or difference.faults:
+        return False
+    broker_id = line["broker_id"]
+    broker = before.brokers.get(broker_id)
+    if broker is None or not broker.is_fenced:
+        return False
+    failed = {*line.get("offline_log_dirs", ())} & {*broker.log_dirs}
+    led = {
+        _key(record)
+        for record in _records(difference.kafka)
+        if record.get("leader") == broker_id and before.changed(record).directory_of(broker_id) in failed
+    }
+    return bool(led) and _equal_without(difference, lambda record: _key(record) in led)
+
+
+def _assigned_to_lost(difference: Difference) -> bool:
+    line, before = difference.line, difference.before
+    if line["op"] != "AssignReplicasToDirs" or difference.faults:
+        return False
+    broker_id = line["broker_id"]
+    log_dirs = [None, *before.brokers[broker_id].log_dirs]
+    led = {
+        _key(record)
+        for record in _records(difference.kafka)
+        if record.get("leader") == broker_id
+        and before.changed(record).directory_of(broker_id) not in log_dirs
+    }
+    return bool(led) and _equal_without(difference, lambda record: _key(record) in led)
+
+
+def _refused_and_written(difference: Difference) -> bool:
+    line = difference.line
+    if line["op"] != "CreatePartitions" or difference.kafka.get("results") != difference.ours.get("results"):
+        return False
+    refused = {
+        result["name"]
+        for result in difference.kafka["results"]
+        if result["error"] in ("INVALID_REPLICATION_FACTOR", "INVALID_REPLICA_ASSIGNMENT")
+    }
+    topics = difference.before.topics
+    return bool(refused) and _equal_without(
+        difference,
+        lambda record: record["type"] == "PARTITION_RECORD" and topics[record["topic_id"]] in refused,
+    )
+
+
+def _records(answer: Mapping[str, Any]) -> list[Record]:
+    return [record for batch in answer["batches"] for record in batch]
+
+
+def _key(record: Record) -> Key | None:
+    if record["type"] not in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"):
+        return None
+    return record["topic_id"], record["partition_id"]
+
+
+def _equal_without(difference: Difference, may_differ: Callable[[Record], bool]) -> bool:
+    """Answer whether the answers are the same where these records are left out of both."""
+
+    def rest(answer: Mapping[str, Any]) -> dict[str, Any]:
+        batches = [[record for record in batch if not may_differ(record)] for batch in answer["batches"]]
+        return {**answer, "batches": [batch for batch in batches if batch]}
+
+    return rest(difference.kafka) == rest(difference.ours)
+
+
+REASONS: Final = (
+    Reason(
+        "cleared-eligible",
+        "Kafka's index of eligible leader replicas is not updated when these are cleared: a later registration or removal "
+        "of a broker changes partitions that have nothing to do with it",
+        "ReplicationControlManager.removeTopicElrs, BrokersToElrs",
+        _stale_index,
+    ),
+    Reason(
+        "deleted-topic",
+        "one of Kafka's indexes still names a topic that is gone: the operation fails with UNKNOWN_SERVER_ERROR, and the "
+        "controller gives up its leadership",
+        "ReplicationControlManager.replay(RemoveTopicRecord), generateLeaderAndIsrUpdates",
+        _deleted_topic,
+    ),
+    Reason(
+        "candidate-without-replica",
+        "an election comes to a broker that a reassignment took out of the replicas, and not out of those that may lead: "
+        "the operation fails with UNKNOWN_SERVER_ERROR, and the controller gives up its leadership",
+        "ReplicationControlManager.LeaderAcceptor, PartitionRegistration.directory",
+        _without_replica,
+    ),
+    Reason(
+        "failed-directory",
+        "one heartbeat unfences a broker and reports a failed directory: Kafka lets the broker lead from there",
+        "ReplicationControlManager.processBrokerHeartbeat: handleBrokerUnfenced, then handleDirectoriesOffline",
+        _failed_and_unfenced,
+    ),
+    Reason(
+        "lost-directory",
+        "a broker reports the replica of a leaderless partition in a directory that it has lost: Kafka lets it lead there",
+        "ReplicationControlManager.handleAssignReplicasToDirs",
+        _assigned_to_lost,
+    ),
+    Reason(
+        "refused-partitions",
+        "a further partition of a topic cannot be placed: Kafka refuses the topic and writes the partitions before it",
+        "ReplicationControlManager.createPartitions",
+        _refused_and_written,
+    ),
+)
+
+
+def reason_of(difference: Difference) -> Reason | None:
+    """Return the listed reason of a difference; None: it is none of them."""
+    return next((reason for reason in REASONS if reason.explains(difference)), None)
