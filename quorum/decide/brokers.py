@@ -39,7 +39,6 @@ from quorum.decide.context import DecideContext, SessionsView
 from quorum.decide.decides import Decides
 from quorum.decide.decision import (
     Decision,
-    ElectionDue,
     PartMade,
     RegisteredAgain,
     SessionChange,
@@ -97,9 +96,6 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
             existing.in_controlled_shutdown,
         )
         changes = (RegisteredAgain(broker_id, broker_epoch, image.end_offset),)
-        if existing.is_active and image.topics.counts.leaderless:
-            # Its record may list directories that it had lost.
-            changes += (ElectionDue(broker_id),)
     else:
         visits = changes_on_leaving(context, walk)
         records, more, walked = part_of(context, walk, visits)
