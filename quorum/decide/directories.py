@@ -62,7 +62,12 @@ def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
             change = electorate.change_to(target, *key, partition, Election.ONLINE)
             if directory in failing or not is_online(directory, broker.log_dirs):
                 offline[key] = without.change(*key, partition)
-                if change is not None and change.leader == broker_id:
+                leaves = offline[key]
+                if (
+                    change is not None
+                    and change.leader == broker_id
+                    and (leaves is None or leaves.leader is None)
+                ):
                     # Elections ask for the directory before the report. Kafka lets the broker lead from this one.
                     change, offline[key] = without.change_to(target, *key, partition, Election.ONLINE), None
             records.append(change)
