@@ -3,6 +3,7 @@
 Source: Kafka's ReplicationControlManager.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 from metadata_log.errors import InvalidReplicaAssignment, InvalidReplicationFactor, PolicyViolation
@@ -96,6 +97,9 @@ class NewPartitions:
         for replicas in placements:
             partition = self._partition(replicas)
             if partition is None:
+                if self._context.placement_rng is not None:
+                    # Kafka places all before it looks at the first: the next placement depends on it.
+                    deque(placements, maxlen=0)
                 raise InvalidReplicationFactor(
                     f"a partition cannot be replicated {replication_factor} times: every broker is fenced or shuts down"
                 )
