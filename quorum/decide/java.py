@@ -1,18 +1,23 @@
 """Pure: what of Java shows in Kafka's decisions: its random generator, the order of its hash maps and uuids.
 
-Source: the documentation of java.util.Random, which fixes the algorithm; java.util.HashMap; Kafka's BaseHashTable.
+Source: the documentation of java.util.Random, which fixes the algorithm; java.util.HashMap and ConcurrentHashMap; Kafka's
+BaseHashTable.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from metadata_log.ids import Uuid
 
 _MULTIPLIER: Final = 0x5DEECE66D
 _MASK: Final = (1 << 48) - 1
 _TABLE_SIZE: Final = 16
+_WALKED_MAX: Final = 8
+_TREES_FROM: Final = 64
 _FIBONACCI: Final = 0x9E3779B97F4A7C15
 _MASK_64: Final = (1 << 64) - 1
+
+Key = TypeVar("Key")
 
 
 class JavaRandom:
@@ -48,6 +53,55 @@ def hash_order(names: Sequence[str | None]) -> list[str | None]:
     while len(names) > size * 3 // 4:
         size *= 2
     return sorted(names, key=lambda name: _spread_hash(name) & (size - 1))
+
+
+class ConcurrentHashMapOrder(Generic[Key]):
+    """The order of a ConcurrentHashMap whose keys are put and removed; it never becomes smaller.
+
+    From 64 slots on, Java turns a slot of more than eight keys into a tree, whose order is another one than here.
+    """
+
+    def __init__(self) -> None:
+        self._slots: list[list[tuple[int, Key]]] = [[] for _ in range(_TABLE_SIZE)]
+        self._count = 0
+
+    def __iter__(self) -> Iterator[Key]:
+        return (key for slot in self._slots for _, key in slot)
+
+    def put(self, key: Key, hash_code: int) -> None:
+        """Add a key, or give it another value: that makes room, too, where eight keys of its slot were walked over."""
+        spread = (hash_code ^ (hash_code & 0xFFFFFFFF) >> 16) & 0x7FFFFFFF
+        size = len(self._slots)
+        slot = self._slots[spread & size - 1]
+        is_new = (spread, key) not in slot
+        walked = len(slot) if is_new else slot.index((spread, key)) + 1
+        if is_new:
+            slot.append((spread, key))
+            self._count += 1
+        if walked >= _WALKED_MAX and size < _TREES_FROM:
+            for _ in range(3):
+                self._grow()
+        if self._count >= len(self._slots) * 3 // 4:
+            self._grow()
+
+    def remove(self, key: Key) -> None:
+        self._slots = [[each for each in slot if each[1] != key] for slot in self._slots]
+        self._count -= 1
+
+    def _grow(self) -> None:
+        """Halve the slots: the last keys that stay together keep their order, and those before them reverse it."""
+        size = len(self._slots)
+        halves: tuple[list[list[tuple[int, Key]]], ...] = ([], [])
+        for slot in self._slots:
+            run = len(slot)
+            while run > 0 and (run == len(slot) or (slot[run - 1][0] ^ slot[-1][0]) & size == 0):
+                run -= 1
+            for half, bit in zip(halves, (0, size), strict=True):
+                before, after = (
+                    [each for each in part if each[0] & size == bit] for part in (slot[:run], slot[run:])
+                )
+                half.append(before[::-1] + after)
+        self._slots = [*halves[0], *halves[1]]
 
 
 def first_of_hash_table(size: int, *, is_changed: bool) -> int:

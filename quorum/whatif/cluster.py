@@ -14,6 +14,7 @@ from metadata_log.codec import packed_records
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX, SESSION_CHECK_AGAIN_MS
+from metadata_log.records.brokers import RegisterBrokerRecord
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, ConfigRecord
 from metadata_log.records.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -173,6 +174,11 @@ class Cluster:
         end_offset = image.end_offset + count_in_kafka(written.records, has_eligible=has_eligible)
         self.image = replace(apply(image, batch).image, end_offset=end_offset)
         self._written.append(written)
+        for record in records:
+            if isinstance(record, RegisterBrokerRecord):
+                self.sessions.registered(
+                    record.broker_id, record.broker_epoch, batch_offset=batch.base_offset
+                )
 
     def take_written(self) -> list[Written]:
         """Return what was written since the last call."""
