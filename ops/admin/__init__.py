@@ -1,4 +1,4 @@
-"""Edge: the client library of administrators: `connect` to a cluster, ask it, change it; see docs/administration.md."""
+"""Edge: the client library of administrators: `connect` to a cluster, ask it, change it (docs/administer-in-python.md)."""
 
 from ops.admin.client import Unreachable
 from ops.admin.cluster import Broker, Cluster, Partition, Reassignment, Topic
