@@ -43,8 +43,6 @@ from metadata_log.node.data_directory import (
 )
 from metadata_log.node.disk_space import Reserve, check_space, free_bytes
 from metadata_log.node.durable_files import settle_names
-from metadata_log.node.http_caller import OwnNames
-from metadata_log.node.http_server import listen
 from metadata_log.node.kept_connections import KeptConnections
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from metadata_log.node.routes import rights_of
@@ -55,11 +53,10 @@ from quorum.controller import Controller
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.quiet import QuietMark
 from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.doors import open_doors
 from quorum.fetch.service import FetchService
-from quorum.http.app import RULES, DoorRunner
-from quorum.http.door import Door
+from quorum.http.app import RULES
 from quorum.http.metrics import TurnMetrics
-from quorum.http.poll_connection import poll_connections
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import complete_log, covered_offset
 from quorum.log.history_process import HistoryProcess
@@ -70,6 +67,7 @@ from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
 from quorum.loop_lag import keep_measuring_loop_lag
 from quorum.loop_turns import TimedSelector
+from quorum.parts import Parts
 from quorum.peers import LinksFollowVoters, Peers, dialled_addresses
 from quorum.periodic import SessionChecks, keep_changing, keep_sweeping
 from quorum.raft.adapter import PySyncObjLog
@@ -346,50 +344,42 @@ class _Node:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop_asked.set)
-        door = self._door()
-        runner = DoorRunner(door)
-        await runner.setup()
-        listener: asyncio.Server | None = None
         try:
             await self.snapshot_fetch.hash_all()
             await self.transport.listen()
-            listener = await listen(
-                runner,
-                door.error,
-                self.settings.listen_http,
-                buffers=self.answer_buffers,
-                connection_of=poll_connections(door),
-                tls=None if self.tls is None else self.tls.server,
-            )
-            if turns is not None:
-                turns.begin()
-                self.transport.serve_first = turns.serve_first
-                self.controller.metrics.registry.register(TurnMetrics(turns))
-            self._report_started(text_log)
-            try:
-                await self._run_tasks()
-            except BaseExceptionGroup as failures:
-                raise most_telling(leaves(failures), least=_Stopped) from None
-        except _Stopped:
-            await self.files.run(self.segments.sync)
-            log.info("controller_stopped", extra={"node_id": self.settings.node_id})
+            async with open_doors(self._parts()):
+                await self._serve(text_log, turns)
         finally:
-            # From here on nobody begins to wait; all who wait, after a fault too, are sent to another controller.
-            self.controller.resign()
-            self.controller.stop_waiting()
             if self._session is not None:
                 await self._session.close()
-            if listener is not None:
-                listener.close()
-            await runner.cleanup()
             # A thread finishes the snapshot that it writes before the lock goes: the next process may write the same one.
             self.history_process.shut_down()
             for threads in (self.files, self.bodies, self.reads, self.past_reads, self.downloads):
                 await threads.shut_down()
             await loop.shutdown_default_executor()
 
-    def _door(self) -> Door:
-        return Door(
+    async def _serve(self, text_log: Path | None, turns: TimedSelector | None) -> None:
+        """Run all parts until asked to stop, while the doors are open; raises as `run`."""
+        if turns is not None:
+            turns.begin()
+            self.transport.serve_first = turns.serve_first
+            self.controller.metrics.registry.register(TurnMetrics(turns))
+        self._report_started(text_log)
+        try:
+            await self._run_tasks()
+        except BaseExceptionGroup as failures:
+            failure = most_telling(leaves(failures), least=_Stopped)
+            if not isinstance(failure, _Stopped):
+                raise failure from None
+            await self.files.run(self.segments.sync)
+            log.info("controller_stopped", extra={"node_id": self.settings.node_id})
+        finally:
+            # From here on nobody begins to wait; all who wait, after a fault too, are sent to another controller.
+            self.controller.resign()
+            self.controller.stop_waiting()
+
+    def _parts(self) -> Parts:
+        return Parts(
             settings=self.settings,
             controller=self.controller,
             committed_log=self.committed_log,
@@ -403,10 +393,10 @@ class _Node:
             downloads=self.downloads,
             past=Past(self.committed_log, self.store, threads=self.past_reads, process=self.history_process),
             buffers=self.answer_buffers,
-            own_names=OwnNames(self.settings.own_hosts),
             access=Access(
                 self.settings.principals, cluster_id=self.settings.cluster_id, rights=rights_of(RULES)
             ),
+            tls=self.tls,
             now_ms=_now_ms,
             on_fault=self._on_fault,
         )

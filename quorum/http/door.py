@@ -1,7 +1,7 @@
 """Edge: what every handler of a controller's HTTP needs: the parts of the node, and the answers' common rules."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -9,15 +9,12 @@ from aiohttp import web
 
 from metadata_log import limits
 from metadata_log.errors import (
-    Fault,
     MetadataError,
     NotController,
     ThrottlingQuotaExceeded,
 )
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
-from metadata_log.node.access import Access
-from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.answer_pieces import Sender, parts_of
 from metadata_log.node.http_answers import (
     JSON,
@@ -28,20 +25,11 @@ from metadata_log.node.http_answers import (
     wants_msgpack,
 )
 from metadata_log.node.http_caller import OwnNames
-from metadata_log.node.threads import Threads
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import Command
-from quorum.config import ControllerSettings
-from quorum.controller import Controller
-from quorum.fetch.service import FetchService
 from quorum.http.bodies import caller_of, read_body, repeating_caller_of
-from quorum.log.committed_log import CommittedLog
-from quorum.log.past import Past
-from quorum.log.snapshot_keeper import SnapshotKeeper
-from quorum.log.topic_feeds import TopicFeeds
-from quorum.status import QuorumStatus
+from quorum.parts import Parts
 from quorum.written import Written
-from snapshots.store import SnapshotStore
 
 
 class Write(NamedTuple):
@@ -77,27 +65,15 @@ def items_of(image: MetadataImage, items: Sequence[Any] | Items[Any]) -> dict[st
 
 
 @dataclass(frozen=True, kw_only=True)
-class Door:
-    """The parts of one controller that its HTTP handlers use."""
+class Door(Parts):
+    """The parts of one controller as its HTTP handlers use them."""
 
-    settings: ControllerSettings
-    controller: Controller
-    committed_log: CommittedLog
-    fetches: FetchService
-    feeds: TopicFeeds
-    keeper: SnapshotKeeper
-    store: SnapshotStore
-    status: QuorumStatus
-    bodies: Threads
-    """Decode large bodies of requests."""
-    reads: Threads
-    downloads: Threads
-    past: Past
-    buffers: AnswerBuffers
     own_names: OwnNames
-    access: Access
-    now_ms: Callable[[], int]
-    on_fault: Callable[[Fault], None]
+
+    @classmethod
+    def of(cls, parts: Parts, own_names: OwnNames) -> "Door":
+        shared = {field.name: getattr(parts, field.name) for field in fields(Parts)}
+        return cls(**shared, own_names=own_names)
 
     # --- answers
 

@@ -4,20 +4,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.cost_of_a_subject.scratch import REGISTRIES_MAX, edited_files, make_scratch, new_files
+from tests.cost_of_a_subject.scratch import REGISTRIES_MAX, SUBJECT
 from tests.cost_of_a_subject.use import use
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
-        root = make_scratch(Path(directory) / "code")
+        root = SUBJECT.make_scratch(Path(directory) / "code")
         for line in use(root, Path(directory) / "cluster"):
             print(line)
-    print(f"{len(new_files())} new files: {', '.join(new_files())}")
+    print(f"{len(SUBJECT.new_files())} new files: {', '.join(SUBJECT.new_files())}")
     print(
-        f"{len(edited_files())} edited files, at most {REGISTRIES_MAX} allowed: {', '.join(edited_files())}"
+        f"{len(SUBJECT.edited_files())} edited files, at most {REGISTRIES_MAX} allowed: {', '.join(SUBJECT.edited_files())}"
     )
-    return 0 if len(edited_files()) <= REGISTRIES_MAX else 1
+    return 0 if len(SUBJECT.edited_files()) <= REGISTRIES_MAX else 1
 
 
 if __name__ == "__main__":

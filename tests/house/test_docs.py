@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-DOCUMENTS: Final = ("docs/design.md", "docs/limits.md", "docs/adding-a-subject.md")
+DOCUMENTS: Final = ("docs/design.md", "docs/limits.md", "docs/adding-a-subject.md", "docs/adding-a-door.md")
 ROOMS: Final = ("metadata_log", "snapshots", "quorum", "broker_agent", "ops", "tests", "docs")
 PLANNED: Final = frozenset({"quorum/kafka/"})
 """Named as what may come."""

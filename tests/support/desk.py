@@ -98,6 +98,7 @@ class Desk:
             buffers=AnswerBuffers(),
             now_ms=lambda: lab.now_ms,
             own_names=OwnNames(()),
+            tls=None,
             access=Access(principals, cluster_id=own.cluster_id, rights=rights_of(RULES)),
             on_fault=self.faults.append,
         )

@@ -1,0 +1,39 @@
+"""Edge: the HTTP door: it listens on the address of the settings."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from metadata_log.node.http_caller import OwnNames
+from metadata_log.node.http_server import listen
+from quorum.http.app import DoorRunner
+from quorum.http.door import Door
+from quorum.http.poll_connection import poll_connections
+from quorum.parts import Parts
+
+
+@asynccontextmanager
+async def listening(parts: Parts) -> AsyncIterator[None]:
+    """Serve HTTP.
+
+    Raises:
+        CannotListen: the address is in use or not ours.
+        InvalidSettings: the process may open hardly any files.
+    """
+    door = Door.of(parts, OwnNames(parts.settings.own_hosts))
+    runner = DoorRunner(door)
+    await runner.setup()
+    try:
+        listener = await listen(
+            runner,
+            door.error,
+            parts.settings.listen_http,
+            buffers=parts.buffers,
+            connection_of=poll_connections(door),
+            tls=None if parts.tls is None else parts.tls.server,
+        )
+        try:
+            yield
+        finally:
+            listener.close()
+    finally:
+        await runner.cleanup()

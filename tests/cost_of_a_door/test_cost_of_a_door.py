@@ -1,0 +1,19 @@
+"""A new door is files of its own and one line in the registry of doors."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cost_of_a_door.scratch import DOOR, REGISTRIES_MAX
+from tests.cost_of_a_door.use import use
+
+
+def test_a_door_edits_one_line() -> None:
+    assert len(DOOR.edited_files()) <= REGISTRIES_MAX
+    assert len(DOOR.edits) == 1
+    assert not {*DOOR.edited_files()} & {*DOOR.new_files()}
+
+
+@pytest.mark.slow
+def test_a_made_up_door_writes_reads_and_polls(tmp_path: Path) -> None:
+    assert list(use(DOOR.make_scratch(tmp_path / "code"), tmp_path / "cluster"))
