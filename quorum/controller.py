@@ -2,7 +2,7 @@
 
 Every change takes one way: decide on the tip, append to Raft, apply once the quorum agreed, answer. All of it runs on the
 event loop. What one request asks may take long: then it is decided, encoded and applied in slices, and others have the loop
-in between. Nobody else extends the tip meanwhile; if it moves all the same, the work begins again.
+in between. Long changes, session checks and heartbeats overtake it; when the tip moves, the work begins again.
 
 - `committed` is what the quorum agreed. `tip` is `committed` plus our own batches in flight; it exists only from our
   claim on, and only this class sees it.
@@ -95,6 +95,7 @@ from quorum.written import Written, kept, restored
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class _Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +128,8 @@ Sweeping: TypeAlias = Sweep | Expiry | QuietMark
 """What the active controller does by itself each interval."""
 COMPLETE_ACTIVATION: Final = "completeActivation"
 """What a controller does by itself bears the name of the event in Kafka's QuorumController."""
+OVERTAKEN_MAX: Final = 3
+"""A large request that long changes overtook so often is decided next while they wait: otherwise it might never be."""
 PART_MS: Final = 3
 """A part of a long change is decided within about this time; to encode and apply it takes up to four times as long."""
 
@@ -340,6 +343,7 @@ class Controller:
         actor, request_id = caller.actor_of(command), caller.request_id
         operation = DECISIONS[type(command)].operation
         key = None if request_id is None else idempotency_key(request_id, operation, command)
+        times_overtaken = 0
         while True:
             await self.turns.wait_for_turn()
             reign, began_ms = self.active_reign, self._now_ms()
@@ -354,9 +358,15 @@ class Controller:
                 continue
             tip = reign.tip
             writing = self._writing(command, actor, operation, key)
-            written = await self.turns.in_slices(writing, goes_on=partial(self._holds, command, tip))
+            written = await self.turns.in_slices(
+                writing,
+                goes_on=partial(self._holds, command, tip),
+                may_be_overtaken=times_overtaken < OVERTAKEN_MAX,
+            )
             self.turns.rest_after(began_ms)
             if written is None:
+                times_overtaken += 1
+                await self._until_all_over(reign)
                 continue
             decision, envelope, batch = written
             if not decision.more:
@@ -370,7 +380,7 @@ class Controller:
                 takes_out=isinstance(command, RegisterBroker | UnregisterBroker),
             )
             self._begin_change(change)
-            begun = await self._until_over(change)
+            begun = await self._until_over(change, answers=self._begun)
             if begun is not None:
                 return begun
             if change.takes_out and self.reign is not reign:
@@ -382,41 +392,54 @@ class Controller:
         self.active_reign.changes.begin(change)
         self.parts_due.set()
 
-    async def _until_over(self, change: LongChange) -> _Begun | None:
-        """Wait until the last part of a change is made, and return what its answer waits for; None: ask again."""
-        over: asyncio.Future[_Begun | None] = asyncio.get_running_loop().create_future()
+    async def _until_over(
+        self,
+        change: LongChange,
+        *,
+        answers: Callable[[Decision, Envelope, RecordBatch | None], R] | None = None,
+    ) -> R | None:
+        """Wait until a change is over; return what `answers` makes of its last part as soon as that is made, else None.
+
+        Raises:
+            MetadataError: its last part was refused, and `answers` was asked for.
+        """
+        over: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
 
         def told(ended: Ended) -> None:
             if over.done():
                 return
-            if isinstance(ended, MetadataError):
+            if answers is not None and isinstance(ended, MetadataError):
                 over.set_exception(ended)
+            elif answers is not None and isinstance(ended, LastPart):
+                over.set_result(answers(*ended))
             else:
-                over.set_result(None if ended is None else self._begun(*ended))
+                over.set_result(None)
 
         change.waiting.append(told)
         return await over
+
+    async def _until_all_over(self, reign: Reign) -> None:
+        """Wait for the long changes that are under way: a large decision that they overtook begins again behind them."""
+        for change in reign.changes:
+            if reign.changes.under_way(change.key) is change:
+                await self._until_over(change)
 
     async def until_in_service(self, broker_id: BrokerId) -> bool:
         """Wait while a broker is being fenced or removed, or gives way to another process; raises as `active_reign`.
 
         Returns whether it was let go: it may end its process.
         """
-        may_end = False
+        may_end: bool | None = False
         while (change := self.active_reign.changes.under_way(broker_id)) is not None and change.takes_out:
-            over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-            change.waiting.append(partial(_tell, over))
-            ended = await over
-            cause = ended.envelope.cause if isinstance(ended, LastPart) else None
-            may_end = cause is not None and cause.code == SHUTDOWN_GRANTED
-        return may_end
+            may_end = await self._until_over(change, answers=_is_let_go)
+        return bool(may_end)
 
     def make_part(self) -> bool:
         """Make the next part of the long change whose turn it is; answer whether a change is under way."""
         if not self.is_active:
             return False
         reign, began_ms = self.active_reign, self._now_ms()
-        if self.turns.is_mid_decision:
+        if self.turns.is_exclusive:
             return True
         change = reign.changes.next()
         if change is None:
@@ -798,7 +821,7 @@ class Controller:
             self.metrics.session_checks_late.inc()
             log.warning("session_checks_late", extra={"slept_ms": slept_ms})
             return 0
-        if self.turns.is_mid_decision:
+        if self.turns.is_exclusive:
             return limits.PART_AGAIN_MS
         expired = reign.sessions.expired(now_ms, but=reign.changes.leaving())
         if expired is None:
@@ -1004,9 +1027,8 @@ class Controller:
         )
 
 
-def _tell(over: "asyncio.Future[Ended]", ended: Ended) -> None:
-    if not over.done():
-        over.set_result(ended)
+def _is_let_go(_decision: Decision, envelope: Envelope, _batch: RecordBatch | None) -> bool:
+    return envelope.cause is not None and envelope.cause.code == SHUTDOWN_GRANTED
 
 
 def _concerned(command: Command, key: IdempotencyKey | None) -> Hashable:

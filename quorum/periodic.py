@@ -38,7 +38,7 @@ async def keep_changing(controller: Controller) -> Never:
     """Make the parts of long changes, one at a time, while any is under way."""
     while True:
         await controller.parts_due.wait()
-        await controller.turns.wait_for_turn()
+        await controller.turns.wait_for_part()
         if controller.make_part():
             await asyncio.sleep(limits.PART_AGAIN_MS / 1000)
         else:

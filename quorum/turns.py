@@ -1,8 +1,8 @@
 """Edge: the turns that decisions take on the event loop: who decides now, who waits, and when the loop is left to others.
 
-A large request is decided, encoded and applied in slices, and nobody else extends the tip meanwhile. Small ones that arrive
-together are decided in rounds. After a slow one, others wait for as long as it took. What is decided is none of this file's
-concern.
+A large request is decided, encoded and applied in slices, and no other write extends the tip meanwhile. Long changes,
+session checks and heartbeats do: then it begins again. Small requests that arrive together are decided in rounds. After a
+slow one, others wait for as long as it took. What is decided is none of this file's concern.
 """
 
 import asyncio
@@ -40,7 +40,9 @@ class Turns:
         self._is_held = False
         """A slow decision has its turn: no other is made meanwhile."""
         self.is_mid_decision = False
-        """A decision rests between two slices: whoever would extend the tip waits, or does so later."""
+        """A decision rests between two slices."""
+        self.is_exclusive = False
+        """One rests that nothing overtakes: whoever would extend the tip waits, or does so later."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         """A heap of those that wait for their turn, by their tickets."""
         self._tickets = count()
@@ -66,6 +68,11 @@ class Turns:
                 if not (self._is_held or self.is_round_long):
                     break
         self.begin_round()
+
+    async def wait_for_part(self) -> None:
+        """Wait for the turn of a part of a long change, which overtakes a large decision that rests, where that may be."""
+        if not self.is_mid_decision or self.is_exclusive:
+            await self.wait_for_turn()
 
     async def wait_for_turn_of_many(self) -> None:
         """Wait for the turn of one of the writes that came together; those of one round of the loop share SLICE_MS."""
@@ -106,10 +113,14 @@ class Turns:
 
     # --- slices of a large decision
 
-    async def in_slices(self, work: Sliced[T], *, goes_on: Callable[[], bool]) -> T | None:
+    async def in_slices(
+        self, work: Sliced[T], *, goes_on: Callable[[], bool], may_be_overtaken: bool = False
+    ) -> T | None:
         """Do the work of one decision, and let others have the loop after each SLICE_MS of it.
 
-        None: `goes_on` answered no after a slice, and the work was given up. What `goes_on` raises ends it, too.
+        Other writes wait meanwhile. What `may_be_overtaken` lets parts of long changes, session checks and heartbeats extend
+        the tip in between. None: `goes_on` answered no after a slice, and the work was given up. What `goes_on` raises ends
+        it, too.
         """
         began_ms = self._now_ms()
         try:
@@ -121,7 +132,7 @@ class Turns:
                     return made
                 if self._now_ms() - began_ms < SLICE_MS:
                     continue
-                self.is_mid_decision = True
+                self.is_mid_decision, self.is_exclusive = True, not may_be_overtaken
                 self._hold()
                 await asyncio.sleep(ROUND_PAUSE_MS / 1000)
                 if not goes_on():
@@ -131,7 +142,7 @@ class Turns:
         finally:
             work.close()
             if self.is_mid_decision:
-                self.is_mid_decision = False
+                self.is_mid_decision = self.is_exclusive = False
                 self._end_turn()
 
     async def at_leisure(self, work: Sliced[T]) -> T:

@@ -186,7 +186,7 @@ class FetchService(AppliedListener):
         rests that alone may extend the tip. Its broker soon says again what it wants.
         """
         is_old = self._now_ms() - arrived_ms >= limits.HEARTBEAT_LATE_MS
-        return is_old or self._controller.turns.is_mid_decision
+        return is_old or self._controller.turns.is_exclusive
 
     def _is_heard(self, poll: Poll) -> bool:
         """Decide a poll's heartbeat; answer False if it must wait for records, or if it has to be fenced first."""

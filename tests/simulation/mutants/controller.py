@@ -364,6 +364,22 @@ MUTANTS: Final = (
         elsewhere=("metadata_log.apply",),
     ),
     Mutant(
+        "waits-behind-a-creation",
+        "session checks and long changes wait for a large request",
+        "quorum.controller:OVERTAKEN_MAX",
+        lambda _original: 0,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_overtakes_a_large_request_which_is_decided_behind_it"),
+    ),
+    Mutant(
+        "overtaken-for-ever",
+        "a large request begins again as often as anything overtakes it",
+        "quorum.controller:OVERTAKEN_MAX",
+        lambda _original: 10**9,
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_large_request_that_is_overtaken_again_and_again_is_decided_all_the_same"
+        ),
+    ),
+    Mutant(
         "answers-whom-it-fences",
         "a broker is answered while the records of its fencing are in flight, and serves beyond them",
         f"{_C}.heartbeat",

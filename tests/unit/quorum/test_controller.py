@@ -28,7 +28,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import EMPTY
-from metadata_log.limits import PART_AGAIN_MS, RECORDS_PER_PART_MAX
+from metadata_log.limits import RECORDS_PER_PART_MAX
 from metadata_log.records import registry
 from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.records.features import METAQUORUM_VERSION, FeatureLevelRecord
@@ -45,7 +45,7 @@ from metadata_log.wire.commands import (
     UndeleteTopics,
     UnregisterBroker,
 )
-from quorum.controller import Controller
+from quorum.controller import OVERTAKEN_MAX, Controller
 from quorum.decide.decision import Decision
 from quorum.decide.registry import deciding
 from quorum.turns import SLICE_MS, TURN_MS, Turns
@@ -1090,7 +1090,7 @@ def ticking(lab: Lab) -> None:
 
 
 def test_a_large_request_leaves_the_loop_to_others_and_is_one_batch() -> None:
-    """Sessions are not judged and polls are contacts meanwhile; of two large requests one follows the other."""
+    """Sessions are judged meanwhile; of two large requests one follows the other."""
 
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
@@ -1103,13 +1103,78 @@ def test_a_large_request_leaves_the_loop_to_others_and_is_one_batch() -> None:
             if controller.turns.is_mid_decision:
                 rests, now_ms = rests + 1, lab.now_ms
                 assert controller.tip.end_offset in (before.end_offset, before.end_offset + 3_001)
-                assert controller.check_sessions() == PART_AGAIN_MS
+                assert controller.check_sessions() == 0
                 lab.now_ms = now_ms  # how often this loop looks is no part of how long the decision takes
         assert rests > 2
         lab.quorum.commit()
         ends = [(await write).end_offset for write in writes]
         assert ends == [before.end_offset + 3_001, before.end_offset + 6_002]
         assert not controller.turns.is_mid_decision
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_fencing_overtakes_a_large_request_which_is_decided_behind_it() -> None:
+    """Goal: no leader change waits for a creation. Method: a broker's session ends while the creation rests."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        now_ms = controller._now_ms
+        for _ in range(2):
+            lab.now_ms += 4_400
+            controller.heartbeat(poll(12, epochs[12], applied=controller.committed.end_offset), anybody())
+            controller.check_sessions()
+        lab.now_ms += 300
+        ticking(lab)
+        write = asyncio.create_task(controller.submit(many("a"), anybody()))
+        while not controller.turns.is_mid_decision:
+            await asyncio.sleep(0)
+        controller._now_ms = now_ms
+        began = len(lab.quorum.log)
+        assert controller.check_sessions() > 0
+        assert controller.is_taken_out(BrokerId(11))
+        assert len(lab.quorum.log) == began + 1, "a part is made at once"
+        while controller.make_part():
+            await asyncio.sleep(0)
+        fenced = len(lab.quorum.log)
+        assert controller.is_fenced(BrokerId(11), epochs[11])
+        while len(lab.quorum.log) == fenced:
+            await asyncio.sleep(0)
+        lab.quorum.commit()
+        await write
+        made = controller.committed.topics.named("a")
+        assert made is not None and {partition.leader for partition in made.partitions} == {12}
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_large_request_that_is_overtaken_again_and_again_is_decided_all_the_same() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        ticking(lab)
+        began, overtook = 0, 0
+        writing = controller._writing
+
+        def begins(*arguments: Any) -> Any:
+            nonlocal began
+            began += 1
+            return writing(*arguments)
+
+        controller._writing = begins  # type: ignore[method-assign]
+        write = asyncio.create_task(controller.submit(many("a"), anybody()))
+        async with asyncio.timeout(30):
+            while not len(controller._waiters):
+                await asyncio.sleep(0)
+                turns = controller.turns
+                if turns.is_mid_decision and not turns.is_exclusive and overtook < began:
+                    controller.append(Decision(records=(NoOpRecord(),)), NO_ENVELOPE)
+                    overtook = began
+        assert overtook == OVERTAKEN_MAX
+        lab.quorum.commit()
+        await write
         lab.same_everywhere()
 
     run(story)
