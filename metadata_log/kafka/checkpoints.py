@@ -19,6 +19,8 @@ from metadata_log.records.topics import TopicTombstoneRecord
 
 BATCH_RECORDS: Final = 1_000
 """Records of a batch: 122 KB of partitions with three replicas."""
+BATCH_BYTES: Final = 1024 * 1024
+"""Bytes of a batch, unless one record has more: settings may be long."""
 
 
 def checkpoint(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> Iterator[bytes]:
@@ -43,12 +45,11 @@ def checkpoint(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> It
             writer.level = record.level
         waiting.append(record)
         if len(waiting) == BATCH_RECORDS:
-            yield writer.data(waiting)
+            yield from writer.data(waiting)
             waiting = []
     if head is not None:
         yield writer.control(head)
-    if waiting:
-        yield writer.data(waiting)
+    yield from writer.data(waiting)
     yield writer.control([SnapshotFooterRecord(0, "")])
 
 
@@ -77,8 +78,17 @@ class _Writer:
         )
         return self._batch(framed_records, len(records), is_control=True)
 
-    def data(self, records: list[Record]) -> bytes:
-        return self._batch(framed(all_encoded(records, level=self.level)), len(records), is_control=False)
+    def data(self, records: list[Record]) -> Iterator[bytes]:
+        batch: list[bytes] = []
+        size = 0
+        for value in all_encoded(records, level=self.level):
+            if batch and size + len(value) > BATCH_BYTES:
+                yield self._batch(framed(batch), len(batch), is_control=False)
+                batch, size = [], 0
+            batch.append(value)
+            size += len(value)
+        if batch:
+            yield self._batch(framed(batch), len(batch), is_control=False)
 
     def _batch(self, framed_records: bytes, count: int, *, is_control: bool) -> bytes:
         base_offset, self._end_offset = self._end_offset, self._end_offset + count

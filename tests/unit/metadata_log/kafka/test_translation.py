@@ -9,10 +9,11 @@ from metadata_log.batch import RecordBatch
 from metadata_log.ids import BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.kafka.batches import Batch, batches
-from metadata_log.kafka.checkpoints import BATCH_RECORDS, checkpoint
+from metadata_log.kafka.checkpoints import BATCH_BYTES, BATCH_RECORDS, checkpoint
 from metadata_log.kafka.counterparts import NoCounterpart, ours
 from metadata_log.kafka.records import Decoded, decode, decode_control
 from metadata_log.kafka.translation import translating
+from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord, QuorumVersionRecord
@@ -193,6 +194,18 @@ def test_a_checkpoint_has_a_head_bounded_batches_and_a_foot() -> None:
     assert [len(batch.records) for batch in middle] == [BATCH_RECORDS, BATCH_RECORDS, 502]
     assert [batch.base_offset for batch in (first, *middle, last)] == [0, 2, 1_002, 2_002, 2_504]
     assert {batch.is_control for batch in middle} == {False} and first.is_control and last.is_control
+
+
+def test_a_batch_of_long_settings_is_bounded_in_bytes() -> None:
+    settings: list[Record] = [
+        ConfigRecord(BROKER, str(number), "log.dir", "x" * 30_000) for number in range(100)
+    ]
+    longest = ConfigRecord(BROKER, "7", "advertised.listeners", "y" * 3 * BATCH_BYTES)
+    header = SnapshotHeaderRecord(CLUSTER_ID, 200, 1, 0, 0)
+    _, *middle, _ = batches(b"".join(checkpoint([*settings, longest], header=header)))
+    sizes = [sum(len(value or b"") for _, value in batch.records) for batch in middle]
+    assert sum(len(batch.records) for batch in middle) == 101
+    assert [size > BATCH_BYTES for size in sizes].count(True) == 1 and len(sizes) in (4, 5)
 
 
 def test_an_empty_state_has_a_checkpoint() -> None:
