@@ -89,8 +89,11 @@ def _value(field: Field, value: Any, version: int, word: Word) -> Any:
     if value is None:
         return None
     if field.is_array:
-        item = field._replace(is_array=False)
-        return [_value(item, each, version, word) for each in value]
+        return [_item(field, each, version, word) for each in value]
+    return _item(field, value, version, word)
+
+
+def _item(field: Field, value: Any, version: int, word: Word) -> Any:
     if field.fields:
         return _named(field.fields, value, version, word)
     return word(value) if field.kind == "uuid" else value
