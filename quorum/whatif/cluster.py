@@ -139,8 +139,7 @@ class Cluster:
         while decision.walked is not None or (decision.more and self.changes.elected_to is None):
             decision = decide(self.context(), command)
             self.carry_out(decision)
-        # Of elections that Kafka's controller would not hold, as where a process registers again, nothing comes here.
-        while self.changes.elected_to is not None and (elections := self.changes.next()) is not None:
+        while self.changes.is_electing and (elections := self.changes.next()) is not None:
             self.carry_out(elections.next_part(self.context()))
         return decision
 
