@@ -107,7 +107,7 @@ def test_an_answer_that_waits_for_that_of_another_node_grows_old(
     """Method: while the brokers are listed, 40 s pass by the verb's clock."""
     fenced = {"code": "BROKER_FENCED", "detail": "broker_id 13", "count": 1, "ms_ago": 228}
     now_s = 100.0
-    monkeypatch.setattr("ops.verbs.quorum.time", SimpleNamespace(monotonic=lambda: now_s, time=time.time))
+    monkeypatch.setattr("ops.admin.survey.time", SimpleNamespace(monotonic=lambda: now_s, time=time.time))
     with node() as leader:
         speak(leader, quorum(1, voters=[voter(1)]), leader=leader.url)
         sound = leader.answer
