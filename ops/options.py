@@ -8,17 +8,19 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from ops import render
-from ops.admin.cluster import Cluster
-from ops.admin.connect import SHOWN, TIMEOUT_S, Misuse, connect
+from ops.given import SHOWN, TIMEOUT_S, Misuse
 from ops.render import OUTPUTS, ROW_OUTPUTS
 from ops.talk import put, say
 from ops.values import seconds
+
+if TYPE_CHECKING:
+    from ops.admin.cluster import Cluster
 
 Run: TypeAlias = Callable[..., int]
 """What a verb does; it returns the exit code."""
@@ -60,7 +62,9 @@ class Network(Output):
     insecure: bool = False
     timeout: float = TIMEOUT_S
 
-    def client(self) -> Cluster:
+    def client(self) -> "Cluster":
+        from ops.admin.connect import connect
+
         files = {name: getattr(self, name) for name in SHOWN}
         return connect(self.bootstrap, timeout_s=self.timeout, insecure=self.insecure, say=say, **files)
 

@@ -10,7 +10,7 @@ from threading import Timer
 from typing import Final, NoReturn
 
 from metadata_log.printable import printable
-from ops.admin.connect import Misuse
+from ops.given import Misuse
 
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 PATIENCE_S: Final = 2.0

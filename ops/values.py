@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.ids import uuid_from_text
-from metadata_log.replay.kinds import kind_of
 from ops import when
 
 WAIT_MAX_S: Final = 24 * 3600.0
@@ -45,6 +44,8 @@ def directory(text: str) -> Path:
 
 def log_place(text: str) -> Path | str:
     """Read where a log is: the URLs of controllers as they are, else a directory, or a file that holds a state."""
+    from metadata_log.replay.kinds import kind_of
+
     if re.match(r"https?://", text):
         return text
     path = Path(text)

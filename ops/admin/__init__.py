@@ -2,7 +2,7 @@
 
 from ops.admin.client import Unreachable
 from ops.admin.cluster import Broker, Cluster, Partition, Reassignment, Topic
-from ops.admin.connect import Misuse, NoBootstrap, connect
+from ops.admin.connect import NoBootstrap, connect
 from ops.admin.items import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
@@ -13,6 +13,7 @@ from ops.admin.items import (
     REPLACE_CONFIGS,
     UNDELETE_TOPICS,
 )
+from ops.given import Misuse
 
 __all__ = [
     "ALTER_CONFIGS",

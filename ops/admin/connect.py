@@ -15,16 +15,10 @@ from metadata_log.node.clock import unix_ms
 from metadata_log.node.credentials import TlsFiles, bearer_from, dates_of, trusting
 from ops.admin.client import Credentials, Say, silent
 from ops.admin.cluster import Cluster
+from ops.given import SHOWN, TIMEOUT_S, Misuse
 
-SHOWN: Final = ("ca", "cert", "key", "token_file")
-"""Files, each also named by a variable (METAQUORUM_CA and so on): what a client shows, and whom it trusts."""
 BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"
 DEFAULT_CLUSTER_FILE: Final = Path("metaquorum-data/cluster.json")
-TIMEOUT_S: Final = 10.0
-
-
-class Misuse(ValueError):
-    """What was asked contradicts itself or lacks a part; nothing was sent."""
 
 
 class NoBootstrap(Unavailable):

@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, TypeVar
 
 from metadata_log.errors import BrokerIdNotRegistered, InvalidRequest
 from metadata_log.node.credentials import dates_of
-from ops.admin.connect import SHOWN, given_files, say_ends
+from ops.admin.connect import given_files, say_ends
+from ops.given import SHOWN
 from ops.options import (
     Noun,
     Output,

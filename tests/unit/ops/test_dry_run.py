@@ -1,6 +1,5 @@
 """Edge: every verb that changes something shows first what it would write."""
 
-import importlib.metadata
 import json
 import random
 from collections import Counter
@@ -82,7 +81,6 @@ def no_controller(monkeypatch: pytest.MonkeyPatch, options: Mapping[str, Any] = 
     image = a_cluster().image
     monkeypatch.setattr(live_state, "live_image", lambda _: image)
     monkeypatch.setattr(live_state, "live_options", lambda _: Options(**options))
-    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
 
 
 def test_a_dry_run_masks_a_secret_under_a_key_that_nobody_can_draw_again(

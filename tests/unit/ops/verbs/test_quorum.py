@@ -1,6 +1,5 @@
 """Edge: `quorum status` over what several nodes say: observers, a change in flight, and a leader that the list lacks."""
 
-import importlib.metadata
 import json
 import time
 from collections.abc import Sequence
@@ -13,12 +12,6 @@ import pytest
 from ops import cli
 from tests.support.told_node import CutOff, Node, Reply, Seen, error, node, not_controller
 from tests.unit.ops.admin.test_health import observer, quorum, voter
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
-
 
 ALONE = quorum(1, voters=[voter(1)])
 STALLED = b'{"ready":false,"reasons":[{"code":"DISK_STALLED","detail":"a sync runs"}],"recent_warnings":[]}'

@@ -1,6 +1,5 @@
 """Edge: add-voter, remove-voter and replace-voter against a fake node that keeps the voters."""
 
-import importlib.metadata
 import json
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -132,7 +131,6 @@ class Quorum:
 
 @pytest.fixture
 def quorum(monkeypatch: pytest.MonkeyPatch) -> Iterator[Quorum]:
-    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
     monkeypatch.setattr(voters, "LOOK_AGAIN_S", 0.001)
     with node() as told:
         monkeypatch.setenv("METAQUORUM_BOOTSTRAP", told.url)
