@@ -1163,7 +1163,7 @@ def test_a_large_request_that_is_overtaken_again_and_again_is_decided_all_the_sa
             began += 1
             return writing(*arguments)
 
-        controller._writing = begins  # type: ignore[method-assign]
+        controller._writing = begins  # type: ignore[method-assign,assignment]
         write = asyncio.create_task(controller.submit(many("a"), anybody()))
         async with asyncio.timeout(30):
             while not len(controller._waiters):

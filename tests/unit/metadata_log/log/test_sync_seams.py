@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from metadata_log.codec import read_header
-from metadata_log.log import segmented_log
+from metadata_log.log import index, segmented_log
+from metadata_log.log.segment_file import Segment
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node import durable_files
 from tests.support.histories import Step, random_history
 
 HISTORY = random_history(random.Random(4), 24)
@@ -28,7 +30,7 @@ class Seams:
         self.calls = 0
         self.step: Callable[[], None] | None = None
         self.at = -1
-        fdatasync, sync_directory = os.fdatasync, segmented_log.sync_directory
+        fdatasync, sync_directory = os.fdatasync, durable_files.sync_directory
 
         def sync(fd: int) -> None:
             path, size = Path(f"/proc/self/fd/{fd}").readlink(), os.fstat(fd).st_size
@@ -42,13 +44,13 @@ class Seams:
             sync_directory(path)
             self._named |= names
 
-        write_index = segmented_log.write_index
+        write_index = index.write_index
 
-        def write(segment: segmented_log.Segment) -> None:
+        def write(segment: Segment) -> None:
             self._meet()
             write_index(segment)
 
-        monkeypatch.setattr(segmented_log.os, "fdatasync", sync)
+        monkeypatch.setattr("os.fdatasync", sync)
         monkeypatch.setattr(segmented_log, "sync_directory", sync_names)
         monkeypatch.setattr(segmented_log, "write_index", write)
 
