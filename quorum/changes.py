@@ -18,8 +18,8 @@ from metadata_log.image.begun import Begun
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
-from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
-from quorum.decide.brokers import kind_of_departure
+from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker
+from quorum.decide.brokers import UnregisterBroker, kind_of_departure
 from quorum.decide.canonical import IdempotencyKey
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Elected, ElectionDue, PartMade, Walk, Walked, WalkKind

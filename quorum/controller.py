@@ -56,12 +56,7 @@ from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoin
 from metadata_log.records.registry import level_of
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced, at_once
-from metadata_log.wire.commands import (
-    BrokerHeartbeat,
-    Command,
-    RegisterBroker,
-    UnregisterBroker,
-)
+from metadata_log.wire.commands import BrokerHeartbeat, Command, RegisterBroker
 from quorum.applied_listener import AppliedListener
 from quorum.broker_counts import BrokerCounts
 from quorum.callers import Caller, authorize_command
@@ -75,7 +70,7 @@ from quorum.changes import (
     of_walk,
 )
 from quorum.config import ControllerSettings
-from quorum.decide.brokers import is_taken
+from quorum.decide.brokers import UnregisterBroker, is_taken
 from quorum.decide.canonical import IdempotencyKey, idempotency_key
 from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision

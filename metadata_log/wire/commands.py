@@ -1,10 +1,10 @@
-"""Pure: the commands that brokers and operators send to the controllers.
+"""Pure: the commands that brokers and controllers send to the active controller, and what they are answered.
+
+Those of operators are beside their decisions, in `quorum/decide/`.
 
 Maps as they travel are plain dicts with text keys; `from_map` checks every field and raises InvalidRequest.
 """
 
-import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -34,16 +34,6 @@ class Command:
     """Base of what a controller decides; an imperative, whichever door it came through."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManyItems(Command):
-    """Base of commands with many items, each of which gets a result of its own.
-
-    With `all_or_nothing`, nothing is written if one item is refused.
-    """
-
-    all_or_nothing: bool = False
 
 
 class RegisterBroker(Shape, Command, frozen=True):
@@ -227,22 +217,6 @@ class BrokerHeartbeat(Command):
     is_late: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBroker(Command):
-    broker_id: BrokerId
-
-
-class Placement(enum.StrEnum):
-    """Where the replicas of new partitions go if nobody assigns them.
-
-    STRIPED: as Kafka places them, rack after rack, from a random broker on. PLAIN: with n brokers that are up, in order
-    of id, replica j of partition i goes to broker (i + j) mod n.
-    """
-
-    STRIPED = "striped"
-    PLAIN = "plain"
-
-
 class RegisterController(Shape, Command, frozen=True):
     """A controller process registers with the active one. Source: KIP-919."""
 
@@ -271,108 +245,6 @@ class RegisterController(Shape, Command, frozen=True):
         return command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterController(Command):
-    """Remove the registration of a controller that is gone. With `validate_only` nothing is written."""
-
-    controller_id: NodeId
-    validate_only: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopic(Command):
-    """-1 means the default. `assignment` names the replicas of each partition; the two counts are then not allowed."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    assignment: tuple[tuple[BrokerId, ...], ...] | None
-    configs: Mapping[str, str]
-    validate_only: bool
-    placement: Placement = Placement.STRIPED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopic(Command):
-    """With `now`, the topic cannot be restored; one that was deleted for a time ends."""
-
-    name: str
-    now: bool = False
-
-
-class NewTopic(NamedTuple):
-    """One topic of CreateTopics; -1 means the default. A null config value is refused.
-
-    `assignment` has the number and the replicas of each partition; the two counts are then not allowed.
-    """
-
-    name: str
-    partitions: int = -1
-    replication_factor: int = -1
-    assignment: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()
-    configs: Mapping[str, str | None] = {}
-    placement: Placement = Placement.STRIPED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopics(ManyItems):
-    """Create topics in one batch; each gets a result of its own."""
-
-    topics: tuple[NewTopic, ...]
-    validate_only: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopics(ManyItems):
-    """Delete topics by name or by id; each gets a result of its own. `now` as in DeleteTopic."""
-
-    topics: tuple[str | TopicId, ...]
-    now: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndeleteTopics(ManyItems):
-    """Restore deleted topics, by name or by id; each gets a result of its own."""
-
-    topics: tuple[str | TopicId, ...]
-
-
-class MorePartitions(NamedTuple):
-    """One topic of CreatePartitions: `partitions` is the number it shall have.
-
-    `assignment` has the replicas of each new one.
-    """
-
-    name: str
-    partitions: int
-    assignment: tuple[tuple[BrokerId, ...], ...] | None = None
-    placement: Placement = Placement.STRIPED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitions(ManyItems):
-    """Add partitions to topics in one batch; each topic gets a result of its own. Source: KIP-195."""
-
-    topics: tuple[MorePartitions, ...]
-    validate_only: bool
-
-
-class Reassignment(NamedTuple):
-    """The replicas that a partition shall have; None cancels the reassignment under way."""
-
-    topic: str
-    partition_id: int
-    replicas: tuple[BrokerId, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignments(ManyItems):
-    """Begin, change or cancel reassignments; each partition gets a result of its own. Source: KIP-455, KIP-860."""
-
-    reassignments: tuple[Reassignment, ...]
-    allow_replication_factor_change: bool
-
-
 class ReplicaDirectory(NamedTuple):
     """Where one replica of the broker lies."""
 
@@ -397,118 +269,12 @@ class AssignReplicasToDirs(Command):
         }
 
 
-class ConfigOperation(enum.IntEnum):
-    """What a change does with a setting; the last two are for lists. Source: KIP-339."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-class ConfigChange(NamedTuple):
-    name: str
-    operation: ConfigOperation
-    value: str | None
-
-
-class ResourceChange(NamedTuple):
-    """Changes of one resource's settings; resource_type and resource_name as in ConfigRecord."""
-
-    resource_type: int
-    resource_name: str
-    changes: tuple[ConfigChange, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalAlterConfigs(ManyItems):
-    """Change settings of resources in one batch; each resource gets a result of its own. Source: KIP-339."""
-
-    resources: tuple[ResourceChange, ...]
-    validate_only: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegacyAlterConfigs(ManyItems):
-    """Give resources these settings and no others, in one batch. Every change is a SET."""
-
-    resources: tuple[ResourceChange, ...]
-    validate_only: bool
-
-
-class UpgradeType(enum.IntEnum):
-    """Which way a feature's level may go; a downgrade is safe where nothing in the log is lost. Source: KIP-584."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
-
-
-class FeatureUpdate(NamedTuple):
-    feature: str
-    level: int
-    upgrade_type: UpgradeType
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateFeatures(Command):
-    """Finalize features at other levels, all of them or none. Source: KIP-584, KIP-1022."""
-
-    updates: tuple[FeatureUpdate, ...]
-    validate_only: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateProducerIds(Command):
     """A broker asks for a block of producer ids. Source: KIP-360, KIP-730."""
 
     broker_id: BrokerId
     broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigs(Command):
-    """Set some settings of one resource and delete others; resource_type and resource_name as in ConfigRecord."""
-
-    resource_type: int
-    resource_name: str
-    set: Mapping[str, str]
-    unset: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeaders(ManyItems):
-    """Elect leaders of partitions, each named by topic and number; unclean where that is asked. Source: KIP-460.
-
-    Without partitions (None) all are meant, and those that need no election get no result.
-    """
-
-    unclean: bool
-    partitions: tuple[tuple[str, int], ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddVoter(Command):
-    """Make an observer a voter; `host` and `port` are its address for the other voters. Source: KIP-853.
-
-    `replaces` is a directory of this id that the checks treat as already removed; only with `validate_only`.
-    """
-
-    voter_id: NodeId
-    directory_id: Uuid
-    host: str
-    port: int
-    validate_only: bool
-    replaces: Uuid | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveVoter(Command):
-    """Remove a voter; its controller, if it runs, becomes an observer. Source: KIP-853."""
-
-    voter_id: NodeId
-    directory_id: Uuid
-    validate_only: bool
 
 
 def _check_endpoint(endpoint: BrokerEndpoint) -> None:

@@ -38,26 +38,20 @@ from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import TopicRecord
 from metadata_log.sliced import Sliced
-from metadata_log.wire.commands import (
-    AlterConfigs,
-    AlterPartitionReassignments,
-    BrokerHeartbeat,
-    Command,
-    CreateTopics,
-    DeleteTopics,
-    ElectLeaders,
-    NewTopic,
-    Reassignment,
-)
+from metadata_log.wire.commands import BrokerHeartbeat, Command
 from ops.bench.measure import percentile, report
 from quorum.changes import Changes, carry_out
 from quorum.controller import PART_MS
+from quorum.decide.configs import AlterConfigs
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.effective_configs import UNCLEAN_LEADER_ELECTION
 from quorum.decide.fencing import fence
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
 from quorum.decide.registry import decide, deciding
 from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.decide.topics import CreateTopics, DeleteTopics, NewTopic
 from quorum.partition_health import partition_health, stuck_reassignments
 from quorum.sessions import Sessions
 from quorum.turns import SLICE_MS

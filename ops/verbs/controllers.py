@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from metadata_log.ids import NodeId
-from metadata_log.wire.commands import UnregisterController
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.dry_run import foresee
@@ -61,6 +60,8 @@ def run_list(asked: Network) -> int:
 def run_unregister(asked: Change, *, controller_id: int) -> int:
     client = asked.client()
     if asked.dry_run:
+        from quorum.decide.controllers import UnregisterController
+
         # Which controllers run is what the active one sees of its links.
         linked = [one["controller_id"] for one in client.controllers() if one["linked"]]
         command = UnregisterController(controller_id=NodeId(controller_id), validate_only=False)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
-from metadata_log.wire.commands import Placement
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.cluster import quoted
@@ -19,6 +18,7 @@ from ops.talk import fail_usage, say
 from ops.values import from_to, uuid_of
 from ops.when import time_text
 
+PLACEMENTS: Final = ("striped", "plain")
 TOPICS = (
     Column("name"),
     Column("topic_id"),
@@ -51,8 +51,8 @@ PARTITIONS = (
 NOUN: Final = Noun()
 _placement: Final = option(
     "--placement",
-    choices=tuple(map(str, Placement)),
-    default=str(Placement.STRIPED),
+    choices=PLACEMENTS,
+    default=PLACEMENTS[0],
     help="striped: as Kafka does, over racks and by chance (default); plain: i mod n, i + 1 mod n, ...",
 )
 

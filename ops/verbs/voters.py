@@ -13,7 +13,7 @@ from metadata_log.errors import DuplicateVoter, InvalidRequest, MetadataError, N
 from metadata_log.ids import NodeId, uuid_from_text
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.node.addresses import read_address
-from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
+from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import INT32_MAX
 from ops.admin.client import ClusterClient, Unreachable, leader_url
 from ops.admin.dry_run import foresee
@@ -273,6 +273,8 @@ def _remove(client: ClusterClient, node_id: int, directory_id: str, *, dry_run: 
 
 def _addition(node_id: int, directory_id: str, raft: str | None) -> Command:
     assert raft is not None, "the controller refuses an addition without an address"
+    from quorum.decide.quorum import AddVoter
+
     host, port = read_address(raft)
     return AddVoter(
         voter_id=NodeId(node_id),
@@ -284,6 +286,8 @@ def _addition(node_id: int, directory_id: str, raft: str | None) -> Command:
 
 
 def _removal(node_id: int, directory_id: str) -> Command:
+    from quorum.decide.quorum import RemoveVoter
+
     return RemoveVoter(
         voter_id=NodeId(node_id), directory_id=uuid_from_text(directory_id), validate_only=False
     )

@@ -9,6 +9,7 @@ among the `ineligible` of every other decision.
 Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's ClusterControlManager and BrokerHeartbeatManager.
 """
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
@@ -33,7 +34,7 @@ from metadata_log.records.features import (
     METAQUORUM_VERSION,
 )
 from metadata_log.records.registry import Record
-from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
+from metadata_log.wire.commands import BrokerHeartbeat, Command, RegisterBroker
 from quorum.decide.access import ALTERS_CLUSTER, BY_BROKER
 from quorum.decide.context import DecideContext, SessionsView
 from quorum.decide.decides import Decides
@@ -48,6 +49,11 @@ from quorum.decide.decision import (
 from quorum.decide.elections import changes_on_leaving
 from quorum.decide.heartbeat import HeartbeatAnswered, heartbeat
 from quorum.decide.parts import part_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBroker(Command):
+    broker_id: BrokerId
 
 
 class BrokerRegistered(NamedTuple):

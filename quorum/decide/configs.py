@@ -4,8 +4,10 @@ Settings of a topic are checked by name and value; those of a broker and of the 
 than its controller. Source: Kafka's ConfigurationControlManager; the table is its LogConfig.
 """
 
+import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
@@ -32,21 +34,64 @@ from metadata_log.records.configs import (
 )
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
-from metadata_log.wire.commands import (
-    AlterConfigs,
-    ConfigChange,
-    ConfigOperation,
-    IncrementalAlterConfigs,
-    LegacyAlterConfigs,
-    ResourceChange,
-)
+from metadata_log.wire.commands import Command
 from quorum.decide.access import CLUSTER, Access, AclOperation, Resource, topic_resource
 from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_broker_configs, check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision, Outcome
-from quorum.decide.items import check_fits, why
+from quorum.decide.items import ManyItems, check_fits, why
 from quorum.decide.topic_names import check_name
+
+
+class ConfigOperation(enum.IntEnum):
+    """What a change does with a setting; the last two are for lists. Source: KIP-339."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    name: str
+    operation: ConfigOperation
+    value: str | None
+
+
+class ResourceChange(NamedTuple):
+    """Changes of one resource's settings; resource_type and resource_name as in ConfigRecord."""
+
+    resource_type: int
+    resource_name: str
+    changes: tuple[ConfigChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncrementalAlterConfigs(ManyItems):
+    """Change settings of resources in one batch; each resource gets a result of its own. Source: KIP-339."""
+
+    resources: tuple[ResourceChange, ...]
+    validate_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegacyAlterConfigs(ManyItems):
+    """Give resources these settings and no others, in one batch. Every change is a SET."""
+
+    resources: tuple[ResourceChange, ...]
+    validate_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigs(Command):
+    """Set some settings of one resource and delete others; resource_type and resource_name as in ConfigRecord."""
+
+    resource_type: int
+    resource_name: str
+    set: Mapping[str, str]
+    unset: tuple[str, ...]
+
 
 ELIGIBLE_CLEARED: Final = "ELIGIBLE_REPLICAS_CLEARED"
 """The cause of a part that comes before a change of min.insync.replicas."""

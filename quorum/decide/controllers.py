@@ -5,6 +5,7 @@ it: a feature is finalized only at levels that every registered controller suppo
 ClusterControlManager. Kafka removes no registration; that one can be removed is ours.
 """
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
@@ -20,11 +21,19 @@ from metadata_log.image.features import metaquorum_version
 from metadata_log.limits import CONTROLLER_REGISTRATIONS_MAX
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.records.features import METAQUORUM_VERSION
-from metadata_log.wire.commands import RegisterController, UnregisterController
+from metadata_log.wire.commands import Command, RegisterController
 from quorum.decide.access import ALTERS_CLUSTER, BY_CONTROLLER
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterController(Command):
+    """Remove the registration of a controller that is gone. With `validate_only` nothing is written."""
+
+    controller_id: NodeId
+    validate_only: bool
 
 
 class ControllerRegistered(NamedTuple):

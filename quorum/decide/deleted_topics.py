@@ -9,7 +9,7 @@ The time is the log's own (`MetadataImage.elapsed_ms`), so a clock that jumps, o
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from msgspec import structs
@@ -38,12 +38,19 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
-from metadata_log.wire.commands import UndeleteTopics
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, ElectionDue
 from quorum.decide.elections import Electorate
-from quorum.decide.items import check_fits
+from quorum.decide.items import ManyItems, check_fits
 from quorum.decide.topic_names import check_collision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeleteTopics(ManyItems):
+    """Restore deleted topics, by name or by id; each gets a result of its own."""
+
+    topics: tuple[str | TopicId, ...]
+
 
 _VISITS_BETWEEN_LOOKS: Final = 64
 """Partitions visited between two looks at the clock."""

@@ -3,8 +3,10 @@
 Source: KIP-584, KIP-966; Kafka's FeatureControlManager and ConfigurationControlManager.
 """
 
+import enum
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.errors import InvalidRequest, InvalidUpdateVersion
@@ -21,12 +23,35 @@ from metadata_log.records.features import (
     FeatureLevelRecord,
 )
 from metadata_log.records.registry import Record
-from metadata_log.wire.commands import FeatureUpdate, UpdateFeatures, UpgradeType
+from metadata_log.wire.commands import Command
 from quorum.decide.access import ALTERS_CLUSTER
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
 from quorum.decide.effective_configs import static_config
+
+
+class UpgradeType(enum.IntEnum):
+    """Which way a feature's level may go; a downgrade is safe where nothing in the log is lost. Source: KIP-584."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    feature: str
+    level: int
+    upgrade_type: UpgradeType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateFeatures(Command):
+    """Finalize features at other levels, all of them or none. Source: KIP-584, KIP-1022."""
+
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool
+
 
 SUPPORTED: Final = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),

@@ -1,10 +1,23 @@
 """Pure: decisions on many items: what their results have in common, and a request that wants all of its items or none."""
 
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from metadata_log.errors import ElectionNotNeeded, OperationNotAttempted, PolicyViolation, Rejected
 from metadata_log.limits import ITEM_MESSAGE_LENGTH_MAX, RECORDS_PER_BATCH_MAX
+from metadata_log.wire.commands import Command
 from quorum.decide.decision import Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyItems(Command):
+    """Base of commands with many items, each of which gets a result of its own.
+
+    With `all_or_nothing`, nothing is written if one item is refused.
+    """
+
+    all_or_nothing: bool = False
+
 
 NOT_ATTEMPTED: Final = "another item of the request was refused, and the request wants all or nothing"
 _AS_WANTED: Final = frozenset({ElectionNotNeeded.error})

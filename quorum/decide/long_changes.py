@@ -3,8 +3,7 @@
 from msgspec import structs
 
 from metadata_log.batch import Cause
-from metadata_log.wire.commands import UnregisterBroker
-from quorum.decide.brokers import unregister
+from quorum.decide.brokers import UnregisterBroker, unregister
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import (
     Decision,

@@ -13,10 +13,9 @@ from metadata_log.image.partitions import PartitionImage
 from metadata_log.limits import LIST_ITEMS_MAX, RACKS_DRAWN_MAX
 from metadata_log.records.partitions import RECOVERED
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
-from metadata_log.wire.commands import Placement
 from quorum.decide.context import DecideContext
 from quorum.decide.elections import directory_of_new_replica
-from quorum.decide.placement import Layout, place, place_plainly, usable_brokers
+from quorum.decide.placement import Layout, Placement, place, place_plainly, usable_brokers
 
 
 class NewPartitions:

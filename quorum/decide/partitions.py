@@ -4,6 +4,7 @@ Source: KIP-460, KIP-497, KIP-903; Kafka's ReplicationControlManager.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
@@ -27,13 +28,7 @@ from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.declaration import json_names
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
-from metadata_log.wire.commands import (
-    AlterPartition,
-    AlterPartitionReassignments,
-    AssignReplicasToDirs,
-    ElectLeaders,
-    ReportedIsr,
-)
+from metadata_log.wire.commands import AlterPartition, AssignReplicasToDirs, ReportedIsr
 from quorum.decide.access import ALTERS_PARTITIONS, BY_BROKER
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
@@ -41,7 +36,19 @@ from quorum.decide.decision import Decision
 from quorum.decide.directories import ReplicasAssigned, assign
 from quorum.decide.elections import Election, Electorate, Target
 from quorum.decide.fencing import registered
-from quorum.decide.reassignments import PartitionsReassigned, reassign
+from quorum.decide.items import ManyItems
+from quorum.decide.reassignments import AlterPartitionReassignments, PartitionsReassigned, reassign
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeaders(ManyItems):
+    """Elect leaders of partitions, each named by topic and number; unclean where that is asked. Source: KIP-460.
+
+    Without partitions (None) all are meant, and those that need no election get no result.
+    """
+
+    unclean: bool
+    partitions: tuple[tuple[str, int], ...] | None
 
 
 class PartitionAltered(NamedTuple):

@@ -9,6 +9,7 @@ other for ever.
 Source: Kafka's StripedReplicaPlacer.
 """
 
+import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +19,17 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.brokers import BrokersImage
 from quorum.decide.context import DecideContext, PlacementRandom
 from quorum.decide.java import hash_order
+
+
+class Placement(enum.StrEnum):
+    """Where the replicas of new partitions go if nobody assigns them.
+
+    STRIPED: as Kafka places them, rack after rack, from a random broker on. PLAIN: with n brokers that are up, in order
+    of id, replica j of partition i goes to broker (i + j) mod n.
+    """
+
+    STRIPED = "striped"
+    PLAIN = "plain"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
-"""Pure: the records of a new active controller, and changes of voters."""
+"""Pure: the records of a new active controller, and changes of voters: by the log, and by the quorum as Raft sees it.
+
+Source: KIP-853 (an observer must have caught up); that a removal leaves a working majority is asked by us alone.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
-from metadata_log.errors import DuplicateVoter, InvalidRequest, VoterNotFound
+from metadata_log.errors import ChangePending, DuplicateVoter, InvalidRequest, NotCaughtUp, VoterNotFound
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.limits import CONTROLLERS_MAX
+from metadata_log.limits import CONTROLLERS_MAX, VOTER_CAUGHT_UP_MS
 from metadata_log.node.addresses import address_text, is_host
 from metadata_log.records.features import (
     METADATA_VERSION,
@@ -25,13 +29,36 @@ from metadata_log.records.quorum import (
     VotersRecord,
 )
 from metadata_log.records.registry import Record
-from metadata_log.wire.commands import AddVoter, RemoveVoter
+from metadata_log.wire.commands import Command
 from quorum.decide.access import ALTERS_CLUSTER
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
-from quorum.decide.voter_changes import check_change, check_none_pending
-from quorum.raft.raft_log import RaftStatus
+from quorum.raft.raft_log import PeerStatus, RaftStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddVoter(Command):
+    """Make an observer a voter; `host` and `port` are its address for the other voters. Source: KIP-853.
+
+    `replaces` is a directory of this id that the checks treat as already removed; only with `validate_only`.
+    """
+
+    voter_id: NodeId
+    directory_id: Uuid
+    host: str
+    port: int
+    validate_only: bool
+    replaces: Uuid | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveVoter(Command):
+    """Remove a voter; its controller, if it runs, becomes an observer. Source: KIP-853."""
+
+    voter_id: NodeId
+    directory_id: Uuid
+    validate_only: bool
 
 
 class VoterIdentity(NamedTuple):
@@ -180,6 +207,69 @@ def _changed(code: str, command: AddVoter | RemoveVoter, voters: Sequence[Voter]
 
 def _identity_text(node_id: NodeId, directory_id: Uuid) -> str:
     return f"controller {node_id} with directory {uuid_text(directory_id)}"
+
+
+def check_none_pending(raft: RaftStatus) -> None:
+    """Refuse a change of voters while another one is in flight.
+
+    Raises:
+        ChangePending: the change before is not in force yet.
+    """
+    if raft.change_pending:
+        raise ChangePending("another change of voters is in flight; ask again when it is in force")
+
+
+def check_change(command: AddVoter | RemoveVoter, raft: RaftStatus, *, node_id: NodeId) -> None:
+    """Refuse what would leave the quorum worse than the operator can see; `raft` is the view of leader `node_id`.
+
+    Raises:
+        InvalidRequest: the observer is not linked to the leader, or those who would remain cannot decide.
+        NotCaughtUp: the observer is linked, and lacks too much of the log.
+    """
+    match command:
+        case AddVoter():
+            _check_added(command, raft)
+        case RemoveVoter():
+            _check_left(command, raft, node_id)
+
+
+def _check_added(command: AddVoter, raft: RaftStatus) -> None:
+    observers = [peer for peer in raft.peers if not peer.is_voter and peer.reachable]
+    known = {(peer.node_id, peer.directory_id): peer for peer in observers}
+    observer = known.get((command.voter_id, command.directory_id))
+    if observer is None:
+        linked = ", ".join(
+            f"{peer.node_id} with directory {uuid_text(peer.directory_id)}" for peer in observers
+        )
+        raise InvalidRequest(
+            f"controller {command.voter_id} with directory {uuid_text(command.directory_id)} does not follow the leader "
+            f"as an observer; {f'those who do are {linked}' if linked else 'nobody does'}: start it first"
+        )
+    if not _is_caught_up(observer):
+        behind = (
+            "by an unknown number of" if observer.entries_behind is None else str(observer.entries_behind)
+        )
+        raise NotCaughtUp(
+            f"controller {command.voter_id} is {behind} entries behind; it may vote once it held the whole log within "
+            f"the last {VOTER_CAUGHT_UP_MS} ms"
+        )
+
+
+def _check_left(command: RemoveVoter, raft: RaftStatus, node_id: NodeId) -> None:
+    left = [voter for voter in raft.voters if voter != command.voter_id]
+    peers = {peer.node_id: peer for peer in raft.peers if peer.is_voter}
+    fit = [voter for voter in left if voter == node_id or (voter in peers and _is_caught_up(peers[voter]))]
+    if 2 * len(fit) <= len(left):
+        others = ", ".join(str(voter) for voter in sorted(set(left) - set(fit)))
+        raise InvalidRequest(
+            f"without controller {command.voter_id} no majority could decide: of the {len(left)} voters left, "
+            f"{others} cannot be reached or lag behind; bring them back first"
+        )
+
+
+def _is_caught_up(peer: PeerStatus) -> bool:
+    ago = peer.last_caught_up_ms_ago
+    return peer.reachable and ago is not None and ago <= VOTER_CAUGHT_UP_MS
 
 
 DECISIONS: Final = (

@@ -7,6 +7,7 @@ Source: KIP-455, KIP-860; Kafka's ReplicationControlManager and PartitionReassig
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from metadata_log.batch import Cause
@@ -24,12 +25,27 @@ from metadata_log.orders import in_parts
 from metadata_log.records.declaration import json_names
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
-from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Election, Electorate, Rules, Target
-from quorum.decide.items import check_fits, why
+from quorum.decide.items import ManyItems, check_fits, why
 from quorum.decide.new_partitions import check_replicas
+
+
+class Reassignment(NamedTuple):
+    """The replicas that a partition shall have; None cancels the reassignment under way."""
+
+    topic: str
+    partition_id: int
+    replicas: tuple[BrokerId, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionReassignments(ManyItems):
+    """Begin, change or cancel reassignments; each partition gets a result of its own. Source: KIP-455, KIP-860."""
+
+    reassignments: tuple[Reassignment, ...]
+    allow_replication_factor_change: bool
 
 
 @json_names(partition_id="partition")

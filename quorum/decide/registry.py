@@ -11,11 +11,11 @@ from typing import Final
 from metadata_log.errors import Rejected
 from metadata_log.records.registry import subject_names
 from metadata_log.sliced import Sliced, at_once
-from metadata_log.wire.commands import Command, ManyItems
+from metadata_log.wire.commands import Command
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
-from quorum.decide.items import all_or_nothing
+from quorum.decide.items import ManyItems, all_or_nothing
 
 
 def _found() -> Iterator[Decides]:

@@ -6,6 +6,7 @@ Source: Kafka's ReplicationControlManager.
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.errors import (
@@ -20,10 +21,10 @@ from metadata_log.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from metadata_log.ids import TopicId, random_uuid, uuid_text
+from metadata_log.ids import BrokerId, TopicId, random_uuid, uuid_text
 from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.partitions import PartitionImage, new_partition
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.node.rights import Right
@@ -32,16 +33,7 @@ from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRecord
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
-from metadata_log.wire.commands import (
-    CreatePartitions,
-    CreateTopic,
-    CreateTopics,
-    DeleteTopic,
-    DeleteTopics,
-    MorePartitions,
-    NewTopic,
-    UndeleteTopics,
-)
+from metadata_log.wire.commands import Command
 from quorum.decide.access import Access, AclOperation, Resource, topic_resource
 from quorum.decide.config_types import check_topic_configs
 from quorum.decide.context import DecideContext
@@ -50,64 +42,102 @@ from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import (
     Ending,
     TopicsUndeleted,
+    UndeleteTopics,
     cause_of_deletion,
     deleted_topic,
     undelete,
 )
-from quorum.decide.items import check_fits, why
+from quorum.decide.items import ManyItems, check_fits, why
 from quorum.decide.java import first_of_hash_table
 from quorum.decide.new_partitions import NewPartitions
+from quorum.decide.placement import Placement
 from quorum.decide.topic_names import CLUSTER_METADATA, check_collision, check_name, check_not_metadata
-
-DEFAULT: Final = -1
-NO_ID: Final = TopicId(bytes(16))
-"""Kafka's zero uuid: no id is given."""
-
-
-class TopicCreated(NamedTuple):
-    """The topic as it is created; `configs` by name, secrets masked. `topic_id` is None where it was only validated."""
-
-    name: str
-    topic_id: TopicId | None
-    configs: tuple[tuple[str, str], ...]
-    partitions: tuple[PartitionImage, ...]
-
-
-class TopicKept(NamedTuple):
-    """What is kept of TopicCreated: configs and partitions are records of its batch."""
-
-    name: str
-    topic_id: TopicId
+from quorum.decide.topic_outcomes import (
+    NO_ID,
+    TopicCreated,
+    TopicKept,
+    TopicResult,
+    TopicsChanged,
+    TopicsKept,
+    keep,
+    keep_many,
+    restore,
+    restore_many,
+)
 
 
-class TopicResult(NamedTuple):
-    """What became of one topic that is created or grows: its id and its numbers, or the error's name and text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic(Command):
+    """-1 means the default. `assignment` names the replicas of each partition; the two counts are then not allowed."""
 
     name: str
-    error: str | None = None
-    message: str | None = None
-    topic_id: TopicId | None = None
+    partitions: int
+    replication_factor: int
+    assignment: tuple[tuple[BrokerId, ...], ...] | None
+    configs: Mapping[str, str]
+    validate_only: bool
+    placement: Placement = Placement.STRIPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic(Command):
+    """With `now`, the topic cannot be restored; one that was deleted for a time ends."""
+
+    name: str
+    now: bool = False
+
+
+class NewTopic(NamedTuple):
+    """One topic of CreateTopics; -1 means the default. A null config value is refused.
+
+    `assignment` has the number and the replicas of each partition; the two counts are then not allowed.
+    """
+
+    name: str
     partitions: int = -1
     replication_factor: int = -1
+    assignment: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()
+    configs: Mapping[str, str | None] = {}
+    placement: Placement = Placement.STRIPED
 
 
-class TopicsChanged(NamedTuple):
-    """What became of each topic, in the order of the request; of a topic named twice, once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopics(ManyItems):
+    """Create topics in one batch; each gets a result of its own."""
 
-    results: tuple[TopicResult, ...]
+    topics: tuple[NewTopic, ...]
+    validate_only: bool
 
 
-class TopicResultKept(NamedTuple):
-    """What is kept of a TopicResult of a creation: its two numbers follow from the records of the batch."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopics(ManyItems):
+    """Delete topics by name or by id; each gets a result of its own. `now` as in DeleteTopic."""
+
+    topics: tuple[str | TopicId, ...]
+    now: bool = False
+
+
+class MorePartitions(NamedTuple):
+    """One topic of CreatePartitions: `partitions` is the number it shall have.
+
+    `assignment` has the replicas of each new one.
+    """
 
     name: str
-    topic_id: TopicId | None
-    error: str | None
-    message: str | None
+    partitions: int
+    assignment: tuple[tuple[BrokerId, ...], ...] | None = None
+    placement: Placement = Placement.STRIPED
 
 
-class TopicsKept(NamedTuple):
-    results: tuple[TopicResultKept, ...]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitions(ManyItems):
+    """Add partitions to topics in one batch; each topic gets a result of its own. Source: KIP-195."""
+
+    topics: tuple[MorePartitions, ...]
+    validate_only: bool
+
+
+DEFAULT: Final = -1
 
 
 class DeletionResult(NamedTuple):
@@ -373,27 +403,6 @@ def _added(
     )
 
 
-def _keep(created: TopicCreated) -> TopicKept:
-    assert created.topic_id is not None, "what was only validated is not kept"
-    return TopicKept(created.name, created.topic_id)
-
-
-def _restore(kept: TopicKept, records: Sequence[Record] | None, image: MetadataImage) -> TopicCreated:
-    """Return the topic as it was created; as it is now, or without partitions, where the log does not hold that any more."""
-    configs: dict[str, str] = {}
-    partitions: tuple[PartitionImage, ...] = ()
-    if records is not None:
-        configs = {record.name: record.value or "" for record in records if isinstance(record, ConfigRecord)}
-        partitions = tuple(
-            new_partition(record[2:]) for record in records if isinstance(record, PartitionRecord)
-        )
-    elif kept.topic_id in image.topics.by_id:
-        configs = dict(image.configs.get((TOPIC, kept.name), {}))
-        partitions = image.topics.by_id[kept.topic_id].partitions
-    shown = tuple(shown_settings(configs).items())
-    return TopicCreated(kept.name, kept.topic_id, shown, partitions)
-
-
 def delete(context: DecideContext, command: DeleteTopic) -> Decision:
     """Decide the end of a topic; its partitions and configs go with it.
 
@@ -488,31 +497,6 @@ def _is_given_twice(
 # --- what is kept for repetitions
 
 
-def _keep_many(changed: TopicsChanged) -> TopicsKept:
-    return TopicsKept(
-        tuple(TopicResultKept(one.name, one.topic_id, one.error, one.message) for one in changed.results)
-    )
-
-
-def _restore_many(kept: TopicsKept, records: Sequence[Record] | None, image: MetadataImage) -> TopicsChanged:
-    """Return the results as they were; the numbers as they are now where the log does not hold the batch any more."""
-    numbers: dict[TopicId, tuple[int, int]] = {}
-    for record in records or ():
-        if isinstance(record, PartitionRecord):
-            count, _ = numbers.get(record.topic_id, (0, 0))
-            numbers[record.topic_id] = (count + 1, len(record.replicas))
-    results = []
-    for name, topic_id, error, message in kept.results:
-        topic = None if topic_id is None else image.topics.by_id.get(topic_id)
-        partitions, factor = (
-            (-1, -1) if topic is None else (len(topic.partitions), len(topic.partitions[0].replicas))
-        )
-        if topic_id is not None:
-            partitions, factor = numbers.get(topic_id, (partitions, factor))
-        results.append(TopicResult(name, error, message, topic_id, partitions, factor))
-    return TopicsChanged(tuple(results))
-
-
 def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
     while True:
         topic_id = TopicId(random_uuid(rng))
@@ -544,9 +528,7 @@ _DELETES_MANY: Final = Access(Right.ALTER, AclOperation.DELETE, _many_by_name_or
 _GROWS: Final = Access(Right.ALTER, AclOperation.ALTER, _many)
 _RESTORES: Final = Access(Right.ALTER, AclOperation.CREATE, _many_by_name_or_id)
 DECISIONS: Final = (
-    Decides(
-        CreateTopic, "CreateTopics", TopicCreated, _CREATES_ONE, create, Kept(TopicKept, _keep, _restore)
-    ),
+    Decides(CreateTopic, "CreateTopics", TopicCreated, _CREATES_ONE, create, Kept(TopicKept, keep, restore)),
     Decides(DeleteTopic, "DeleteTopics", TopicDeleted, _DELETES_ONE, delete),
     Decides(
         CreateTopics,
@@ -554,7 +536,7 @@ DECISIONS: Final = (
         TopicsChanged,
         _CREATES_MANY,
         create_many,
-        Kept(TopicsKept, _keep_many, _restore_many),
+        Kept(TopicsKept, keep_many, restore_many),
     ),
     Decides(DeleteTopics, "DeleteTopics.many", TopicsDeleted, _DELETES_MANY, delete_many),
     Decides(CreatePartitions, "CreatePartitions", TopicsChanged, _GROWS, create_partitions),

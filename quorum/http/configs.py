@@ -14,16 +14,18 @@ from metadata_log.node.http_query import flag
 from metadata_log.node.routes import NAME, NODE, SWITCH
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.records.registry import json_rows
-from metadata_log.wire.commands import (
+from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape
+from quorum.decide.configs import (
     AlterConfigs,
     ConfigChange,
     ConfigOperation,
+    ConfigsAltered,
     IncrementalAlterConfigs,
     LegacyAlterConfigs,
     ResourceChange,
+    ResourcesAltered,
+    check_node,
 )
-from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape
-from quorum.decide.configs import ConfigsAltered, ResourcesAltered, check_node
 from quorum.decide.described_configs import (
     describe_broker_configs,
     describe_cluster_configs,

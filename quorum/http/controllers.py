@@ -9,8 +9,8 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.http_query import flag
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.registry import json_rows
-from metadata_log.wire.commands import RegisterController, UnregisterController
-from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered
+from metadata_log.wire.commands import RegisterController
+from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered, UnregisterController
 from quorum.http.bodies import int32, read_broker_body, read_no_body, repeating_caller_of
 from quorum.http.door import Door, items_of, offsets_of
 from quorum.http.routes import TRIAL, reading, writing

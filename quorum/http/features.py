@@ -7,9 +7,8 @@ from msgspec import Meta
 
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import LIST_ITEMS_MAX
-from metadata_log.wire.commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from metadata_log.wire.shapes import Natural32, Shape, check_text, read_shape
-from quorum.decide.features import SUPPORTED, FeaturesUpdated
+from quorum.decide.features import SUPPORTED, FeaturesUpdated, FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.http.door import Door, Write, carry_out
 from quorum.http.routes import reading, writing
 

@@ -20,18 +20,11 @@ from metadata_log.limits import (
     REASSIGNMENTS_MAX,
 )
 from metadata_log.node.routes import NAME, PLACE, one_of
-from metadata_log.wire.commands import (
-    AlterPartition,
-    AlterPartitionReassignments,
-    AssignReplicasToDirs,
-    ElectLeaders,
-    Reassignment,
-    ReplicaDirectory,
-)
+from metadata_log.wire.commands import AlterPartition, AssignReplicasToDirs, ReplicaDirectory
 from metadata_log.wire.shapes import INT32_MAX, Natural, Natural32, RawUuid, Shape, check_text, read_shape
 from quorum.decide.directories import ReplicasAssigned
-from quorum.decide.partitions import PartitionsAltered
-from quorum.decide.reassignments import ongoing
+from quorum.decide.partitions import ElectLeaders, PartitionsAltered
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment, ongoing
 from quorum.decide.sweeps import imbalances
 from quorum.http.bodies import caller_of, read_broker_body
 from quorum.http.door import Door, Write, carry_out, items_of, results_as

@@ -14,9 +14,8 @@ from metadata_log.node.addresses import HostPort, is_reachable, read_address
 from metadata_log.node.http_query import flag
 from metadata_log.node.rights import Right
 from metadata_log.node.routes import ID, RouteRule
-from metadata_log.wire.commands import AddVoter, RemoveVoter
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
-from quorum.decide.quorum import VotersChanged
+from quorum.decide.quorum import AddVoter, RemoveVoter, VotersChanged
 from quorum.http.bodies import directory_id_of, int32, read_body, read_no_body
 from quorum.http.door import Door
 from quorum.http.routes import HERE, TRIAL, Route, reading, writing

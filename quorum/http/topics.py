@@ -16,7 +16,11 @@ from metadata_log.items import Items
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.http_query import flag
 from metadata_log.node.routes import FLAG
-from metadata_log.wire.commands import (
+from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text, check_text_map, read_shape
+from quorum.decide.deleted_topics import UndeleteTopics
+from quorum.decide.placement import Placement
+from quorum.decide.topic_outcomes import TopicCreated, TopicsChanged
+from quorum.decide.topics import (
     CreatePartitions,
     CreateTopic,
     CreateTopics,
@@ -24,11 +28,9 @@ from metadata_log.wire.commands import (
     DeleteTopics,
     MorePartitions,
     NewTopic,
-    Placement,
-    UndeleteTopics,
+    TopicDeleted,
+    TopicsDeleted,
 )
-from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text, check_text_map, read_shape
-from quorum.decide.topics import TopicCreated, TopicDeleted, TopicsChanged, TopicsDeleted
 from quorum.http.bodies import read_no_body
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
 from quorum.http.routes import AS_FRESH, TRIAL, reading, writing

@@ -17,10 +17,9 @@ from metadata_log.wire.commands import (
     BrokerHeartbeat,
     RegisterBroker,
     RegisterController,
-    UnregisterBroker,
 )
 from metadata_log.wire.fetch import BrokerState
-from quorum.decide.brokers import BrokerRegistered
+from quorum.decide.brokers import BrokerRegistered, UnregisterBroker
 from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.java import in_uuid_order
 from quorum.decide.producer_ids import ProducerIdsAllocated

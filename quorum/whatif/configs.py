@@ -3,17 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from metadata_log.wire.commands import (
+from quorum.decide.configs import (
     ConfigChange,
     ConfigOperation,
-    FeatureUpdate,
     IncrementalAlterConfigs,
     LegacyAlterConfigs,
     ResourceChange,
-    UpdateFeatures,
-    UpgradeType,
+    ResourcesAltered,
 )
-from quorum.decide.configs import ResourcesAltered
+from quorum.decide.features import FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.whatif.operation import Answer, Line, Run, or_default, result
 
 _TYPES: Final = {"TOPIC": 2, "BROKER": 4}

@@ -8,17 +8,19 @@ from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.wire.commands import (
     AlterPartition,
-    AlterPartitionReassignments,
     AssignReplicasToDirs,
-    ElectLeaders,
     IsrMember,
-    Reassignment,
     ReplicaDirectory,
     ReportedIsr,
 )
 from quorum.decide.directories import ReplicasAssigned
-from quorum.decide.partitions import LeadersElected, PartitionsAltered
-from quorum.decide.reassignments import PartitionsReassigned, ongoing
+from quorum.decide.partitions import ElectLeaders, LeadersElected, PartitionsAltered
+from quorum.decide.reassignments import (
+    AlterPartitionReassignments,
+    PartitionsReassigned,
+    Reassignment,
+    ongoing,
+)
 from quorum.whatif.operation import (
     Answer,
     Line,

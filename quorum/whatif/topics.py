@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from metadata_log.ids import BrokerId, TopicId
-from metadata_log.wire.commands import (
+from quorum.decide.topic_outcomes import TopicsChanged
+from quorum.decide.topics import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     MorePartitions,
     NewTopic,
+    TopicsDeleted,
 )
-from quorum.decide.topics import TopicsChanged, TopicsDeleted
 from quorum.whatif.operation import Answer, Line, Run, or_default, replicas, result
 
 

@@ -30,9 +30,9 @@ from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.data_directory import format_directory, is_fresh, load_meta, not_fresh_any_more
 from metadata_log.node.durable_files import sync_directory
 from metadata_log.records.configs import BROKER
-from metadata_log.wire.commands import AlterConfigs
 from quorum.config import ControllerSettings, SnapshotSettings, VoterSettings
 from quorum.controller import Controller
+from quorum.decide.configs import AlterConfigs
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import covered_offset
 from quorum.log.snapshot_keeper import SnapshotKeeper

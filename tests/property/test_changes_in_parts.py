@@ -23,33 +23,26 @@ from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, Unregiste
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.wire.commands import (
     AlterPartition,
-    AlterPartitionReassignments,
     AssignReplicasToDirs,
     BrokerHeartbeat,
     Command,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    ElectLeaders,
-    FeatureUpdate,
     IsrMember,
-    MorePartitions,
-    Reassignment,
     RegisterBroker,
     RegisterController,
     ReplicaDirectory,
     ReportedIsr,
-    UndeleteTopics,
-    UnregisterBroker,
-    UpdateFeatures,
-    UpgradeType,
 )
 from quorum.decide import parts
+from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.context import DecideContext
+from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.elections import directory_of, has_online_directory
-from quorum.decide.features import REGISTERED
+from quorum.decide.features import REGISTERED, FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.decide.heartbeat import HeartbeatAnswered
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
 from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.decide.topics import CreatePartitions, CreateTopic, DeleteTopic, MorePartitions
 from quorum.written import Written
 from tests.support.callers import anybody
 from tests.support.lab import CLUSTER, Lab, registration, run, setting, uuid

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage, buckets_of
 from metadata_log.records.partitions import RECOVERED
-from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr, UndeleteTopics
+from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr
 from metadata_log.wire.fetch import BrokerState
-from quorum.decide.deleted_topics import Expiry
+from quorum.decide.deleted_topics import Expiry, UndeleteTopics
 from tests.support.decisions import World, answered, invariants_hold, registration, word_uuid
 
 BROKERS = 5

@@ -23,22 +23,20 @@ from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord
 from metadata_log.wire.commands import (
-    AlterConfigs,
     AlterPartition,
-    AlterPartitionReassignments,
     AssignReplicasToDirs,
     Command,
-    CreatePartitions,
-    ElectLeaders,
     IsrMember,
-    MorePartitions,
-    Reassignment,
     ReplicaDirectory,
     ReportedIsr,
-    UnregisterBroker,
 )
+from quorum.decide.brokers import UnregisterBroker
+from quorum.decide.configs import AlterConfigs
 from quorum.decide.effective_configs import min_isr_of
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
 from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.decide.topics import CreatePartitions, MorePartitions
 from tests.support.decisions import CLUSTER_ID, World, creation, registration, word_uuid
 
 BROKERS = range(1, 7)

@@ -25,22 +25,18 @@ from metadata_log.records.partitions import PartitionChangeRecord, PartitionReco
 from metadata_log.records.quorum import Voter, VoterEndpoint
 from metadata_log.records.registry import Record, type_name
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
-from metadata_log.wire.commands import (
-    AlterConfigs,
-    Command,
-    CreateTopic,
-    DeleteTopic,
-    RegisterBroker,
-    UnregisterBroker,
-)
+from metadata_log.wire.commands import Command, RegisterBroker
 from metadata_log.wire.fetch import FetchRequest
 from quorum.changes import Changes, carry_out
+from quorum.decide.brokers import UnregisterBroker
+from quorum.decide.configs import AlterConfigs
 from quorum.decide.context import NOBODY, DecideContext, TopicDefaults
 from quorum.decide.decision import Decision
 from quorum.decide.fencing import fence
 from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.quorum import claim
 from quorum.decide.registry import decide
+from quorum.decide.topics import CreateTopic, DeleteTopic
 from quorum.sessions import Sessions
 
 CLUSTER_ID = "transcript-of-acluster"

@@ -11,14 +11,11 @@ from metadata_log.image.metadata_image import MetadataImage, buckets_of
 from metadata_log.limits import FETCH_BYTES_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER
-from metadata_log.wire.commands import (
-    AlterConfigs,
-    BrokerHeartbeat,
-    RegisterBroker,
-)
+from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker
 from metadata_log.wire.fetch import FetchRequest
 from quorum.config import ControllerSettings, TimingSettings, TopicSettings, VoterSettings
 from quorum.controller import Controller
+from quorum.decide.configs import AlterConfigs
 from quorum.raft.raft_log import PeerStatus
 from quorum.written import Written
 from tests.support.callers import anybody

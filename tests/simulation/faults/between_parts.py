@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 from metadata_log.errors import MetadataError
 from metadata_log.ids import BrokerId
 from metadata_log.records.partitions import RECOVERED
-from metadata_log.wire.commands import AlterPartition, CreateTopic, IsrMember, ReportedIsr
+from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr
 from metadata_log.wire.fetch import FetchRequest
+from quorum.decide.topics import CreateTopic
 from tests.simulation.rules.batches import ASSIGNED
 from tests.simulation.world.data_plane import CLIENTS
 from tests.support.callers import anybody

@@ -9,7 +9,8 @@ from metadata_log.errors import MetadataError, OutcomeUnknown, Unavailable
 from metadata_log.ids import NO_LEADER
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.partitions import RECOVERING
-from metadata_log.wire.commands import CreateTopic, DeleteTopic, ElectLeaders
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.topics import CreateTopic, DeleteTopic
 from tests.simulation.world.cluster_controller import SimulatedController
 from tests.simulation.world.voter_changes import addition, carry_out, removal
 

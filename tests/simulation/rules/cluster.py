@@ -16,7 +16,7 @@ from metadata_log.records.configs import TOPIC
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.topics import TopicRecord
-from metadata_log.wire.commands import AlterPartitionReassignments
+from quorum.decide.reassignments import AlterPartitionReassignments
 from tests.simulation.rules.batches import BatchRules
 from tests.simulation.rules.contest import SETTING
 from tests.simulation.rules.rule import Violation

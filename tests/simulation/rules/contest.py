@@ -20,7 +20,8 @@ from metadata_log.errors import (
 from metadata_log.ids import NodeId, TopicId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import TOPIC
-from metadata_log.wire.commands import Command, CreateTopic, DeleteTopic
+from metadata_log.wire.commands import Command
+from quorum.decide.topics import CreateTopic, DeleteTopic
 from tests.robustness.history import Kind, Operation, check
 
 if TYPE_CHECKING:

@@ -26,28 +26,19 @@ from metadata_log.records.partitions import RECOVERED
 from metadata_log.wire.commands import (
     AllocateProducerIds,
     AlterPartition,
-    AlterPartitionReassignments,
     Command,
-    ConfigChange,
-    ConfigOperation,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopics,
-    ElectLeaders,
-    FeatureUpdate,
-    IncrementalAlterConfigs,
     IsrMember,
-    MorePartitions,
-    Placement,
-    Reassignment,
     RegisterBroker,
     ReportedIsr,
-    ResourceChange,
-    UnregisterBroker,
-    UpdateFeatures,
-    UpgradeType,
 )
 from metadata_log.wire.fetch import FetchRequest
+from quorum.decide.brokers import UnregisterBroker
+from quorum.decide.configs import ConfigChange, ConfigOperation, IncrementalAlterConfigs, ResourceChange
+from quorum.decide.features import FeatureUpdate, UpdateFeatures, UpgradeType
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.placement import Placement
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
+from quorum.decide.topics import CreatePartitions, CreateTopic, DeleteTopics, MorePartitions
 from tests.simulation.rules.batches import ASSIGNED, settings_of
 from tests.simulation.world.cluster_node import CLUSTER_ID, uuid
 from tests.support.callers import anybody

@@ -64,25 +64,7 @@ from metadata_log.image.subject import SubjectBuilder
 from metadata_log.limits import REASSIGNMENTS_MAX
 from metadata_log.records.configs import TOPIC
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
-from metadata_log.wire.commands import (
-    AlterPartitionReassignments,
-    Command,
-    ConfigChange,
-    ConfigOperation,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    ElectLeaders,
-    FeatureUpdate,
-    IncrementalAlterConfigs,
-    MorePartitions,
-    Reassignment,
-    ResourceChange,
-    UndeleteTopics,
-    UnregisterBroker,
-    UpdateFeatures,
-    UpgradeType,
-)
+from metadata_log.wire.commands import Command
 from metadata_log.wire.fetch import SnapshotOffer
 from quorum.config import (
     ControllerSettings,
@@ -92,6 +74,13 @@ from quorum.config import (
     TopicSettings,
     VoterSettings,
 )
+from quorum.decide.brokers import UnregisterBroker
+from quorum.decide.configs import ConfigChange, ConfigOperation, IncrementalAlterConfigs, ResourceChange
+from quorum.decide.deleted_topics import UndeleteTopics
+from quorum.decide.features import FeatureUpdate, UpdateFeatures, UpgradeType
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
+from quorum.decide.topics import CreatePartitions, CreateTopic, DeleteTopic, MorePartitions
 from quorum.raft.raft_log import Member, Voters
 from quorum.written import Written
 from snapshots.seal import Seal

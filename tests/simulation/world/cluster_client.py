@@ -8,7 +8,7 @@ from metadata_log.errors import NotController, OutcomeUnknown, Unavailable
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import BROKER
-from metadata_log.wire.commands import AlterConfigs
+from quorum.decide.configs import AlterConfigs
 from tests.simulation.rules.registers import NEVER_WRITTEN, Operation
 from tests.simulation.world.cluster_node import uuid
 

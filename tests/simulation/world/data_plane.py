@@ -36,18 +36,11 @@ from metadata_log.image.topics import PartitionKey
 from metadata_log.records.configs import TOPIC
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import RECOVERING
-from metadata_log.wire.commands import (
-    AlteredPartition,
-    AlterPartitionReassignments,
-    Command,
-    CreateTopic,
-    DeleteTopic,
-    ElectLeaders,
-    Reassignment,
-    ReplicaDirectory,
-    ReportedIsr,
-)
+from metadata_log.wire.commands import AlteredPartition, Command, ReplicaDirectory, ReportedIsr
 from quorum.decide.elections import directory_of
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
+from quorum.decide.topics import CreateTopic, DeleteTopic
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.data_directories import DataDirectories
 from tests.support.replica_log import Disks, Record

@@ -35,8 +35,8 @@ from metadata_log.node.http_server import listen
 from metadata_log.node.rights import ROLES, Right
 from metadata_log.node.threads import Threads
 from metadata_log.records.configs import BROKER
-from metadata_log.wire.commands import AlterConfigs
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
+from quorum.decide.configs import AlterConfigs
 from quorum.http.app import RULES, DoorRunner
 from quorum.http.poll_connection import poll_connections
 from tests.simulation.rules.rule import Violation

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from metadata_log.ids import NodeId
-from metadata_log.wire.commands import AddVoter, RemoveVoter
+from quorum.decide.quorum import AddVoter, RemoveVoter
 from quorum.raft.raft_log import Member, Voters
 from quorum.written import Written
 from tests.support.callers import anybody

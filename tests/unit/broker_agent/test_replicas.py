@@ -26,8 +26,9 @@ from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
-from metadata_log.wire.commands import DeleteTopic, UndeleteTopics
 from quorum.decide.context import TopicDefaults
+from quorum.decide.deleted_topics import UndeleteTopics
+from quorum.decide.topics import DeleteTopic
 from tests.support.decisions import World, ids, registration, word_uuid
 from tests.support.histories import random_history, small_uuid
 

@@ -10,23 +10,15 @@ from metadata_log.errors import NotAuthorized
 from metadata_log.ids import BrokerId
 from metadata_log.node.rights import ANYBODY, NOBODY, ROLES, Principal, Right
 from metadata_log.records.configs import BROKER, TOPIC
-from metadata_log.wire.commands import (
-    AllocateProducerIds,
-    AlterConfigs,
-    Command,
-    CreatePartitions,
-    DeleteTopic,
-    DeleteTopics,
-    ElectLeaders,
-    IncrementalAlterConfigs,
-    MorePartitions,
-    ResourceChange,
-    UndeleteTopics,
-    UnregisterBroker,
-)
+from metadata_log.wire.commands import AllocateProducerIds, Command
 from quorum.callers import Caller, authorize, authorize_command
 from quorum.decide.access import CLUSTER, AclOperation, Resource, topic_resource
+from quorum.decide.brokers import UnregisterBroker
+from quorum.decide.configs import AlterConfigs, IncrementalAlterConfigs, ResourceChange
+from quorum.decide.deleted_topics import UndeleteTopics
+from quorum.decide.partitions import ElectLeaders
 from quorum.decide.registry import BY_OPERATION, DECISIONS
+from quorum.decide.topics import CreatePartitions, DeleteTopic, DeleteTopics, MorePartitions
 from tests.support.callers import anybody
 from tests.support.decisions import World
 from tests.support.lab import Lab, poll, run, setting, spin

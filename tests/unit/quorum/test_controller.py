@@ -35,19 +35,13 @@ from metadata_log.records.features import METAQUORUM_VERSION, FeatureLevelRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.sliced import Sliced, at_once
-from metadata_log.wire.commands import (
-    AssignReplicasToDirs,
-    CreateTopic,
-    CreateTopics,
-    DeleteTopic,
-    NewTopic,
-    ReplicaDirectory,
-    UndeleteTopics,
-    UnregisterBroker,
-)
+from metadata_log.wire.commands import AssignReplicasToDirs, ReplicaDirectory
 from quorum.controller import OVERTAKEN_MAX, Controller
+from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.decision import Decision
+from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.registry import deciding
+from quorum.decide.topics import CreateTopic, CreateTopics, DeleteTopic, NewTopic
 from quorum.turns import SLICE_MS, TURN_MS, Turns
 from quorum.written import Written
 from tests.support.callers import anybody

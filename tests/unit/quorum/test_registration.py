@@ -23,7 +23,8 @@ from metadata_log.errors import (
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.sliced import Sliced, at_once
-from metadata_log.wire.commands import RegisterController, UnregisterController
+from metadata_log.wire.commands import RegisterController
+from quorum.decide.controllers import UnregisterController
 from quorum.decide.decision import Decision
 from quorum.registration import PAUSE_MAX_MS, Registration, over_http, registration_of
 from tests.support.callers import anybody

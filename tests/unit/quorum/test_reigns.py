@@ -12,10 +12,10 @@ from metadata_log.image.metadata_image import Delta, MetadataImage, buckets_of
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
-from metadata_log.wire.commands import DeleteTopic
 from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
 from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.decide.topics import DeleteTopic
 from tests.support.callers import anybody, called
 from tests.support.histories import step_of
 from tests.support.lab import Lab, online, poll, run, setting, spin

@@ -29,8 +29,8 @@ from metadata_log.node import collector
 from metadata_log.node.data_directory import DirectoryLock, format_directory, load_meta, read_process_json
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.configs import BROKER
-from metadata_log.wire.commands import AlterConfigs
 from quorum.config import ControllerSettings, VoterSettings
+from quorum.decide.configs import AlterConfigs
 from quorum.log.completion import complete_log
 from quorum.server import _Node, run_controller
 from snapshots.snapshot_file import SUFFIX, snapshot_id

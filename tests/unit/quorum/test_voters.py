@@ -21,9 +21,8 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
-from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.controller import Controller
-from quorum.decide.quorum import identities
+from quorum.decide.quorum import AddVoter, RemoveVoter, identities
 from quorum.http.metrics import exposition
 from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus

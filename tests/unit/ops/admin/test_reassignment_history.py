@@ -16,20 +16,14 @@ from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.export import export_log
 from metadata_log.replay.library import Log
 from metadata_log.replay.tables import open_export
-from metadata_log.wire.commands import (
-    AlterPartition,
-    AlterPartitionReassignments,
-    Command,
-    DeleteTopic,
-    IsrMember,
-    Reassignment,
-    ReportedIsr,
-    UndeleteTopics,
-)
+from metadata_log.wire.commands import AlterPartition, Command, IsrMember, ReportedIsr
 from ops.admin.explain import History
 from ops.admin.explain import Step as Before
 from ops.admin.reassignment_history import Found, reassignments_of
 from quorum.decide.decision import Decision
+from quorum.decide.deleted_topics import UndeleteTopics
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
+from quorum.decide.topics import DeleteTopic
 from tests.support.decisions import CLUSTER_ID, World, ids
 from tests.support.exports import frames_of
 from tests.support.histories import Step

@@ -10,11 +10,10 @@ import pytest
 from metadata_log.errors import NotController, OutcomeUnknown, ThrottlingQuotaExceeded
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import json_rows
-from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
 from ops.admin import reassignment_plan
 from ops.admin.client import ClusterClient
 from ops.admin.reassignment_plan import Carrying, NotAPlan, Progress, Wanted, read_plan
-from quorum.decide.reassignments import PartitionsReassigned
+from quorum.decide.reassignments import AlterPartitionReassignments, PartitionsReassigned, Reassignment
 from tests.support.decisions import ids
 from tests.unit.ops.admin.test_reassignment_history import Operators, a_world, found_in, steps_of
 

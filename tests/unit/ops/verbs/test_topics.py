@@ -2,7 +2,8 @@
 
 import pytest
 
-from ops.verbs.topics import few_partitions
+from ops.verbs.topics import PLACEMENTS, few_partitions
+from quorum.decide.placement import Placement
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,7 @@ def test_fewer_partitions_than_brokers_are_worth_a_word(
 ) -> None:
     """A7; a replica list with a broker twice, [1, 1, 2], is refused by the decision."""
     assert few_partitions(partitions, brokers=brokers) == hint
+
+
+def test_topics_are_placed_in_the_ways_that_the_controller_knows() -> None:
+    assert tuple(map(str, Placement)) == PLACEMENTS

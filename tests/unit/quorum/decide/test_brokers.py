@@ -17,9 +17,9 @@ from metadata_log.records.brokers import (
 )
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord
-from metadata_log.wire.commands import AssignReplicasToDirs, Command, ReplicaDirectory, UnregisterBroker
+from metadata_log.wire.commands import AssignReplicasToDirs, Command, ReplicaDirectory
 from metadata_log.wire.fetch import BrokerState
-from quorum.decide.brokers import BrokerRegistered
+from quorum.decide.brokers import BrokerRegistered, UnregisterBroker
 from quorum.decide.decision import Walk, WalkKind
 from quorum.decide.fencing import fence, state_of
 from quorum.decide.parts import part_of

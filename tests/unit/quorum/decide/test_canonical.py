@@ -11,26 +11,22 @@ import pytest
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.configs import BROKER, TOPIC
-from metadata_log.wire.commands import (
-    AddVoter,
-    AlterConfigs,
-    Command,
-    ConfigChange,
-    ConfigOperation,
-    CreateTopic,
-    CreateTopics,
-    DeleteTopics,
-    IncrementalAlterConfigs,
-    NewTopic,
-    Placement,
-    ResourceChange,
-)
+from metadata_log.wire.commands import Command
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.canonical import idempotency_key, pack_outcome, unpack_outcome
-from quorum.decide.configs import ConfigsAltered
+from quorum.decide.configs import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigOperation,
+    ConfigsAltered,
+    IncrementalAlterConfigs,
+    ResourceChange,
+)
 from quorum.decide.decision import Outcome
-from quorum.decide.quorum import VoterIdentity, VotersChanged
-from quorum.decide.topics import TopicCreated, TopicDeleted
+from quorum.decide.placement import Placement
+from quorum.decide.quorum import AddVoter, VoterIdentity, VotersChanged
+from quorum.decide.topic_outcomes import TopicCreated
+from quorum.decide.topics import CreateTopic, CreateTopics, DeleteTopics, NewTopic, TopicDeleted
 
 ID = Uuid(bytes(range(16)))
 PARTITION = PartitionImage(

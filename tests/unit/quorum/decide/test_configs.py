@@ -15,9 +15,8 @@ from metadata_log.records.configs import BROKER, MASK_KEY_BYTES, TOPIC, ConfigRe
 from metadata_log.records.declaration import mask, shown
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FeatureLevelRecord
 from metadata_log.records.registry import to_json
-from metadata_log.wire.commands import AlterConfigs
 from quorum.decide.config_types import TOPIC_CONFIGS, check_broker_configs, check_topic_configs
-from quorum.decide.configs import ELIGIBLE_CLEARED, ConfigsAltered
+from quorum.decide.configs import ELIGIBLE_CLEARED, AlterConfigs, ConfigsAltered
 from quorum.decide.described_configs import describe_cluster_configs
 from quorum.decide.effective_configs import min_isr_number
 from tests.support.decisions import World

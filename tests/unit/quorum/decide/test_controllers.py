@@ -17,17 +17,10 @@ from metadata_log.records.features import METADATA_VERSION, FeatureLevelRecord
 from metadata_log.records.features import METAQUORUM_VERSION as OURS
 from metadata_log.records.quorum import ControllerClaimRecord, Voter, VoterEndpoint, VotersRecord
 from metadata_log.records.registry import Record
-from metadata_log.wire.commands import (
-    Command,
-    FeatureUpdate,
-    RegisterController,
-    UnregisterController,
-    UpdateFeatures,
-    UpgradeType,
-)
-from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered
+from metadata_log.wire.commands import Command, RegisterController
+from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered, UnregisterController
 from quorum.decide.decision import Decision
-from quorum.decide.features import REGISTERED
+from quorum.decide.features import REGISTERED, FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.decide.registry import decide
 from tests.support.decisions import CLUSTER_ID, CONTROLLER, FEATURES, World, registration, word_uuid
 

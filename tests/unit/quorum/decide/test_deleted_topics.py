@@ -17,19 +17,13 @@ from metadata_log.records.features import (
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRestoreRecord, TopicTombstoneRecord
-from metadata_log.wire.commands import (
-    AlterPartitionReassignments,
-    DeleteTopic,
-    DeleteTopics,
-    ElectLeaders,
-    Reassignment,
-    UndeleteTopics,
-    UnregisterBroker,
-)
 from quorum.decide import deleted_topics
+from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.decision import Decision, Walk, Walked, WalkKind
-from quorum.decide.deleted_topics import Expiry, TopicUndeleted
-from quorum.decide.topics import TopicDeleted
+from quorum.decide.deleted_topics import Expiry, TopicUndeleted, UndeleteTopics
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
+from quorum.decide.topics import DeleteTopic, DeleteTopics, TopicDeleted
 from tests.support.decisions import FEATURES, World, creation, ids, invariants_hold, registration, word_uuid
 
 WINDOW_MS = 60_000

@@ -12,25 +12,27 @@ from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, Feat
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
-from metadata_log.wire.commands import (
-    AlterPartitionReassignments,
+from quorum.decide import new_partitions
+from quorum.decide.configs import (
     ConfigChange,
     ConfigOperation,
+    IncrementalAlterConfigs,
+    LegacyAlterConfigs,
+    ResourceChange,
+)
+from quorum.decide.decision import Decision
+from quorum.decide.items import ManyItems
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
+from quorum.decide.topic_outcomes import TopicsChanged
+from quorum.decide.topics import (
+    DECISIONS,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
-    ElectLeaders,
-    IncrementalAlterConfigs,
-    LegacyAlterConfigs,
-    ManyItems,
     MorePartitions,
     NewTopic,
-    Reassignment,
-    ResourceChange,
 )
-from quorum.decide import new_partitions
-from quorum.decide.decision import Decision
-from quorum.decide.topics import DECISIONS, TopicsChanged
 from tests.support.decisions import World, ids, registration, word_uuid
 
 SET = ConfigOperation.SET

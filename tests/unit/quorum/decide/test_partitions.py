@@ -5,9 +5,15 @@ import pytest
 from metadata_log.errors import InvalidRequest, StaleBrokerEpoch
 from metadata_log.ids import LOST, NO_LEADER, BrokerId
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
-from metadata_log.wire.commands import AlterPartition, ElectLeaders, IsrMember, ReportedIsr
+from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr
 from quorum.decide.decision import Decision
-from quorum.decide.partitions import Elected, LeadersElected, PartitionAltered, PartitionsAltered
+from quorum.decide.partitions import (
+    Elected,
+    ElectLeaders,
+    LeadersElected,
+    PartitionAltered,
+    PartitionsAltered,
+)
 from quorum.http.partitions import _elections
 from tests.support.decisions import World, ids, word_uuid
 

@@ -9,9 +9,9 @@ import pytest
 
 from metadata_log.errors import InvalidReplicationFactor
 from metadata_log.ids import BrokerId
-from metadata_log.wire.commands import CreatePartitions, CreateTopics, MorePartitions, NewTopic, Placement
 from quorum.decide import placement
-from quorum.decide.placement import Layout, UsableBroker, place, place_plainly, usable_brokers
+from quorum.decide.placement import Layout, Placement, UsableBroker, place, place_plainly, usable_brokers
+from quorum.decide.topics import CreatePartitions, CreateTopics, MorePartitions, NewTopic
 from tests.support.decisions import World, creation
 
 

@@ -16,10 +16,17 @@ from metadata_log.records.quorum import (
     VoterEndpoint,
     VotersRecord,
 )
-from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
-from quorum.decide.quorum import VoterIdentity, VotersChanged, add_voter, claim, remove_voter
+from quorum.decide.quorum import (
+    AddVoter,
+    RemoveVoter,
+    VoterIdentity,
+    VotersChanged,
+    add_voter,
+    claim,
+    remove_voter,
+)
 from quorum.decide.registry import decide
 from tests.support.decisions import CLUSTER_ID, CONTROLLER, World, word_uuid
 

@@ -3,8 +3,10 @@
 import copy
 
 from metadata_log.ids import BrokerId
-from metadata_log.wire.commands import Command, DeleteTopic, ManyItems
+from metadata_log.wire.commands import Command
+from quorum.decide.items import ManyItems
 from quorum.decide.registry import BY_OPERATION, DECISIONS
+from quorum.decide.topics import DeleteTopic
 from tests.support.decisions import World, registration
 
 

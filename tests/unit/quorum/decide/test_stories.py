@@ -7,22 +7,12 @@ from metadata_log.image.partitions import PartitionImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX, RECORDS_PER_PART_MAX
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
-from metadata_log.wire.commands import (
-    AlterPartition,
-    AlterPartitionReassignments,
-    CreatePartitions,
-    CreateTopic,
-    CreateTopics,
-    DeleteTopic,
-    DeleteTopics,
-    ElectLeaders,
-    IsrMember,
-    Reassignment,
-    ReportedIsr,
-)
-from quorum.decide.partitions import PartitionAltered, PartitionsAltered
+from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr
+from quorum.decide.partitions import ElectLeaders, PartitionAltered, PartitionsAltered
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
 from quorum.decide.registry import BY_OPERATION
 from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.decide.topics import CreatePartitions, CreateTopic, CreateTopics, DeleteTopic, DeleteTopics
 from tests.support.decisions import World, ids
 
 

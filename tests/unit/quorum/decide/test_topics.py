@@ -7,12 +7,12 @@ from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.brokers import RegisterBrokerRecord
 from metadata_log.records.topics import TopicRecord
-from metadata_log.wire.commands import CreatePartitions, CreateTopic, MorePartitions
 from quorum.decide.context import TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.elections import directory_of_new_replica
 from quorum.decide.registry import decide
-from quorum.decide.topics import TopicCreated, TopicsChanged
+from quorum.decide.topic_outcomes import TopicCreated, TopicsChanged
+from quorum.decide.topics import CreatePartitions, CreateTopic, MorePartitions
 from tests.support.decisions import World, creation, ids, word_uuid
 
 POLICY = TopicPolicy(partitions_max=5, replication_factor_min=2)

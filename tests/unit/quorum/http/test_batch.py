@@ -18,9 +18,9 @@ from metadata_log.errors import MetadataError, NotController, OutcomeUnknown, Un
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.node.http_answers import MSGPACK
 from metadata_log.records.configs import BROKER
-from metadata_log.wire.commands import DeleteTopic
 from quorum.controller import Controller
 from quorum.decide.registry import deciding
+from quorum.decide.topics import DeleteTopic
 from quorum.turns import SLICE_MS
 from quorum.written import Written
 from tests.support.callers import anybody

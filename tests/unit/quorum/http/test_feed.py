@@ -23,8 +23,10 @@ from metadata_log.ids import BrokerId, NodeId, TopicId, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta
 from metadata_log.log.lines import log_lines
 from metadata_log.records.configs import ConfigRecord
-from metadata_log.wire.commands import AlterConfigs, CreateTopic, DeleteTopic, DeleteTopics, UndeleteTopics
 from quorum.controller import Controller
+from quorum.decide.configs import AlterConfigs
+from quorum.decide.deleted_topics import UndeleteTopics
+from quorum.decide.topics import CreateTopic, DeleteTopic, DeleteTopics
 from quorum.http.bodies import NDJSON
 from snapshots.history import batches
 from tests.support.desk import Desk, DoorServer

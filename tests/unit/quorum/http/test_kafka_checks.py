@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from metadata_log.wire.commands import (
+from quorum.decide.configs import (
     ConfigChange,
     ConfigOperation,
     IncrementalAlterConfigs,
