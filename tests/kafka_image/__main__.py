@@ -1,21 +1,28 @@
 """Edge: `python -m tests.kafka_image JARS [--histories N]`: what Kafka's own broker makes of our log.
 
-Random histories are translated, as logs and as checkpoints. Kafka's classes (MemoryRecords, MetadataDelta, MetadataImage)
-read and replay them as a broker does, and write the state that they add up to: it must be ours. JARS is a folder with the
-jars of Kafka 4.3.1 and of what they need; `java` is a JDK of 17 or newer. Exit code 1: a state differs.
+Random histories are translated, as logs and as checkpoints, and so is what the golden scripts lead to. Kafka's classes
+(MemoryRecords, MetadataDelta, MetadataImage) read and replay them as a broker does, and write the state that they add up to:
+it must be ours. JARS is a folder with the jars of Kafka 4.3.1 and of what they need; `java` is a JDK of 17 or newer. Exit
+code 1: a state differs.
 """
 
 import argparse
+import gzip
+import json
 import random
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
+import tests.golden
 from metadata_log.apply import image_of
+from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.kafka.checkpoints import checkpoint
 from metadata_log.kafka.records import decode
@@ -32,10 +39,13 @@ from metadata_log.records.topics import (
 )
 from metadata_log.replay.kafka.records import snapshot_record
 from metadata_log.sliced import at_once
+from quorum.whatif.cluster import Cluster, Written
+from quorum.whatif.script import Script
 from tests.support.arguments import positive
 from tests.support.histories import random_history
 
 PROGRAM: Final = Path(__file__).with_name("Image.java")
+SCRIPTS: Final = Path(tests.golden.__path__[0]) / "kafka"
 BATCHES: Final = 60
 """Of each history."""
 
@@ -60,6 +70,62 @@ def histories(count: int) -> Iterator[tuple[bytes, MetadataImage]]:
             continue
         yield log, image
         yield b"".join(checkpoint(image.to_records(), header=_header(image))), image
+
+
+def decided() -> Iterator[tuple[bytes, MetadataImage]]:
+    """Yield what golden scripts lead to: the state that each begins with, its log, and the state that it ends in."""
+    for script in _scripts():
+        written: list[Written] = []
+        clusters: list[tuple[Cluster, MetadataImage]] = []
+
+        def begin(cluster: Cluster, *args: Any, clusters: Any = clusters, **settings: Any) -> None:
+            _BEGIN(cluster, *args, **settings)
+            clusters.append((cluster, cluster.image))
+
+        def take(cluster: Cluster, *, written: Any = written) -> list[Written]:
+            taken = _TAKE(cluster)
+            written.extend(taken)
+            return taken
+
+        with patch.object(Cluster, "__init__", begin), patch.object(Cluster, "take_written", take):
+            run = Script()
+            for line in script:
+                run.answer(line)
+        for cluster, image in clusters:
+            log = b"".join(checkpoint(image.to_records(), header=_header(image)))
+            yield log + b"".join(map(_translated, written)), cluster.image
+
+
+_BEGIN: Final = Cluster.__init__
+_TAKE: Final = Cluster.take_written
+
+
+def _translated(written: Written) -> bytes:
+    batch = RecordBatch(
+        base_offset=0,
+        controller_epoch=1,
+        appended_at_ms=written.at_ms,
+        previous_crc=0,
+        crc=0,
+        envelope=NO_ENVELOPE,
+        records=written.records,
+    )
+    return at_once(translating(batch, level=METADATA_VERSION_LEVEL, voters=()))
+
+
+def _scripts() -> Iterator[list[dict[str, Any]]]:
+    texts = [gzip.decompress((SCRIPTS / "random.jsonl.gz").read_bytes()).decode()]
+    texts += [
+        path.read_text() for path in SCRIPTS.glob("*.jsonl") if not path.name.endswith(".expected.jsonl")
+    ]
+    for text in texts:
+        for is_between, lines in groupby(map(json.loads, text.splitlines()), key=_is_reset):
+            if not is_between:
+                yield [*lines]
+
+
+def _is_reset(line: dict[str, Any]) -> bool:
+    return bool(line["op"] == "Reset")
 
 
 def _is_left_out(records: Sequence[Record]) -> bool:
@@ -103,9 +169,14 @@ def differences(kafkas: MetadataImage, ours: MetadataImage) -> Iterator[str]:
 
 
 def _brokers(image: MetadataImage) -> dict[Any, Any]:
-    """Return the brokers by id; Kafka sorts their directories."""
+    """Return the brokers by id; Kafka keeps what they registered in an order of its own."""
     return {
-        broker_id: broker._replace(log_dirs=tuple(sorted(broker.log_dirs)))
+        broker_id: broker._replace(
+            log_dirs=tuple(sorted(broker.log_dirs)),
+            cordoned_log_dirs=broker.cordoned_log_dirs and tuple(sorted(broker.cordoned_log_dirs)),
+            features=tuple(sorted(broker.features)),
+            endpoints=tuple(sorted(broker.endpoints)),
+        )
         for broker_id, broker in image.brokers.items()
     }
 
@@ -125,7 +196,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     wanted: dict[str, MetadataImage] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for number, (data, image) in enumerate(histories(args.histories)):
+        for number, (data, image) in enumerate(chain(histories(args.histories), decided())):
             path = Path(folder) / f"{number}.log"
             path.write_bytes(data)
             wanted[str(path)] = image
