@@ -9,12 +9,12 @@ from typing import Final
 
 from metadata_log.ids import TopicId
 from metadata_log.kafka.batches import batch_bytes, framed, framed_control
-from metadata_log.kafka.counterparts import WRITTEN, all_encoded, encoded
+from metadata_log.kafka.counterparts import NOT_IN_KAFKA, WRITTEN, all_encoded, encoded
 from metadata_log.kafka.translation import CONTROL_TYPES
 from metadata_log.records.features import METADATA_VERSION, METADATA_VERSION_MIN, FeatureLevelRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
-from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import TopicTombstoneRecord
 
 BATCH_RECORDS: Final = 1_000
@@ -26,7 +26,7 @@ BATCH_BYTES: Final = 1024 * 1024
 def checkpoint(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> Iterator[bytes]:
     """Yield the batches of a checkpoint; `records` are a snapshot's, in its order, without header and footer.
 
-    Deleted topics and kept answers are left out.
+    Deleted topics, and records without a counterpart, are left out.
 
     Raises:
         ValueError: the level of metadata.version is older than those that this project writes for.
@@ -62,7 +62,7 @@ def _known_to_kafka(records: Iterable[Record]) -> Iterator[Record]:
                 yield record
         elif isinstance(record, TopicTombstoneRecord):
             deleted.add(record.topic_id)
-        elif not isinstance(record, RequestResultRecord):
+        elif type(record) not in NOT_IN_KAFKA:
             yield record
 
 

@@ -3,7 +3,12 @@
 from typing import Final
 
 from metadata_log.kafka.counterpart import Counterpart
-from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from metadata_log.records.snapshots import (
+    BegunChangeRecord,
+    RequestResultRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+)
 
 COUNTERPARTS: Final = (
     Counterpart(
@@ -22,5 +27,6 @@ COUNTERPARTS: Final = (
     ),
 )
 NOT_IN_KAFKA: Final = {
+    BegunChangeRecord: "Kafka's controllers make such changes at once",
     RequestResultRecord: "Kafka's requests have no ids, and its controllers keep no answers",
 }

@@ -18,7 +18,7 @@ from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord, QuorumVersionRecord
 from metadata_log.records.registry import Record
-from metadata_log.records.snapshots import SnapshotHeaderRecord
+from metadata_log.records.snapshots import BegunChangeRecord, RequestResultRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import (
     RemoveTopicRecord,
     TopicRecord,
@@ -206,6 +206,20 @@ def test_a_batch_of_long_settings_is_bounded_in_bytes() -> None:
     sizes = [sum(len(value or b"") for _, value in batch.records) for batch in middle]
     assert sum(len(batch.records) for batch in middle) == 101
     assert [size > BATCH_BYTES for size in sizes].count(True) == 1 and len(sizes) in (4, 5)
+
+
+def test_what_kafka_has_not_is_left_out_of_a_checkpoint() -> None:
+    topic = TopicRecord(TOPIC, "t")
+    records: list[Record] = [
+        topic,
+        TopicTombstoneRecord(TopicId(b"u" * 16), "u", 0, 10, (), 0),
+        PARTITION._replace(topic_id=TopicId(b"u" * 16)),
+        BegunChangeRecord(BrokerId(1), "SESSION_EXPIRED", 5, 1, (), False, None, None),
+        RequestResultRecord(Uuid(bytes(16)), "CreateTopics", b"", 0, 1, b"", 0),
+    ]
+    header = SnapshotHeaderRecord(CLUSTER_ID, 9, 1, 0, 0)
+    _, middle, _ = batches(b"".join(checkpoint(records, header=header)))
+    assert [ours(record) for record in _decoded(middle)] == [topic]
 
 
 def test_an_empty_state_has_a_checkpoint() -> None:
