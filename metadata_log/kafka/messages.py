@@ -25,7 +25,7 @@ ANSWERS: Final[Mapping[int, Schema]] = schemas(_ANSWERS)
 REQUEST_HEADER: Final = schemas(_REQUEST_HEADER)[0]
 ANSWER_HEADER: Final = schemas(_ANSWER_HEADER)[0]
 PRINCIPAL: Final = schemas(_PRINCIPAL)[0]
-"""For whom an envelope asks; its version stands before it, as an int16."""
+"""For whom an envelope asks. Its version comes before it, as an int16."""
 API_VERSIONS: Final = 18
 _HEAD: Final = struct.Struct(">hh")
 
@@ -51,17 +51,14 @@ def request_header(data: bytes) -> RequestHeader:
         Malformed: the bytes do not begin with one, or it is of a key or a version that is not known here. ApiVersions is
             read in any version, with the header of its newest: a client asks with it which versions are known.
     """
-    try:
-        key, version = _HEAD.unpack_from(data)
-        schema = REQUESTS.get(key)
-        if schema is None or (version not in schema.versions and key != API_VERSIONS):
-            raise Malformed(f"a request of key {key} in version {version} is not known here")
-        header_version = 2 if version in schema.flexible else 1
-        values, at = message_reader(REQUEST_HEADER, header_version)(data, 0)
-    except (IndexError, struct.error) as error:
-        raise Malformed(f"a request's header does not end within its {len(data)} bytes") from error
-    except ValueError as error:
-        raise Malformed(f"a request's header: {error}") from error
+    if len(data) < _HEAD.size:
+        raise Malformed(f"a request's header does not end within its {len(data)} bytes")
+    key, version = _HEAD.unpack_from(data)
+    schema = REQUESTS.get(key)
+    if schema is None or (version not in schema.versions and key != API_VERSIONS):
+        raise Malformed(f"a request of key {key} in version {version} is not known here")
+    header_version = 2 if version in schema.flexible else 1
+    values, at = _read(REQUEST_HEADER, header_version, data, 0)
     _, _, correlation_id, client_id = values
     return RequestHeader(key, version, correlation_id, client_id, at)
 
@@ -72,16 +69,20 @@ def read_whole(schema: Schema, version: int, data: bytes, at: int = 0) -> Values
     Raises:
         Malformed: the bytes are no such message.
     """
+    values, end = _read(schema, version, data, at)
+    if end != len(data):
+        raise Malformed(f"{schema.name} ends at byte {end} of {len(data)}")
+    return values
+
+
+def _read(schema: Schema, version: int, data: bytes, at: int) -> tuple[Values, int]:
     try:
-        values: Values
-        values, end = message_reader(schema, version)(data, at)
+        read: tuple[Values, int] = message_reader(schema, version)(data, at)
     except (IndexError, struct.error) as error:
         raise Malformed(f"{schema.name} does not end within its {len(data)} bytes") from error
     except ValueError as error:
         raise Malformed(f"{schema.name}: {error}") from error
-    if end != len(data):
-        raise Malformed(f"{schema.name} ends at byte {end} of {len(data)}")
-    return values
+    return read
 
 
 def answer_head(key: int, version: int, correlation_id: int) -> bytes:

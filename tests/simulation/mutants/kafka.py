@@ -55,7 +55,7 @@ MUTANTS: Final = (
         "Kafka's brokers get records about a topic that they have removed",
         "metadata_log.kafka.translation:_without_gone_topics",
         _without_deleted,
-        Directed(f"{_TRANSLATION_TESTS}::test_kafka_hears_of_a_deleted_topic_once"),
+        Directed(f"{_TRANSLATION_TESTS}::test_a_deleted_topic_changes_no_more_for_kafka"),
     ),
     Mutant(
         "quorum-among-data",

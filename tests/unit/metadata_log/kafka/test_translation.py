@@ -137,8 +137,8 @@ CREATED: list[Record] = [claim(EMPTY), TopicRecord(TOPIC, "t"), PARTITION]
 DELETED: list[Record] = [TopicTombstoneRecord(TOPIC, "t", 0, 10, (), 0)]
 
 
-def test_kafka_hears_of_a_deleted_topic_once() -> None:
-    """Goal: no broker meets a record about a topic that it has removed, which ends it. Method: a topic that could be
+def test_a_deleted_topic_changes_no_more_for_kafka() -> None:
+    """Goal: no broker of Kafka gets a record about a topic that it has removed: it would stop. Method: a topic that could be
     restored changes, and is removed for good.
     """
     change = PartitionChangeRecord(TOPIC, 0, isr=(), eligible_leader_replicas=())
