@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId
+from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partition_index import PartitionIndex
 from metadata_log.image.topics import TopicImage, TopicsImage
 from metadata_log.limits import ELECTIONS_PER_SWEEP_MAX
@@ -79,11 +80,15 @@ class Sweep:
         """Brokers that get leaderships back."""
         self._next_partition = 0
         """Of the unfinished topic: those before it were looked at."""
+        self._held: tuple[TopicId, int, int] | None = None
+        """The first election of the part before: its partition, and the leader epoch that it ended."""
 
     def part(self, context: DecideContext) -> Decision:
         """Return the elections of the next part; with `more` the sweep is not at its end."""
         image = context.image
         electorate = Electorate(context)
+        if self._is_refused(image):
+            self._waiting, self._unfinished, self._next_partition = None, None, 0
         if self._waiting is None:
             # The map is immutable, so nothing is copied; it holds the topics as they were when the sweep began.
             self._waiting = iter(self._topics(image.topics))
@@ -105,6 +110,14 @@ class Sweep:
                 return self._decision(records, more=True)
         self._waiting = None
         return self._decision(records, more=False)
+
+    def _is_refused(self, image: MetadataImage) -> bool:
+        """Answer whether the part before could not be appended: its elections were not held, so the sweep begins again."""
+        if self._held is None:
+            return False
+        (topic_id, partition_id, leader_epoch), self._held = self._held, None
+        topic = image.topics.by_id.get(topic_id)
+        return topic is not None and topic.partitions[partition_id].leader_epoch == leader_epoch
 
     def _topics(self, topics: TopicsImage) -> Iterable[TopicId]:
         return topics.index.not_preferred if self._kind is SweepKind.BALANCE else topics.index.leaderless
@@ -131,6 +144,7 @@ class Sweep:
             )
             change = electorate.elect(topic_id, partition_id, partition, election) if needs_one else None
             if change is not None:
+                self._held = self._held or (topic_id, partition_id, partition.leader_epoch)
                 records.append(change)
             is_time_to_look = partition_id % _VISITS_BETWEEN_LOOKS == _VISITS_BETWEEN_LOOKS - 1
             if len(records) >= ELECTIONS_PER_SWEEP_MAX or (is_time_to_look and context.is_turn_over()):

@@ -403,4 +403,13 @@ MUTANTS: Final = (
         always(None),
         Directed(f"{_SIZE_TESTS}::test_each_door_names_what_was_asked_for_and_what_fits"),
     ),
+    Mutant(
+        "sweep-skips-what-was-refused",
+        "a part of a sweep whose append was refused is not decided once more",
+        "quorum.decide.sweeps:Sweep._is_refused",
+        always(False),
+        Directed(
+            "tests/unit/quorum/test_refused_appends.py::test_a_sweep_whose_append_is_refused_leaves_no_partition_out"
+        ),
+    ),
 )
