@@ -545,6 +545,37 @@ def test_check_quorum_counts_voters_alone(voters: int, answering: int, leads: bo
     assert (quorum[A].engine.role is Role.LEADER) == leads
 
 
+@pytest.mark.parametrize("ended_by", ["a higher term", "no majority"])
+def test_a_leader_that_steps_down_after_a_long_reign_waits_as_any_follower(ended_by: str) -> None:
+    """Goal: it does not stand at once against whoever follows it. Method: ten hours pass since its own election, and with
+    them the deadline that it had then.
+    """
+    quorum = HandQuorum()
+    quorum.elect(A)
+    began = quorum.now
+    while quorum.now < began + 10 * 3_600_000:
+        quorum.now += 600_000  # heartbeats that change nothing are left out
+        for follower in (B, C):
+            quorum[A].guard.received(
+                quorum.member(follower),
+                messages.next_node_idx(term=1, next_index=3, success=True),
+                quorum.now,
+            )
+    quorum.mail.clear()
+    if ended_by == "a higher term":
+        quorum[A].guard.received(quorum.member(C), {"type": "response_vote", "term": 7}, quorum.now)
+        quorum[A].pump()
+    else:
+        while quorum[A].engine.role is Role.LEADER:
+            quorum.beat(A)
+    assert quorum[A].engine.role is Role.FOLLOWER
+    stepped_down = quorum.now
+    earliest = quorum[A].guard.state.settings.election_timeout_min_ms
+    while quorum.now + 10 < stepped_down + earliest:
+        assert not quorum.take(A, kind="pre_vote"), f"{quorum.now - stepped_down} ms after it stepped down"
+        quorum.wait(10, A)
+
+
 @pytest.mark.parametrize("rule", [True, False])
 def test_own_delay_a_node_that_was_delayed_waits_one_more_heartbeat(
     monkeypatch: pytest.MonkeyPatch, *, rule: bool
