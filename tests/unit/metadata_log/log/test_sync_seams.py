@@ -81,6 +81,37 @@ def appended(log: SegmentedLog, steps: Iterator[Step], count: int, *, into_new_f
         log.append(step.frame, read_header(step.frame))
 
 
+class Overtaken:
+    """A lock that another thread gets first, whoever began to wait for it before."""
+
+    def __init__(self, other: Callable[[], None]) -> None:
+        self._others = [other]
+
+    def __enter__(self) -> None:
+        if self._others:
+            self._others.pop()()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_of_two_syncs_that_wait_the_later_may_be_the_first_to_end(tmp_path: Path) -> None:
+    """Goal: what is durable stays so. Method: a sync waits for its lock; more is appended, and another sync gets it."""
+    log, steps, claimed = SegmentedLog.open(tmp_path), iter(HISTORY), []
+
+    def later() -> None:
+        appended(log, steps, 3, into_new_file=True)
+        log.sync()
+        claimed.append(log.synced_end_offset)
+
+    appended(log, steps, 2, into_new_file=False)
+    log._syncing = Overtaken(later)  # type: ignore[assignment]
+    log.sync()
+    assert claimed == [log.end_offset]
+    assert log.synced_end_offset == log.end_offset
+    log.close()
+
+
 @pytest.mark.parametrize("into_new_file", [False, True])
 @pytest.mark.parametrize("at", range(6))
 def test_a_sync_claims_nothing_that_came_while_it_ran(

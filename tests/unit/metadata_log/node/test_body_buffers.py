@@ -108,3 +108,30 @@ def test_what_is_held_is_counted_once() -> None:
     assert buffers.more(0, 11) is not None and buffers.more(90, 101) is not None
     buffers.release(90)
     assert buffers.bytes_total == 0
+
+
+def test_a_long_connection_is_bounded_in_each_request_and_holds_nothing_of_those_before() -> None:
+    """Goal: what is held is the sum of what came in pieces, and none of it once it was answered. Method: one connection
+    sends large bodies, piece by piece, and then one that is larger than a node holds.
+    """
+
+    async def story(address: tuple[str, int], done: asyncio.Event) -> None:
+        done.set()
+        reader, writer = await asyncio.open_connection(*address)
+        head = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        piece = b"2710\r\n" + bytes(10_000) + b"\r\n"
+        for pieces, status in ((8, b"200"), (9, b"200"), (8, b"200"), (11, b"429")):
+            writer.write(head)
+            for _ in range(pieces):
+                writer.write(piece)
+                await asyncio.sleep(0.001)
+            writer.write(b"0\r\n\r\n")
+            answered = await reader.readuntil(b"\r\n\r\n")
+            assert answered.split()[1] == status
+            size = int(answered.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            text = await reader.readexactly(size)
+            assert status == b"429" or text == b"%d" % (10_000 * pieces)
+        await until_it_holds(address, 0)
+        writer.close()
+
+    at_a_node(story)

@@ -290,6 +290,8 @@ def test_the_kernel_holds_little_for_a_client_that_does_not_read() -> None:
         request.transport.write(LARGE)
         connection = request.transport.get_extra_info("socket")
         held.append(connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+        silence_max_ms = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        held.append(silence_max_ms)
         raise ConnectionResetError
 
     async def scenario() -> None:
@@ -299,6 +301,7 @@ def test_the_kernel_holds_little_for_a_client_that_does_not_read() -> None:
 
     asyncio.run(scenario())
     assert held[0] <= 2 * limits.HTTP_SEND_BUFFER_BYTES  # Linux counts its own share, too
+    assert held[1] == 500, "the kernel counts milliseconds, asyncio seconds"
 
 
 @pytest.mark.slow

@@ -530,6 +530,59 @@ def test_what_all_send_while_their_polls_wait_is_bounded(
     at_a_door(tmp_path, monkeypatch, story)
 
 
+def test_what_one_sends_while_its_poll_waits_is_bounded_in_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: many small pieces are as much as one large one, for a client and for all of them."""
+    monkeypatch.setattr(limits, "EARLY_HELD_BYTES_MAX", 100_000)
+    monkeypatch.setattr(limits, "HTTP_EARLY_BYTES_MAX", 10_000)
+
+    async def story(door: Door) -> None:
+        async with door.client() as slow:
+            slow.send(door.at_end())
+            await door.parked(1)
+            (connection,) = door.connections
+            assert isinstance(connection.transport, asyncio.Transport)
+            for number in range(1, 11):
+                connection.data_received(bytes(1_000))
+                assert (connection._answers.early_bytes, len(connection._early)) == (1_000 * number,) * 2
+            assert connection.transport.is_reading()
+            connection.data_received(b"x")
+            assert not connection.transport.is_reading(), "the kernel holds what follows, and then its client"
+            for _ in range(90):
+                connection.data_received(bytes(1_000))
+            assert connection.transport.is_closing()
+            assert connection._answers.early_bytes == 0
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_a_long_connection_holds_nothing_of_the_polls_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what is counted is what is held. Method: fifty polls on one connection, each with the next one behind it."""
+
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            client.send(door.at_end())
+            await door.parked(1)
+            answers = door.connections[0]._answers
+            for number in range(50):
+                client.send(
+                    replace(door.at_end(), fetch_offset=0, applied_offset=0, last_epoch=-1, last_crc=0)
+                )
+                while not answers.early_bytes:
+                    await asyncio.sleep(0.001)
+                await door.lab.write(door.controller, setting(str(number)))
+                assert (await client.answer()).status == 200
+                assert (await client.answer()).status == 200
+                assert answers.early_bytes == 0
+                client.send(door.at_end())
+                await door.parked(1)
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
 def test_who_does_not_read_is_owed_a_bounded_number_of_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

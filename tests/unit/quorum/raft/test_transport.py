@@ -22,8 +22,10 @@ from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import (
     HEARTBEAT_MS,
     RAFT_HELLO_BYTES_MAX,
+    RAFT_LINK_TIMEOUT_MS,
     RAFT_MESSAGE_BYTES_MAX,
     RAFT_MESSAGE_WHOLE_MS,
+    RAFT_UNSENT_BYTES_MAX,
     RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
     UNREACHABLE_REPORTED_MS,
@@ -1298,6 +1300,21 @@ def test_a_newer_link_of_the_same_peer_replaces_the_older() -> None:
             await until(lambda: not linked(one.transport), "lost")
 
     run(test())
+
+
+def test_the_kernel_gives_a_silent_link_up_when_the_link_itself_does() -> None:
+    """Goal: no unit is taken for another. TCP counts idle time in seconds, and what is unanswered in milliseconds."""
+    with socket.socket() as connection:
+        link_module._configure(connection)
+
+        def option(name: str) -> int:
+            return connection.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+
+        assert option("TCP_USER_TIMEOUT") == RAFT_LINK_TIMEOUT_MS == 3_000
+        probed_s = option("TCP_KEEPIDLE") + option("TCP_KEEPINTVL") * option("TCP_KEEPCNT")
+        assert 1_000 * probed_s == RAFT_LINK_TIMEOUT_MS
+        assert option("TCP_NOTSENT_LOWAT") == RAFT_UNSENT_BYTES_MAX
+        assert option("TCP_NODELAY") and connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 def test_a_link_with_too_much_unsent_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
