@@ -1110,7 +1110,7 @@ def test_a_large_request_leaves_the_loop_to_others_and_is_one_batch() -> None:
 
 
 def test_a_fencing_overtakes_a_large_request_which_is_decided_behind_it() -> None:
-    """Goal: no leader change waits for a creation. Method: a broker's session ends while the creation rests."""
+    """A24: no leader change waits for a creation. Method: a broker's session ends while the creation rests."""
 
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
