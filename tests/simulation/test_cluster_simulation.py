@@ -46,9 +46,21 @@ def lived(
     return outcome
 
 
+ALONE = ("fifo", "nasty", "brokers", "asleep", "returns", "heavy", "slow-disks", "swarm")
+"""What befalls a controller that is alone: it has no links, no rivals and no other voters."""
+OF_MANY = ("fifo", "nasty", "storm", "members", "deposed", "uncommitted", "losses", "streams", "swarm")
+"""Where five controllers elect, follow and vote otherwise than three."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("controllers", [1, 3, 5])
-@pytest.mark.parametrize("profile", [*PROFILES, "swarm"])
+@pytest.mark.parametrize(
+    ("profile", "controllers"),
+    [
+        *((profile, 3) for profile in (*PROFILES, "swarm")),
+        *((profile, 1) for profile in ALONE),
+        *((profile, 5) for profile in OF_MANY),
+    ],
+)
 def test_a_simulated_cluster_keeps_every_property(profile: str, controllers: int) -> None:
     outcome = lived(102, profile, 12.0, controllers=controllers)
     assert outcome.writes_per_second >= WRITES_PER_SECOND_MIN
