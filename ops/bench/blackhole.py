@@ -42,12 +42,6 @@ REFUSED_WITHIN_S: Final = 10.0
 READ_PACE_S: Final = 0.005
 
 
-def run(*, timers: str | None, peer: Sequence[str], rounds: int, fault: Fault) -> dict[str, Any]:
-    """Return p50, p99 and max of the write gap in ms, and of the time until the old leader refuses reads."""
-    pairs = [pair for pair in TIMERS if timers in (None, f"{pair[0]}/{pair[1]}")]
-    return asyncio.run(blackhole(peer, rounds=rounds, timers=pairs, fault=fault))
-
-
 async def blackhole(
     peers: Sequence[str],
     *,
@@ -55,7 +49,10 @@ async def blackhole(
     timers: Sequence[tuple[int, int]] = TIMERS,
     fault: Fault = "freeze",
 ) -> dict[str, Any]:
-    """Silence the leader of each system in turn, `rounds` times for each pair of timers."""
+    """Return p50, p99 and max of the write gap in ms, and of the time until the old leader refuses reads.
+
+    Silence the leader of each system in turn, `rounds` times for each pair of timers.
+    """
     ours: dict[str, Any] = {"unit": "ms"}
     theirs: dict[str, dict[str, Any]] = {name: {"unit": "ms"} for name in dict.fromkeys(peers)}
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:

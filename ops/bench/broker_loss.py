@@ -27,29 +27,15 @@ _TOPIC_PARTITIONS: Final = 1_000
 _POLL_S: Final = 0.02
 
 
-def run(
-    *, peer: Sequence[str], rounds: int, leaderships: int, followed: int, kill_leader: bool
+async def broker_loss(
+    peers: Sequence[str], *, rounds: int, leaderships: int, followed: int = 0, kill_leader: bool = False
 ) -> dict[str, Any]:
     """Return p50, p99 and max, in ms, of the first fencing batch appended to the slowest broker having applied the last.
 
     The end is when the slowest broker applied the batch, by its own clock, which is the controllers' here. `returns` are the
     times from the start of the broker's process, which begins the restart, until it is in every ISR again.
-    """
-    return asyncio.run(
-        broker_loss(
-            peer,
-            rounds=rounds,
-            leaderships=leaderships,
-            followed=followed,
-            kill_leader=kill_leader,
-        )
-    )
 
-
-async def broker_loss(
-    peers: Sequence[str], *, rounds: int, leaderships: int, followed: int = 0, kill_leader: bool = False
-) -> dict[str, Any]:
-    """Kill one broker `rounds` times, each time the leader of that many partitions, and a follower of others; etcd in turn.
+    Kill one broker `rounds` times, each time the leader of that many partitions, and a follower of others; etcd in turn.
 
     With `kill_leader` the active controller is killed while it fences the broker; a new one then fences it to the end.
     """

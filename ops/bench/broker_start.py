@@ -27,13 +27,11 @@ _PARTITIONS_PER_TOPIC: Final = 10
 _BROKERS: Final = 30
 
 
-def run() -> dict[str, Any]:
-    """Return p50, p99 and max, in ms, of opening a cache that holds 100,000 partitions of three replicas."""
-    return broker_start()
-
-
 def broker_start(*, rounds: int = 5, partitions: int = 100_000) -> dict[str, Any]:
-    """Fill a broker's cache as its fetches would, then open it `rounds` times as its restarts would."""
+    """Return p50, p99 and max, in ms, of opening a cache that holds 100,000 partitions of three replicas.
+
+    Fill a broker's cache as its fetches would, then open it `rounds` times as its restarts would.
+    """
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         data = Path(scratch, "broker")
         format_directory(data, role="broker", node_id=NodeId(11), cluster_id=CLUSTER_ID, rng=random.Random(1))

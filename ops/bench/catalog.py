@@ -1,8 +1,9 @@
 """Edge: the benchmarks: what each measures, beside which peer, and the options of its `run`."""
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ops.options import Run, flag, option
 from ops.values import from_to
@@ -10,7 +11,7 @@ from ops.values import from_to
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One measurement: the module in `ops.bench` has its name, with underscores."""
+    """One measurement: its module in `ops.bench` and the function there have its name, with underscores."""
 
     name: str
     does: str
@@ -18,13 +19,28 @@ class Bench:
     no_peer: str = ""
     """Why no peer is measured, in one line; empty if there are `peers`."""
     flags: tuple[Callable[[Run], Run], ...] = ()
-    """What declares each option of its `run`."""
+    """What declares each of its sizes."""
+
+    @property
+    def measure(self) -> Callable[..., Any]:
+        """What measures it, given the sizes, and the `peers` if there can be some: a function or a coroutine's."""
+        module = self.name.replace("-", "_")
+        measure: Callable[..., Any] = getattr(importlib.import_module(f"ops.bench.{module}"), module)
+        return measure
 
 
 def _count(word: str, default: int, most: int, what: str = "", *, least: int = 1) -> Callable[[Run], Run]:
     """Return an option that takes a number from `least` to `most`."""
     told = f"{what}; default: {default}" if what else f"default: {default}"
     return option(word, read=from_to(least, most), default=default, metavar="N", help=told)
+
+
+def timers(text: str) -> tuple[tuple[int, int], ...]:
+    """Read a heartbeat and an election timeout."""
+    known = {"20/150": (20, 150), "50/300": (50, 300)}
+    if text not in known:
+        raise ValueError(f"{text!r}: name one of {', '.join(known)}")
+    return (known[text],)
 
 
 def engines_of_replay(text: str) -> list[str]:
@@ -54,7 +70,9 @@ BENCHES: Final = (
             _count("--rounds", 10, 1_000),
             option(
                 "--timers",
-                choices=("20/150", "50/300"),
+                read=timers,
+                default=((20, 150), (50, 300)),
+                metavar="20/150|50/300",
                 help="heartbeat and election timeout in ms; default: both",
             ),
             option(

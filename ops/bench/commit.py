@@ -4,7 +4,6 @@ All systems are written to by one lean client process over HTTP; ours also with 
 through gRPC, by its own load generator.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -58,11 +57,6 @@ class _Load:
         }
 
 
-def run(*, peer: Sequence[str]) -> dict[str, Any]:
-    """Return p50, p99 and max in ms, writes per second, and microseconds of processor time per write and process."""
-    return asyncio.run(commit(peer))
-
-
 async def commit(
     peers: Sequence[str],
     *,
@@ -71,7 +65,10 @@ async def commit(
     seconds: float = 5.0,
     grpc_writes: int | None = None,
 ) -> dict[str, Any]:
-    """Measure every system `rounds` times in turn, each way of writing for `seconds`; through gRPC for so many writes."""
+    """Return p50, p99 and max in ms, writes per second, and microseconds of processor time per write and process.
+
+    Measure every system `rounds` times in turn, each way of writing for `seconds`; through gRPC for so many writes.
+    """
     async with systems.systems(peers) as (directory, running):
         loads = {name: _loads(peer, clients) for name, peer in running.items()}
         ours = running[systems.OURS]

@@ -65,13 +65,11 @@ _MANY: Final = 10_000
 """The records of one batch."""
 
 
-def run(*, partitions: int, leaderships: int, rounds: int) -> dict[str, Any]:
-    """Return what decisions cost in a cluster of so many partitions, of which one broker leads so many."""
-    return decisions(partitions=partitions, leaderships=leaderships, rounds=rounds)
-
-
 def decisions(*, partitions: int, leaderships: int, rounds: int) -> dict[str, Any]:
-    """Measure each decision `rounds` times, in clusters of two shapes that are made once."""
+    """Return what decisions cost in a cluster of so many partitions, of which one broker leads so many.
+
+    Measure each decision `rounds` times, in clusters of two shapes that are made once.
+    """
     ours: dict[str, object] = {"unit": "ms"}
     for shape, per_topic in _SHAPES.items():
         measured: dict[str, _Costs] = {}

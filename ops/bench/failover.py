@@ -1,6 +1,5 @@
 """Edge: `bench failover`: the write gap after kill -9 of the leader, beside peers."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +8,11 @@ from ops.bench.measure import figures, report, write_gap_ms
 from ops.bench.probes import probes
 
 
-def run(*, peer: Sequence[str]) -> dict[str, Any]:
-    """Return p50, p99 and max of the write gap in ms: kill to the first acknowledged write sent after it."""
-    return asyncio.run(failover(peer))
-
-
 async def failover(peers: Sequence[str], *, kills: int = 20) -> dict[str, Any]:
-    """Kill the leader of every system in turn, `kills` times; each is whole again before its next turn."""
+    """Return p50, p99 and max of the write gap in ms: kill to the first acknowledged write sent after it.
+
+    Kill the leader of every system in turn, `kills` times; each is whole again before its next turn.
+    """
     async with systems.systems(peers) as (directory, running):
         gaps: dict[str, list[float]] = {name: [] for name in running}
         for _ in range(kills):

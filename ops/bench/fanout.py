@@ -45,19 +45,6 @@ class Deliveries:
     client_cpu_s: float = 0.0
 
 
-def run(*, peer: Sequence[str], polls: int, processes: int, writes: int, anywhere: bool) -> dict[str, Any]:
-    """Return how soon the last of `polls` was answered, the leader's processor time for it, and elections meanwhile."""
-    return asyncio.run(
-        fanout(
-            peer,
-            polls=polls,
-            processes=processes,
-            writes=writes,
-            anywhere=anywhere,
-        )
-    )
-
-
 async def fanout(
     peers: Sequence[str],
     *,
@@ -67,7 +54,9 @@ async def fanout(
     rest_s: float = REST_S,
     anywhere: bool = False,
 ) -> dict[str, Any]:
-    """Park the polls, let them rest, then write one setting after the other, each once all have the one before.
+    """Return how soon the last of `polls` was answered, the leader's processor time for it, and elections meanwhile.
+
+    Park the polls, let them rest, then write one setting after the other, each once all have the one before.
 
     Systems are written to in turn.
     """

@@ -20,13 +20,10 @@ SETTLE_S: Final = 0.3
 LOOK_AGAIN_S: Final = 0.002
 
 
-def run(*, peer: Sequence[str]) -> dict[str, Any]:
-    """Return p50, p99 and max of the longest time between two acknowledgements around each hand-over, in ms."""
-    return asyncio.run(handover(peer))
-
-
 async def handover(peers: Sequence[str], *, rounds: int = 20) -> dict[str, Any]:
-    """Move leadership of every system in turn, `rounds` times by request, as often by stopping the leader as a rolling
+    """Return p50, p99 and max of the longest time between two acknowledgements around each hand-over, in ms.
+
+    Move leadership of every system in turn, `rounds` times by request, as often by stopping the leader as a rolling
     restart does; and take a follower of ours the vote, and give it back, as often.
     """
     async with beside_etcd(peers) as (directory, ours, etcd):

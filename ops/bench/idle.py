@@ -44,11 +44,6 @@ TRICKLED: Final = {"head": _HEAD + b"X: ", "body": _HEAD + b"Content-Length: 100
 """What is sent at once; the rest comes byte by byte."""
 
 
-def run(*, connections: int, spread: bool) -> dict[str, Any]:
-    """Return bytes of resident memory for each connection, elections, and after how long trickled requests are cut off."""
-    return asyncio.run(idle(connections=connections, spread=spread))
-
-
 async def idle(
     *,
     connections: int,
@@ -56,6 +51,7 @@ async def idle(
     ways: Sequence[str] = ("clear", "tls"),
     trickles: int = TRICKLES,
 ) -> dict[str, Any]:
+    """Return bytes of resident memory for each connection, elections, and after how long trickled requests are cut off."""
     _check_room(connections // CONTROLLERS if spread else connections)
     ours: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:

@@ -30,13 +30,11 @@ _OF_ONE: Final = 1_000
 """Batches of one record that are translated in a round."""
 
 
-def run(*, partitions: int, rounds: int) -> dict[str, Any]:
-    """Return what records and a checkpoint of so many partitions cost."""
-    return kafka_records(partitions=partitions, rounds=rounds)
-
-
 def kafka_records(*, partitions: int, rounds: int) -> dict[str, Any]:
-    """Measure the largest batch, batches of one record, and a checkpoint, `rounds` times each; the fastest counts."""
+    """Return what records and a checkpoint of so many partitions cost.
+
+    Measure the largest batch, batches of one record, and a checkpoint, `rounds` times each; the fastest counts.
+    """
     created, changed = _records(random.Random(1))
     figures: dict[str, Mapping[str, float]] = {
         "partition": _costs(created, rounds),

@@ -43,23 +43,13 @@ _AGAIN_S: Final = 0.1
 """A reader that was refused asks again after this time."""
 
 
-def run(*, peer: Sequence[str], readers: int, writers: int, seconds: int, partitions: int) -> dict[str, Any]:
-    """Return the latency of writes and of `/healthz` with readers and without, and what became of the reads."""
-    return asyncio.run(
-        read_storm(
-            peer,
-            readers=readers,
-            writers=writers,
-            seconds=seconds,
-            partitions=partitions,
-        )
-    )
-
-
 async def read_storm(
     peers: Sequence[str], *, readers: int, writers: int, seconds: float, partitions: int
 ) -> dict[str, Any]:
-    """Make a log, write for a while, and write for as long again beside readers of random places of that log."""
+    """Return the latency of writes and of `/healthz` with readers and without, and what became of the reads.
+
+    Make a log, write for a while, and write for as long again beside readers of random places of that log.
+    """
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     async with (
         beside_etcd(peers, brokers=_BROKERS, generates=True) as (directory, ours, etcd),

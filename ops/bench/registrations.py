@@ -48,13 +48,11 @@ REST_S: Final = 3.0
 """Snapshots that became due are written meanwhile."""
 
 
-def run(*, brokers: int, partitions: int) -> dict[str, Any]:
-    """Return the seconds until the last broker was Online and current, and the bytes that all of them were sent."""
-    return asyncio.run(registrations(brokers=brokers, partitions=partitions))
-
-
 async def registrations(*, brokers: int, partitions: int, rest_s: float = REST_S) -> dict[str, Any]:
-    """Create the partitions, then let all brokers register at once."""
+    """Return the seconds until the last broker was Online and current, and the bytes that all of them were sent.
+
+    Create the partitions, then let all brokers register at once.
+    """
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with (

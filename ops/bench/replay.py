@@ -41,15 +41,13 @@ SERIES: Final = ("leader_intervals", "churn")
 SEED: Final = 1
 
 
-def run(*, records: int, engines: Sequence[str], by_controllers: bool) -> dict[str, Any]:
-    """Return the times of the questions that `replay` answers, in ms; the second engine's stand as those of a peer."""
-    return replay(records=records, engines=engines, by_controllers=by_controllers)
-
-
 def replay(
     *, records: int, engines: Sequence[str], small: int = SMALL_RECORDS, by_controllers: bool = False
 ) -> dict[str, Any]:
-    """Time the questions on a log of `records` records, and the report on one of `small`, too."""
+    """Return the times of the questions that `replay` answers, in ms; the second engine's stand as those of a peer.
+
+    Time the questions on a log of `records` records, and the report on one of `small`, too.
+    """
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         if by_controllers:
             export, per_second, said = _exported_of_controllers(Path(scratch, "large"), records)

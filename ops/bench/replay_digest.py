@@ -16,13 +16,11 @@ from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
 
 
-def run() -> dict[str, Any]:
-    """Return p50, p99 and max, in ms, of the digest at the end of a log of 1M records in a warm session."""
-    return replay_digest()
-
-
 def replay_digest(*, rounds: int = 5, records: int = 1_000_000) -> dict[str, Any]:
-    """Export a synthetic log and compute its digest `rounds` times with each engine; all must agree."""
+    """Return p50, p99 and max, in ms, of the digest at the end of a log of 1M records in a warm session.
+
+    Export a synthetic log and compute its digest `rounds` times with each engine; all must agree.
+    """
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         directory, export = Path(scratch, "log"), Path(scratch, "export")
         big_log.write_log(directory, records)

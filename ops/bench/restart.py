@@ -4,7 +4,6 @@ Etcd holds a key for each partition, of the same bytes. It is whole once all mem
 reads; our group is once the leader sees all voters caught up and each controller says that it is ready.
 """
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,13 +21,11 @@ from ops.bench.systems import ETCD, beside_etcd
 _TOPIC_PARTITIONS: Final = 1_000
 
 
-def run(*, peer: Sequence[str], partitions: int, rounds: int) -> dict[str, Any]:
-    """Return the times of a follower's restart, and of a restart of all controllers, in a cluster of so many partitions."""
-    return asyncio.run(restart(peer, partitions=partitions, rounds=rounds))
-
-
 async def restart(peers: Sequence[str], *, partitions: int, rounds: int) -> dict[str, Any]:
-    """Create partitions, RF 3, and kill -9 and start a follower, then all controllers at once, so often; etcd in turn."""
+    """Return the times of a follower's restart, and of a restart of all controllers, in a cluster of so many partitions.
+
+    Create partitions, RF 3, and kill -9 and start a follower, then all controllers at once, so often; etcd in turn.
+    """
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     async with (
         beside_etcd(peers, brokers=BROKERS, generates=True) as (directory, ours, etcd),

@@ -34,18 +34,6 @@ REST_S: Final = 3.0
 TIMEOUT_S: Final = 120.0
 
 
-def run(*, peer: Sequence[str], partitions: int, topic_partitions: int, failovers: int) -> dict[str, Any]:
-    """Return what a cluster of so many partitions costs, beside one of 10,000."""
-    return asyncio.run(
-        scale(
-            peer,
-            partitions=partitions,
-            topic_partitions=topic_partitions,
-            failovers=failovers,
-        )
-    )
-
-
 async def scale(
     peers: Sequence[str],
     *,
@@ -55,7 +43,10 @@ async def scale(
     rest_s: float = REST_S,
     writes: int = WRITES,
 ) -> dict[str, Any]:
-    """Create partitions, RF 3, until there are SMALL and then until there are so many, and measure both clusters."""
+    """Return what a cluster of so many partitions costs, beside one of 10,000.
+
+    Create partitions, RF 3, until there are SMALL and then until there are so many, and measure both clusters.
+    """
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     async with (
         beside_etcd(peers, brokers=BROKERS, generates=True) as (directory, ours, etcd),

@@ -73,7 +73,7 @@ def _write(path: Path, seconds: float) -> None:
 
 
 @asynccontextmanager
-async def slow_disks(directory: Path) -> AsyncIterator[SlowDisks]:
+async def on_slow_disks(directory: Path) -> AsyncIterator[SlowDisks]:
     """Run three controllers with the timers of a release; their syncs are fast at first."""
     (directory / "sitecustomize.py").write_text(SLEEPS_IN_SYNCS)
 
@@ -198,20 +198,18 @@ async def _give_votes_back(peer: OurPeer) -> None:
                 await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def run(*, rounds: int) -> dict[str, Any]:
-    """Return for each case p50, p99 and max of the time without a leader, in ms, and the worst ratio to its goal."""
-    return asyncio.run(measure(rounds=rounds))
-
-
-async def measure(
+async def slow_disks(
     *, rounds: int = 3, syncs_ms: Sequence[int] = SYNCS_MS, choices: Sequence[str] = SLOW
 ) -> dict[str, Any]:
-    """Measure each strike with each sync time on each choice of disks; the goal is ten syncs and a second."""
+    """Return for each case p50, p99 and max of the time without a leader, in ms, and the worst ratio to its goal.
+
+    Measure each strike with each sync time on each choice of disks; the goal is ten syncs and a second.
+    """
     taken: dict[str, list[float]] = {}
     worst = 0.0
     with tempfile.TemporaryDirectory(prefix="metaquorum-slow-disks-") as path:
         directory = Path(path)
-        async with slow_disks(directory) as disks:
+        async with on_slow_disks(directory) as disks:
             for sync_ms in syncs_ms:
                 for slow in choices:
                     for strike in STRIKES:

@@ -38,13 +38,11 @@ class Sample(TypedDict):
     open_files: dict[str, int]
 
 
-def run(*, peer: Sequence[str], minutes: float) -> dict[str, Any]:
-    """Return memory and open files of each process over time, and how fast they grow once the kept results do not."""
-    return asyncio.run(soak(peer, minutes=minutes))
-
-
 async def soak(peers: Sequence[str], *, minutes: float, saturate_s: float = SATURATE_S) -> dict[str, Any]:
-    """Find out what saturates, and write half as much for so long; each system after the other."""
+    """Return memory and open files of each process over time, and how fast they grow once the kept results do not.
+
+    Find out what saturates, and write half as much for so long; each system after the other.
+    """
     async with beside_etcd(peers, brokers=BROKERS) as (directory, ours, etcd):
         own = await _soaked(ours, minutes=minutes, saturate_s=saturate_s)
         own |= await ours.stalls()

@@ -36,15 +36,13 @@ PART: Final = 50_000
 """Offsets of the read of a part, which the index finds."""
 
 
-def run(*, records: int, seconds: int, per_second: int) -> dict[str, Any]:
-    """Return p50, p99 and max, in ms, of the time from an append until its row is in a micro-batch's answer."""
-    return spark_source(records=records, seconds=seconds, per_second=per_second)
-
-
 def spark_source(
     *, records: int, seconds: float, per_second: int, rounds: int = 3, warm_s: float = WARM_S
 ) -> dict[str, Any]:
-    """Read a synthetic log whole and in part, then follow one that grows by `per_second` records a second."""
+    """Return p50, p99 and max, in ms, of the time from an append until its row is in a micro-batch's answer.
+
+    Read a synthetic log whole and in part, then follow one that grows by `per_second` records a second.
+    """
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         directory, growing = Path(scratch, "log"), Path(scratch, "growing")
         end_offset = big_log.write_log(directory, records)

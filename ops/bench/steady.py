@@ -1,6 +1,5 @@
 """Edge: `bench steady`: minutes of full load without a fault: leadership must not move; the slowest write is reported."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,12 +13,8 @@ CLIENTS: Final = 64
 BROKERS: Final = 3
 
 
-def run(*, peer: Sequence[str], minutes: float) -> dict[str, Any]:
-    """Return writes per second, their latency in ms, and how often leadership moved meanwhile: it should be 0."""
-    return asyncio.run(steady(peer, minutes=minutes))
-
-
 async def steady(peers: Sequence[str], *, minutes: float) -> dict[str, Any]:
+    """Return writes per second, their latency in ms, and how often leadership moved meanwhile: it should be 0."""
     async with beside_etcd(peers, brokers=BROKERS) as (directory, ours, etcd):
         own = await _loaded(ours, minutes=minutes) | await ours.stalls()
         theirs = {} if etcd is None else {ETCD: await _loaded(etcd, minutes=minutes)}

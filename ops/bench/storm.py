@@ -24,15 +24,13 @@ _TIMEOUT_S: Final = 60.0
 _AGAIN_S: Final = 0.01
 
 
-def run(*, peer: Sequence[str], polls: int, processes: int, rounds: int) -> dict[str, Any]:
-    """Return the time from a kill of the leader until the last poll had a write of the new one, in ms."""
-    return asyncio.run(storm(peer, polls=polls, processes=processes, rounds=rounds))
-
-
 async def storm(
     peers: Sequence[str], *, polls: int, processes: int, rounds: int, rest_s: float = REST_S
 ) -> dict[str, Any]:
-    """Park the polls, then kill the leader of every system in turn, `rounds` times; each comes back before the next."""
+    """Return the time from a kill of the leader until the last poll had a write of the new one, in ms.
+
+    Park the polls, then kill the leader of every system in turn, `rounds` times; each comes back before the next.
+    """
     async with beside_etcd(peers) as (directory, ours, etcd), AsyncExitStack() as stack:
         sides = []
         for peer in (ours, etcd) if etcd is not None else (ours,):

@@ -35,13 +35,11 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=60.0)
 """Of a large answer, on a machine that has other things to do."""
 
 
-def run(*, clients: int, seconds: int) -> dict[str, Any]:
-    """Return by how much the leader's resident memory grew, the time of `/healthz` meanwhile, and the elections."""
-    return asyncio.run(unread(clients=clients, seconds=seconds))
-
-
 async def unread(*, clients: int, seconds: float, log_bytes: int = _LOG_BYTES) -> dict[str, Any]:
-    """Let so many clients ask the leader for each kind of answer, and watch it for `seconds`."""
+    """Return by how much the leader's resident memory grew, the time of `/healthz` meanwhile, and the elections.
+
+    Let so many clients ask the leader for each kind of answer, and watch it for `seconds`.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     grown: dict[str, float] = {}

@@ -1,6 +1,6 @@
 """Edge: `bench NAME`: run one of the measurements in ops/bench, which the wheel leaves out."""
 
-import importlib
+import asyncio
 import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -64,10 +64,10 @@ def run_bench(asked: Output, bench: "Bench", peer: Sequence[str], sizes: dict[st
     if peer and bench.no_peer:
         say(f"no peer is measured: {bench.no_peer}")
     if bench.peers:
-        sizes = {**sizes, "peer": peer}
-    module = importlib.import_module(f"ops.bench.{bench.name.replace('-', '_')}")
+        sizes = {**sizes, "peers": peer}
     with watching() as withheld:
-        result: dict[str, Any] = module.run(**sizes)
+        measured = bench.measure(**sizes)
+        result: dict[str, Any] = asyncio.run(measured) if asyncio.iscoroutine(measured) else measured
     result["probes"] |= {**withheld, "python": described()}
     if bench.no_peer:
         result["no_peer"] = bench.no_peer

@@ -24,7 +24,7 @@ from ops.bench.registrations import registrations
 from ops.bench.replay import replay
 from ops.bench.restart import restart
 from ops.bench.scale import SMALL, scale
-from ops.bench.slow_disks import measure as slow_disks
+from ops.bench.slow_disks import slow_disks
 from ops.bench.soak import soak
 from ops.bench.steady import steady
 from ops.bench.storm import storm

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.slow_disks import STRIKES, slow_disks, without_leader_ms
+from ops.bench.slow_disks import STRIKES, on_slow_disks, without_leader_ms
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ def test_a_leader_is_found_on_slow_disks(tmp_path: Path, sync_ms: int, slow: str
     """
 
     async def story() -> None:
-        async with slow_disks(tmp_path) as disks:
+        async with on_slow_disks(tmp_path) as disks:
             for strike in STRIKES:
                 await without_leader_ms(disks, strike=strike, slow=slow, sync_ms=sync_ms)
                 await disks.peer.write(await disks.peer.leader())
