@@ -1,16 +1,16 @@
 """Edge: the log of a running cluster as Parquet: what is new in it, read from one controller."""
 
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from metadata_log.codec import FrameHeader
 from metadata_log.errors import OffsetCompacted, OffsetInFuture
+from metadata_log.image.metadata_image import EMPTY
 from metadata_log.wire.answers import log_status
-from ops.admin.bulk_reads import bulk_source, snapshots_in
-from ops.admin.client import Answer, ClusterClient
-from ops.admin.live_state import OCTETS
+from ops.admin.bulk_reads import bulk_source
+from ops.admin.client import ClusterClient
+from ops.admin.live_state import asking, snapshot_image
 from ops.admin.log_frames import cluster_frames, frames_in
 from ops.when import AtTime, When
 
@@ -31,17 +31,13 @@ def export_cluster(
     """
     from metadata_log.replay.export import export_log
     from metadata_log.replay.tables import lake_directory, read_manifest
-    from snapshots.snapshot_file import read_snapshot
 
-    source, status, end_offset = bulk_source(client, from_leader=from_leader)
+    source = bulk_source(client, from_leader=from_leader)
+    status, end_offset = source.status, source.end_offset
     if in_lake:
         to = lake_directory(to, status["cluster_id"])
 
-    def ask(path: str) -> Answer:
-        answer = client.ask_one(source, f"{path}&consistency=stale", accept=OCTETS)
-        if not answer.ok:
-            raise answer.error()
-        return answer
+    ask = asking(client, source)
 
     def frames(from_offset: int, stop: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
         stop = end_offset if stop is None else min(stop, end_offset)
@@ -58,10 +54,12 @@ def export_cluster(
         found = list(frames_in(ask(f"/v1/log?from=t{moment.unix_ms + later_ms}&max_bytes=1")))
         return found[0].header.base_offset if found else end_offset
 
-    image = None
-    if status["log_start_offset"] > 0 and read_manifest(to) is None:
-        with tempfile.TemporaryDirectory(prefix="metaquorum-") as scratch:
-            image = read_snapshot(_first_snapshot(ask, Path(scratch), not_below=status["log_start_offset"]))
+    image, begins_at = None, status["log_start_offset"]
+    if begins_at > 0 and read_manifest(to) is None:
+        image = snapshot_image(ask, newest=False, since=begins_at)
+        if image is EMPTY:
+            what = f"the log begins at offset {begins_at}, and no snapshot is left to begin an export at"
+            raise OffsetCompacted(what)
     return export_log(
         frames,
         to,
@@ -70,7 +68,7 @@ def export_cluster(
         # The last frame not later than a time ends where the first later frame begins.
         until=offset_of(until, later_ms=1),
         snapshot=image,
-        begins_at=status["log_start_offset"],
+        begins_at=begins_at,
         ends_at=end_offset,
         # Of a controller that knows of more by now, what is exported is not all up to its present.
         observed_until_ms=(
@@ -79,20 +77,3 @@ def export_cluster(
             else None
         ),
     )
-
-
-def _first_snapshot(ask: Callable[[str], Answer], folder: Path, *, not_below: int) -> Path:
-    """Download the oldest snapshot that the log continues.
-
-    Raises:
-        OffsetCompacted: there is none, and the log does not reach back to 0.
-    """
-    fitting = [item for item in snapshots_in(ask("/v1/snapshots?")) if item.end_offset >= not_below]
-    if not fitting:
-        raise OffsetCompacted(
-            f"the log begins at offset {not_below}, and no snapshot is left to begin an export at"
-        )
-    oldest = min(fitting, key=lambda item: item.end_offset)
-    path = folder / f"{oldest.id}.snapshot"
-    path.write_bytes(ask(f"/v1/metadata/snapshots/{oldest.id}?").body)
-    return path

@@ -28,8 +28,8 @@ def live_image(client: ClusterClient) -> MetadataImage:
         DamagedFile: the snapshot is not sound.
     """
     source = bulk_source(client)
-    ask = _asking(client, source)
-    image = _snapshot(ask, newest=True)
+    ask = asking(client, source)
+    image = snapshot_image(ask, newest=True)
     for before, batch in _steps(ask, image, source.end_offset):
         image = apply(before, batch).image
     return image
@@ -39,7 +39,7 @@ def newer_image(client: ClusterClient, image: MetadataImage) -> MetadataImage:
     """Return a state as `live_image` does, from one of before: only what was written since is read, if it is still there."""
     source = bulk_source(client)
     try:
-        for before, batch in _steps(_asking(client, source), image, source.end_offset):
+        for before, batch in _steps(asking(client, source), image, source.end_offset):
             image = apply(before, batch).image
     except OffsetCompacted:
         return live_image(client)
@@ -62,11 +62,11 @@ def history(client: ClusterClient, *, since: When | None = None) -> History:
     behind the oldest snapshot if the log no longer begins at 0.
     """
     source = bulk_source(client)
-    ask = _asking(client, source)
+    ask = asking(client, source)
     is_whole = source.status["log_start_offset"] == 0
-    image = EMPTY if since is None else _snapshot(ask, newest=True, until=_offset_of(ask, since))
+    image = EMPTY if since is None else snapshot_image(ask, newest=True, until=_offset_of(ask, since))
     if not is_whole and image is EMPTY:
-        image = _snapshot(ask, newest=False)
+        image = snapshot_image(ask, newest=False)
     return History(image, _steps(ask, image, source.end_offset))
 
 
@@ -78,7 +78,9 @@ def _offset_of(ask: Ask, when: When) -> int:
     return next((frame.header.base_offset for frame in frames), OFFSET_MAX)
 
 
-def _asking(client: ClusterClient, source: Source) -> Ask:
+def asking(client: ClusterClient, source: Source) -> Ask:
+    """Return what asks a controller for a path that has a query; it raises the error of an answer."""
+
     def ask(path: str) -> Answer:
         answer = client.ask_one(source.url, f"{path}&consistency=stale", accept=OCTETS)
         if not answer.ok:
@@ -88,9 +90,9 @@ def _asking(client: ClusterClient, source: Source) -> Ask:
     return ask
 
 
-def _snapshot(ask: Ask, *, newest: bool, until: int = OFFSET_MAX) -> MetadataImage:
-    """Return the state of the newest or the oldest snapshot up to an offset; the empty one if there is none."""
-    items = [one for one in snapshots_in(ask("/v1/snapshots?")) if one.end_offset <= until]
+def snapshot_image(ask: Ask, *, newest: bool, since: int = 0, until: int = OFFSET_MAX) -> MetadataImage:
+    """Return the state of the newest or the oldest snapshot between two offsets; the empty one if there is none."""
+    items = [one for one in snapshots_in(ask("/v1/snapshots?")) if since <= one.end_offset <= until]
     if not items:
         return EMPTY
     found = (max if newest else min)(items, key=lambda snapshot: snapshot.end_offset)

