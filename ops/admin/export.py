@@ -10,7 +10,7 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.wire.answers import log_status
 from ops.admin.bulk_reads import bulk_source
 from ops.admin.client import ClusterClient
-from ops.admin.live_state import asking, snapshot_image
+from ops.admin.live_state import Ask, asking, snapshot_image
 from ops.admin.log_frames import cluster_frames, frames_in
 from ops.when import AtTime, When
 
@@ -45,15 +45,6 @@ def export_cluster(
             for frame in cluster_frames(ask, first=str(from_offset), until=str(stop)):
                 yield frame.header, frame.content
 
-    def offset_of(moment: When | None, *, later_ms: int) -> int | None:
-        """Return the base of the first frame at least `later_ms` later than a time; an offset is itself."""
-        if not isinstance(moment, AtTime):
-            if moment is not None and moment.offset > end_offset:
-                raise OffsetInFuture(f"offset {moment.offset} lies beyond the high watermark {end_offset}")
-            return None if moment is None else moment.offset
-        found = list(frames_in(ask(f"/v1/log?from=t{moment.unix_ms + later_ms}&max_bytes=1")))
-        return found[0].header.base_offset if found else end_offset
-
     image, begins_at = None, status["log_start_offset"]
     if begins_at > 0 and read_manifest(to) is None:
         image = snapshot_image(ask, newest=False, since=begins_at)
@@ -64,9 +55,9 @@ def export_cluster(
         frames,
         to,
         cluster_id=status["cluster_id"],
-        from_offset=offset_of(first, later_ms=0),
+        from_offset=_offset_of(ask, first, end_offset, later_ms=0),
         # The last frame not later than a time ends where the first later frame begins.
-        until=offset_of(until, later_ms=1),
+        until=_offset_of(ask, until, end_offset, later_ms=1),
         snapshot=image,
         begins_at=begins_at,
         ends_at=end_offset,
@@ -77,3 +68,13 @@ def export_cluster(
             else None
         ),
     )
+
+
+def _offset_of(ask: Ask, moment: When | None, end_offset: int, *, later_ms: int) -> int | None:
+    """Return the base of the first frame at least `later_ms` later than a time; an offset is itself."""
+    if not isinstance(moment, AtTime):
+        if moment is not None and moment.offset > end_offset:
+            raise OffsetInFuture(f"offset {moment.offset} lies beyond the high watermark {end_offset}")
+        return None if moment is None else moment.offset
+    found = list(frames_in(ask(f"/v1/log?from=t{moment.unix_ms + later_ms}&max_bytes=1")))
+    return found[0].header.base_offset if found else end_offset

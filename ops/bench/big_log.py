@@ -222,11 +222,8 @@ def _batches(record_count: int, *, seed: int, partitions: int) -> Iterator[tuple
             yield counted(cluster.partition_changes(1 + int(rng.random() * 10)) or [NoOpRecord()])
         elif kind < 0.93:
             changes = cluster.partition_changes(rng.choice((10, 100, 500)))
-            cause = Cause(
-                "SESSION_EXPIRED",
-                cluster.broker_epochs[broker_id],
-                {"broker_id": broker_id, "silent_ms": 9001},
-            )
+            facts = {"broker_id": broker_id, "silent_ms": 9001}
+            cause = Cause("SESSION_EXPIRED", cluster.broker_epochs[broker_id], facts)
             yield counted([*changes, *cluster.fence(broker_id)], Envelope(cause=cause))
         elif kind < 0.95:
             yield counted(cluster.unfence(broker_id))

@@ -327,29 +327,15 @@ def _story(image: MetadataImage, per_topic: int, collector: _Collector) -> Itera
     yield "elect_all", leader.submit(ElectLeaders(unclean=False, partitions=None))
 
     leader = _Leader(image, collector)
-    moves = tuple(
-        Reassignment(f"t{number // per_topic}", number % per_topic, (_BROKERS[1], _BROKERS[5], _BROKERS[9]))
-        for number in range(1_000)
-    )
+    to = (_BROKERS[1], _BROKERS[5], _BROKERS[9])
+    moves = tuple(Reassignment(f"t{number // per_topic}", number % per_topic, to) for number in range(7_000))
     yield "one_reassignment", leader.submit(_moving(moves[:1]))
-    yield "thousand_reassignments", leader.submit(_moving(moves))
+    yield "thousand_reassignments", leader.submit(_moving(moves[:1_000]))
     reassigning = leader.image
     yield "stuck_reassignments", _read(lambda: stuck_reassignments(reassigning))
 
     leader = _Leader(image, collector)
-    yield (
-        "seven_thousand_reassignments",
-        leader.submit(
-            _moving(
-                tuple(
-                    Reassignment(
-                        f"t{number // per_topic}", number % per_topic, (_BROKERS[1], _BROKERS[5], _BROKERS[9])
-                    )
-                    for number in range(7_000)
-                )
-            )
-        ),
-    )
+    yield "seven_thousand_reassignments", leader.submit(_moving(moves))
     leader = _Leader(image, collector)
     yield "topic_of_ten_thousand", leader.submit(_creating(["large"], _MANY - 1))
     yield "its_deletion", leader.submit(DeleteTopics(topics=("large",), all_or_nothing=False, now=True))

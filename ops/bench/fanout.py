@@ -55,10 +55,8 @@ async def fanout(
     anywhere: bool = False,
 ) -> dict[str, Any]:
     """Return how soon the last of `polls` was answered, the leader's processor time for it, and elections meanwhile.
-
-    Park the polls, let them rest, then write one setting after the other, each once all have the one before.
-
-    Systems are written to in turn.
+    Park the polls, let them rest, then write one setting after the other, each once all have the one before. Systems are
+    written to in turn.
     """
     async with beside_etcd(peers, adjust=with_usual_sessions, generates=True) as (directory, ours, etcd):
         leader = await ours.leader()
@@ -98,14 +96,10 @@ async def fanout(
         "healthz_max_at_rest": round(stalled_at_rest_ms, 1),
         "leader_cpu_us_per_poll_at_rest": round(1e6 * polled_s * len(sides) / max(rested, 1), 1),
     }
+    sizes = {"polls": polls, "processes": processes, "anywhere": anywhere}
     return report(
         "fanout",
-        params={
-            "polls": polls,
-            "processes": processes,
-            "anywhere": anywhere,
-            "session_timeout_ms": SESSION_TIMEOUT_MS,
-        },
+        params={**sizes, "session_timeout_ms": SESSION_TIMEOUT_MS},
         ours=own,
         peers={ETCD: others[0]} if others else {},
         rounds=writes,
