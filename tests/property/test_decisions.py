@@ -151,6 +151,7 @@ def test_every_partition_is_led_once_everyone_is_back(seed: int) -> None:
     for _ in range(40):
         for broker_id in range(1, BROKERS + 1):
             world.heartbeat(broker_id)
+        world.elect()
     for broker_id in range(1, BROKERS + 1):
         assert answered(world.heartbeat(broker_id)).state is BrokerState.ONLINE
     for topic in world.image.topics.by_id.values():

@@ -91,4 +91,4 @@ def test_every_line_is_json() -> None:
             for line in log_lines(step.batch):
                 assert json.loads(json.dumps(line)) == line
                 kinds.add(line["type"])
-    assert len(kinds) == len(TYPE_IDS) - 3, "all but those only a snapshot holds"
+    assert len(kinds) == len(TYPE_IDS) - 4, "all but those only a snapshot holds"
