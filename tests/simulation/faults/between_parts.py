@@ -28,6 +28,10 @@ AIMED: Final = 0.7
 """The share of parts after which something is aimed at the broker."""
 SECONDS: Final = (0.0, 0.02)
 """So long after a part was decided it happens."""
+DEPOSED_EVERY: Final = 1.0
+"""At most so often, in seconds, another controller leads: each goes on with all changes from their first partitions, and
+with one after each part no change would end.
+"""
 LATE_POLLS_MAX: Final = 3
 """Under way at once. One poll may lead to all parts of a change, each of which aims further polls: with a thousand
 partitions they would multiply without end, as no broker's do.
@@ -44,6 +48,7 @@ class BetweenParts:
         self._rng = random.Random(world.seed ^ 0xBE7)
         self._made = 0
         self._late_polls = 0
+        self._deposed_at = 0.0
 
     def decided(self, broker_id: BrokerId) -> None:
         """Aim at a broker of whose change in parts one part was decided, and others are left."""
@@ -57,7 +62,8 @@ class BetweenParts:
             self._assigned,
             self._member,
         ]
-        if world.is_rough and world.profile.transfer_every is not None and len(world.ids) > 1:
+        is_due = world.loop.time() - self._deposed_at > DEPOSED_EVERY
+        if is_due and world.is_rough and world.profile.transfer_every is not None and len(world.ids) > 1:
             kinds.append(self._depose)
         act = rng.choice(kinds)
         world.faults["between two parts"] += 1
@@ -137,6 +143,7 @@ class BetweenParts:
 
     async def _depose(self, _broker_id: BrokerId) -> None:
         """Let another controller lead."""
+        self._deposed_at = self._world.loop.time()
         for node in self._world.nodes.values():
             if node.log is not None and node.is_leader():
                 self._world.tell(node, "hands over between two parts")

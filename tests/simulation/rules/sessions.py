@@ -298,6 +298,7 @@ class HeardOf:
         walk = change.walk.broker_id, change.walk.kind
         if change.visited is None:
             self._walks.discard(walk)
+            self._inherited.discard(change.walk.broker_id)  # it may be back before anybody looks
         else:
             self._walks.add(walk)
         if change.walk.broker_id in self._inherited:

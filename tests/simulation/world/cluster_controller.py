@@ -259,6 +259,7 @@ class SimulatedController(Controller):
         super()._on_claim(batch)
         if self.is_active and not was_active:
             self.heard_of.claimed()
+            self._walking.clear()  # those of the reign before begin at the first partition
 
     def heartbeat(
         self, command: BrokerHeartbeat, caller: Caller, *, is_contact: bool = False
