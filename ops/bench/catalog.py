@@ -109,6 +109,11 @@ BENCHES: Final = (
             _count("--followed", 0, 1_000_000, "partitions that it follows beside these", least=0),
             _count("--rounds", 5, 1_000),
             flag("--kill-leader", help="kill -9 the active controller while it fences"),
+            option(
+                "--beside",
+                choices=("creation",),
+                help="what a client asks for meanwhile: creation (of large topics)",
+            ),
         ),
     ),
     Bench(

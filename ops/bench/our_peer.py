@@ -149,6 +149,21 @@ class OurPeer:
             record: dict[str, Any] = json.loads(await answer.content.readline())
             return record
 
+    async def records(self, endpoint: str, offset: int) -> AsyncIterator[dict[str, Any]]:
+        """Yield the committed records from `offset` on, as `log dump` shows them."""
+        headers = {"Accept": "application/x-ndjson"}
+        while True:
+            url = f"{endpoint}/v1/log?from={offset}&consistency=stale"
+            began = offset
+            async with self.http.get(url, headers=headers, timeout=_READ_TIMEOUT) as answer:
+                async for line in answer.content:
+                    record: dict[str, Any] = json.loads(line)
+                    if "offset" in record:
+                        offset = record["offset"] + 1
+                        yield record
+            if offset == began:
+                return
+
     async def _text(self, method: str, url: str, body: dict[str, Any] | None, headers: dict[str, str]) -> str:
         try:
             async with self.http.request(method, url, json=body, headers=headers) as answer:
