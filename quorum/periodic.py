@@ -8,7 +8,7 @@ from typing import Never
 
 from metadata_log import limits
 from quorum.applied_listener import AppliedListener
-from quorum.controller import Controller, Sweeping
+from quorum.upkeep import Sweeping, Upkeep
 
 
 class SessionChecks(AppliedListener):
@@ -22,7 +22,7 @@ class SessionChecks(AppliedListener):
         if active:
             self._became_active.set()
 
-    async def run(self, controller: Controller) -> Never:
+    async def run(self, controller: Upkeep) -> Never:
         while True:
             await self.rest(controller.check_sessions())
 
@@ -34,7 +34,7 @@ class SessionChecks(AppliedListener):
         self._became_active.clear()
 
 
-async def keep_changing(controller: Controller) -> Never:
+async def keep_changing(controller: Upkeep) -> Never:
     """Make the parts of long changes, one at a time, while any is under way."""
     while True:
         await controller.parts_due.wait()
@@ -45,7 +45,7 @@ async def keep_changing(controller: Controller) -> Never:
             controller.parts_due.clear()
 
 
-async def keep_sweeping(controller: Controller, sweep: Sweeping, *, interval_ms: int) -> Never:
+async def keep_sweeping(controller: Upkeep, sweep: Sweeping, *, interval_ms: int) -> Never:
     """Begin one sweep each interval, unless the one before is under way; its parts are those of a long change."""
     while True:
         await asyncio.sleep(interval_ms / 1000)

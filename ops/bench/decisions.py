@@ -41,7 +41,6 @@ from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import BrokerHeartbeat, Command
 from ops.bench.measure import percentile, report
 from quorum.changes import Changes, carry_out
-from quorum.controller import PART_MS
 from quorum.decide.configs import AlterConfigs
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
@@ -55,6 +54,7 @@ from quorum.decide.topics import CreateTopics, DeleteTopics, NewTopic
 from quorum.partition_health import partition_health, stuck_reassignments
 from quorum.sessions import Sessions
 from quorum.turns import SLICE_MS
+from quorum.upkeep import PART_MS
 
 CLUSTER_ID: Final = "BenchBenchBenchBenchBe"
 _BROKERS: Final = tuple(BrokerId(broker_id) for broker_id in range(1, 13))

@@ -173,7 +173,7 @@ MUTANTS: Final = (
     Mutant(
         "parts-of-any-length",
         "a part of a long change takes as long as its records do",
-        "quorum.controller:PART_MS",
+        "quorum.upkeep:PART_MS",
         lambda _original: 10**9,
         Seeds("heavy", 20),
     ),
@@ -281,7 +281,7 @@ MUTANTS: Final = (
         "metadata_log.apply:is_next",
         _takes_any_batch_at_its_offset,
         Directed("tests/unit/metadata_log/test_apply.py"),
-        elsewhere=("quorum.controller", "broker_agent.follower"),
+        elsewhere=("quorum.standby", "broker_agent.follower"),
     ),
     Mutant(
         "fences-in-words",
@@ -346,7 +346,7 @@ MUTANTS: Final = (
     Mutant(
         "removal-without-a-request",
         "who repeats a removal that another controller finished is told that there is no such broker",
-        "quorum.controller:with_request",
+        "quorum.upkeep:with_request",
         lambda _original: lambda cause, *_: cause,
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_removal_that_the_next_controller_finishes_is_answered_to_who_repeats_it"

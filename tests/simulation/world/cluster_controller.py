@@ -17,7 +17,7 @@ from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
 from quorum.applied_listener import AppliedListener
 from quorum.callers import Caller
-from quorum.controller import Controller, Sweeping
+from quorum.controller import Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Elected, Walk, Walked
 from quorum.decide.deleted_topics import Expiry
@@ -33,6 +33,7 @@ from quorum.periodic import SessionChecks
 from quorum.registration import Registration, registration_of
 from quorum.reign import Reign
 from quorum.turns import Turns
+from quorum.upkeep import Sweeping
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
 from tests.simulation.rules.answers import watch_polls

@@ -30,6 +30,8 @@ import quorum.controller
 import quorum.decide.parts
 import quorum.decide.sweeps
 import quorum.raft.proposals
+import quorum.standby
+import quorum.upkeep
 from broker_agent.dataless_host import VISITS_PER_TURN
 from broker_agent.replicas import VISITS_PER_SLICE
 from broker_agent.reports import REPORTS_MAX
@@ -52,7 +54,7 @@ from metadata_log.records.partitions import PartitionChangeRecord, PartitionReco
 from metadata_log.records.registry import Record
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
 from metadata_log.wire.fetch import encode_fetch_body
-from quorum.controller import PART_MS, Controller
+from quorum.controller import Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Electorate
@@ -63,6 +65,7 @@ from quorum.fetch.replies import ColdRead, Replies
 from quorum.fetch.service import FetchService
 from quorum.fetch.slices import Slices
 from quorum.turns import ROUND_MS, SLICE_MS
+from quorum.upkeep import PART_MS
 from tests.simulation.world.virtual_loop import Processor, VirtualLoop
 
 _US: Final = 1e-6
@@ -260,9 +263,10 @@ class Costs:
             (Sweep, "_hold", self._sweeping),
             (NewPartitions, "_partition", self._deciding),
             (quorum.controller, "decide", self._requested),
+            (quorum.upkeep, "decide", self._requested),
             (quorum.controller, "deciding", self._requested_in_slices),
-            (quorum.controller, "encoding", self._encoding),
-            (quorum.controller, "applying", self._applying_in_slices),
+            (quorum.standby, "encoding", self._encoding),
+            (quorum.standby, "applying", self._applying_in_slices),
             (PartitionIndexBuilder, "_count", self._counting),
             (broker_agent.follower, "applying", self._applying_in_slices),
             (FetchService, "_arrived", self._each("polls that arrived", POLL_ARRIVES * polls)),

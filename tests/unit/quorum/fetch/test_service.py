@@ -169,7 +169,7 @@ def test_polls_that_arrive_together_take_turns_where_each_means_long_work(
             lab.now_ms += TURN_MS
             return decide(*arguments)
 
-        monkeypatch.setattr("quorum.controller.decide", slow)
+        monkeypatch.setattr("quorum.upkeep.decide", slow)
         for broker_id, epoch in epochs.items():
             lab.fetch(1, replace(lab.at_end(controller, broker_id, epoch), want_fence=True))
         began = controller.tip.end_offset
