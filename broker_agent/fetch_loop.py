@@ -9,7 +9,7 @@ so that the next call carries what has changed: a wish to be fenced, or to shut 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 from broker_agent.cache import Cache
 from broker_agent.cache_thread import CacheThread
@@ -22,17 +22,14 @@ from metadata_log.errors import DamagedFile, InvariantBroken, SnapshotNotFound
 from metadata_log.ids import NO_NODE
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.node.clock import unix_ms
-from metadata_log.sliced import Sliced
+from metadata_log.node.pace import Pace
 from metadata_log.wire.commands import Registered
 from metadata_log.wire.fetch import Diverging, FetchKind, SnapshotOffer
 from snapshots.download import download_snapshot
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
-Made = TypeVar("Made")
 
-TURN_MS: Final = 5
-"""After this time between two slices of one answer others have the loop."""
 OnDelta = Callable[[MetadataImage, MetadataImage, Delta | None], None]
 """Called with the image before, the image after, and what changed; None if the whole image was replaced. It runs between
 two batches, so it must be quick. An exception out of it ends the broker."""
@@ -74,7 +71,6 @@ class FetchLoop:
         self.frames_damaged = 0
         self.ending = False
         self._interruptible: asyncio.Timeout | None = None
-        self._turn_began_ms = 0
 
     async def run(self, session: Session) -> None:
         """Perform what the session asks for until `end`."""
@@ -166,7 +162,7 @@ class FetchLoop:
 
     async def _take_frames(self, session: Session, call: Call, frames: bytes) -> None:
         """Apply the frames of an answer, in slices: a batch counts once all of it is applied."""
-        self._turn_began_ms = self._now_ms()
+        pace = Pace(self._now_ms, pause_ms=0)
         try:
             received = reading_frames(frames)
         except DamagedFrame as error:
@@ -175,8 +171,8 @@ class FetchLoop:
             self._gave_up(session, call, f"frames came damaged: {error.reason}")
             return
         for reading in received:
-            frame, header, batch = await self._in_turns(reading)
-            applied = await self._in_turns(self.follower.making(batch))
+            frame, header, batch = await pace.made_by(reading)
+            applied = await pace.made_by(self.follower.making(batch))
             before, (after, delta) = self.follower.image, applied
             self._cache.append(frame, header)
             self.follower.take(batch, applied)
@@ -185,22 +181,7 @@ class FetchLoop:
             if self._on_delta is not None:
                 self._on_delta(before, after, delta)
             self._cache_thread.frames_appended()
-            await self._rest_if_due()
-
-    async def _in_turns(self, work: Sliced[Made]) -> Made:
-        """Return what sliced work makes; others have the loop in between."""
-        while True:
-            try:
-                next(work)
-            except StopIteration as ended:
-                made: Made = ended.value
-                return made
-            await self._rest_if_due()
-
-    async def _rest_if_due(self) -> None:
-        if self._now_ms() - self._turn_began_ms >= TURN_MS:
-            await asyncio.sleep(0)
-            self._turn_began_ms = self._now_ms()
+            await pace.rest_if_due()
 
     def _gave_up(self, session: Session, call: Call, reason: str) -> None:
         self.failed_calls.failed(call, "UNREACHABLE", reason)

@@ -7,6 +7,7 @@ to the active one (`forwarding.py`), in any state of the broker.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import hdrs, web
@@ -42,6 +43,7 @@ from metadata_log.node.http_answers import (
 )
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
+from metadata_log.node.pace import OneInATurn, until_done
 from metadata_log.node.routes import rights_of
 from metadata_log.node.threads import Threads
 from metadata_log.node.tls import recent_and_ending
@@ -101,7 +103,7 @@ class HttpApi:
     ) -> None:
         self._agent = agent
         self._forwarder = forwarder
-        self._one_in_a_turn = asyncio.Lock()
+        self._one_in_a_turn = OneInATurn()
         """Held, until the next turn of the loop at least, by a request for the status."""
         settings = agent.settings
         self._own_names = OwnNames(settings.own_hosts)
@@ -203,12 +205,10 @@ class HttpApi:
     # --- for operators
 
     async def _status(self, request: web.Request) -> web.Response:
-        # Clients ask all at once, and each request counts the digest: in one turn, that would delay the broker's polls.
+        # Each request counts the digest: all in one turn of the loop, they would delay the broker's polls.
         async with self._one_in_a_turn:
-            await asyncio.sleep(0)
             image = self._agent.image
-            while image.state_digest.count_some(image):
-                await asyncio.sleep(0)  # after a large change there is much to count
+            await until_done(partial(image.state_digest.count_some, image))
             return self._ok(request, self._described(image))
 
     def _described(self, counted: MetadataImage) -> dict[str, Any]:

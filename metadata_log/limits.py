@@ -66,6 +66,20 @@ RESERVE_BYTES: Final = JOURNAL_FILE_BYTES + 2 * FREE_BYTES_TO_START
 
 # --- time, in milliseconds
 HEARTBEAT_MS: Final = 50
+LOOP_SLICE_MS: Final = 5
+"""Long work holds the event loop this long, then leaves it to others: a longer turn delays heartbeats and writes."""
+LOOP_PAUSE_MS: Final = 1
+"""Between two slices. A message of Raft is read, handled and answered within some turns of the loop."""
+SLOW_DECISION_MS: Final = 10
+"""After a decision this slow, other writes wait equally long: consecutive slow decisions must not silence heartbeats."""
+ROUND_MS: Final = 20
+"""Decisions, and whatever else runs between them, may hold the loop this long before sockets are read: two fifths of
+HEARTBEAT_MS.
+
+A turn of the loop may have the end of one round and the next: its end is a callback among others.
+"""
+TURNS_AT_ONCE: Final = 32
+"""Requests that are woken for one round of decisions: about as many as it decides."""
 ELECTION_TIMEOUT_MIN_MS: Final = 300
 ELECTION_TIMEOUT_MAX_MS: Final = 600
 DISK_STALL_MS: Final = 2_000
@@ -173,12 +187,8 @@ PARKED_OBSERVERS_MAX: Final = 10_000
 OBSERVERS_AT_LEADER_MAX: Final = 1_000
 """Parked at the active controller. Further ones that a follower may answer are sent to a follower."""
 BROKERS_MAX: Final = 10_000
-FETCH_SLICE_MS: Final = 5
-"""Polls are answered in slices of this time: a turn of the loop that takes longer delays heartbeats and writes."""
 FETCH_SLICE_POLLS: Final = 256
 """Of one slice. Their clients poll again at once, and what they send is read within the next turn."""
-FETCH_PAUSE_MS: Final = 1
-"""Between two slices. A message of Raft is read, handled and answered within some turns of the loop."""
 FETCH_COALESCE_MS: Final = 5
 """Between two commits that wake the parked polls: of commits in quicker succession a poll gets all in one answer."""
 FETCH_TICK_MS: Final = 20
@@ -387,6 +397,12 @@ def check_relations() -> None:
     assert HTTP_EARLY_BYTES_MAX < EARLY_HELD_BYTES_MAX, "one client alone keeps its connection"
     assert FRAME_BYTES_MAX < ANSWERS_UNSENT_BYTES_MAX, "an answer of one frame is never refused for ever"
     # Each time is long enough for what happens within it.
+    assert 5 * LOOP_SLICE_MS <= HEARTBEAT_MS, (
+        "a slice of each kind of long work in one turn delays no heartbeat"
+    )
+    assert 2 * ROUND_MS + LOOP_SLICE_MS <= HEARTBEAT_MS, "nor do two rounds of decisions and a slice"
+    assert LOOP_SLICE_MS < SLOW_DECISION_MS <= ROUND_MS, "a slow decision is longer than a slice"
+    assert LOOP_PAUSE_MS < LOOP_SLICE_MS, "what rests is done in the end"
     assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS, "one lost heartbeat starts no election"
     assert ELECTION_TIMEOUT_MIN_MS < ELECTION_TIMEOUT_MAX_MS, (
         "election timeouts differ, so that votes do not split"

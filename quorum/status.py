@@ -1,6 +1,5 @@
 """Edge: the status of one controller and of the quorum as it sees it, with a leader or without."""
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -9,6 +8,7 @@ from metadata_log.digest import digest
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import address_text
+from metadata_log.node.pace import OneInATurn
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.node.tls import Tls, recent_and_ending
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
@@ -87,7 +87,7 @@ class QuorumStatus:
         self.free_bytes = free_bytes
         self.recent = recent
         self.tls = tls
-        self.one_in_a_turn = asyncio.Lock()
+        self.one_in_a_turn = OneInATurn()
         """Held, until the next turn of the loop at least, by whoever describes the quorum to a client."""
         self.snapshot_set_aside: str | None = None
         """What was wrong with the snapshot that this node set aside since it started."""

@@ -9,27 +9,13 @@ import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from metadata_log.limits import LOOP_PAUSE_MS, LOOP_SLICE_MS, ROUND_MS, SLOW_DECISION_MS, TURNS_AT_ONCE
+from metadata_log.node.pace import Pace
 from metadata_log.sliced import Sliced
 
 T = TypeVar("T")
-
-SLICE_MS: Final = 5
-"""What one request asks is decided, encoded and applied in slices of this time; in between the loop serves others."""
-TURN_MS: Final = 10
-"""After a decision this slow, other writes wait equally long: consecutive slow decisions must not silence heartbeats."""
-ROUND_MS: Final = 20
-"""Decisions, and whatever else runs between them, may hold the loop this long before sockets are read: two fifths of
-HEARTBEAT_MS.
-
-A turn of the loop may have the end of one round and the next: its end is a callback among others.
-"""
-ROUND_PAUSE_MS: Final = 1
-"""After a round that long. A message of Raft is read, handled and answered within some turns of the loop."""
-
-TURNS_AT_ONCE: Final = 32
-"""Requests that are woken for one round: about as many as it decides."""
 
 
 class Turns:
@@ -75,16 +61,16 @@ class Turns:
             await self.wait_for_turn()
 
     async def wait_for_turn_of_many(self) -> None:
-        """Wait for the turn of one of the writes that came together; those of one round of the loop share SLICE_MS."""
-        if self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= SLICE_MS:
-            self._rest(ROUND_PAUSE_MS)
+        """Wait for the turn of one of the writes that came together; those of one round of the loop share LOOP_SLICE_MS."""
+        if self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= LOOP_SLICE_MS:
+            self._rest(LOOP_PAUSE_MS)
             self._end_round()
         await self.wait_for_turn()
 
     def _wake_later(self) -> None:
         if self._waking is None and not self._is_held:
             loop = asyncio.get_running_loop()
-            self._waking = loop.call_later(ROUND_PAUSE_MS / 1000, self._wake_some)
+            self._waking = loop.call_later(LOOP_PAUSE_MS / 1000, self._wake_some)
 
     def _wake_some(self) -> None:
         self._waking = None
@@ -116,7 +102,7 @@ class Turns:
     async def in_slices(
         self, work: Sliced[T], *, goes_on: Callable[[], bool], may_be_overtaken: bool = False
     ) -> T | None:
-        """Do the work of one decision, and let others have the loop after each SLICE_MS of it.
+        """Do the work of one decision, and let others have the loop after each LOOP_SLICE_MS of it.
 
         Other writes wait meanwhile. What `may_be_overtaken` lets parts of long changes, session checks and heartbeats extend
         the tip in between. None: `goes_on` answered no after a slice, and the work was given up. What `goes_on` raises ends
@@ -130,11 +116,11 @@ class Turns:
                 except StopIteration as ended:
                     made: T = ended.value
                     return made
-                if self._now_ms() - began_ms < SLICE_MS:
+                if self._now_ms() - began_ms < LOOP_SLICE_MS:
                     continue
                 self.is_mid_decision, self.is_exclusive = True, not may_be_overtaken
                 self._hold()
-                await asyncio.sleep(ROUND_PAUSE_MS / 1000)
+                await asyncio.sleep(LOOP_PAUSE_MS / 1000)
                 if not goes_on():
                     return None
                 self.begin_round()
@@ -146,24 +132,15 @@ class Turns:
                 self._end_turn()
 
     async def at_leisure(self, work: Sliced[T]) -> T:
-        """Do work on which nobody waits, and that extends no tip: others have the loop after each SLICE_MS of it."""
-        began_ms = self._now_ms()
-        while True:
-            try:
-                next(work)
-            except StopIteration as ended:
-                made: T = ended.value
-                return made
-            if self._now_ms() - began_ms >= SLICE_MS:
-                await asyncio.sleep(ROUND_PAUSE_MS / 1000)
-                began_ms = self._now_ms()
+        """Do work on which nobody waits, and that extends no tip: others have the loop after each LOOP_SLICE_MS of it."""
+        return await Pace(self._now_ms).made_by(work)
 
     # --- rests after slow ones
 
     def rest_after(self, began_ms: int) -> None:
         """Have other writes wait after a decision that began then, for as long as it took, if it was slow."""
         took_ms = self._now_ms() - began_ms
-        if took_ms >= TURN_MS:
+        if took_ms >= SLOW_DECISION_MS:
             self._rest(took_ms)
 
     def _rest(self, pause_ms: int) -> None:

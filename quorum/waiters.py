@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 from metadata_log import limits
 from metadata_log.errors import MetadataError, NotController, OutcomeUnknown
 from metadata_log.ids import Uuid
+from metadata_log.node.pace import Pieces
 
 
 class Waiter(NamedTuple):
@@ -40,7 +41,7 @@ class Waiters:
         self._waiting: deque[Waiter] = deque()
         self._ending: deque[tuple[Waiter, Fate]] = deque()
         """Those that wait for no record any more, but for their slice: ended all at once, they would answer in one turn."""
-        self._slice_is_due = False
+        self._pieces = Pieces(self._end_next, pieces_max=limits.WAITERS_ENDED_AT_ONCE)
         self._sweep: asyncio.TimerHandle | None = None
         """Ends the waiters whose time is up; None while nobody waits."""
 
@@ -116,8 +117,8 @@ class Waiters:
         """End everybody's wait now, because the process ends."""
         self._ending.extend((waiter, fate) for waiter in self._waiting)
         self._waiting.clear()
-        while self._ending:
-            self._end_next()
+        while self._end_next():
+            pass
 
     def end_all_in_slices(self, fate: Fate) -> None:
         """Let nobody wait for records any more; they learn of it in slices, each by what `fate` returns for it then."""
@@ -127,22 +128,17 @@ class Waiters:
 
     def _end_in_slices(self) -> None:
         """Begin with the first slice, unless another one is due."""
-        if not self._slice_is_due:
-            self._end_slice()
+        self._pieces.wake(now=True)
 
-    def _end_slice(self) -> None:
-        for _ in range(min(len(self._ending), limits.WAITERS_ENDED_AT_ONCE)):
-            self._end_next()
-        self._slice_is_due = bool(self._ending)
-        if self._slice_is_due:
-            asyncio.get_running_loop().call_later(limits.FETCH_PAUSE_MS / 1000, self._end_slice)
-
-    def _end_next(self) -> None:
+    def _end_next(self) -> bool:
+        """End one wait; answer whether there was one."""
+        if not self._ending:
+            return False
         waiter, fate = self._ending.popleft()
-        if waiter.future.done():
-            return
-        error = fate(waiter)
-        if error is None:
-            waiter.future.set_result(None)
-        else:
-            waiter.future.set_exception(error)
+        if not waiter.future.done():
+            error = fate(waiter)
+            if error is None:
+                waiter.future.set_result(None)
+            else:
+                waiter.future.set_exception(error)
+        return True

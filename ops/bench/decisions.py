@@ -24,7 +24,7 @@ from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.snapshot_rows import PlacedPartitions, SnapshotRow
-from metadata_log.limits import RECORDS_PER_PART_MAX
+from metadata_log.limits import LOOP_SLICE_MS, RECORDS_PER_PART_MAX
 from metadata_log.node.collector import short_collections
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, RegisterBrokerRecord
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS
@@ -53,7 +53,6 @@ from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.decide.topics import CreateTopics, DeleteTopics, NewTopic
 from quorum.partition_health import partition_health, stuck_reassignments
 from quorum.sessions import Sessions
-from quorum.turns import SLICE_MS
 from quorum.upkeep import PART_MS
 
 CLUSTER_ID: Final = "BenchBenchBenchBenchBe"
@@ -219,7 +218,7 @@ class _Leader:
             while True:
                 try:
                     next(work)
-                    if _ms_since(slice_began) < SLICE_MS:
+                    if _ms_since(slice_began) < LOOP_SLICE_MS:
                         continue
                     decision = None
                 except StopIteration as ended:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from metadata_log.errors import NotController
 from metadata_log.ids import BrokerId
+from metadata_log.node.pace import Pieces
 from quorum.fetch.poll import Outcome, Poll, PollState
-from quorum.fetch.slices import Slices
 from quorum.fetch.waiting import WaitingPolls
 
 
@@ -39,7 +39,7 @@ class Polls:
         self._ready: deque[Poll] = deque()
         """DUE or REFUSED, in the order of their slices; those that were given up meanwhile are passed over."""
         self._arrivals: deque[Callable[[], None]] = deque()
-        self._slices = Slices(self._next_piece, now_ms=now_ms)
+        self._slices = Pieces(self._next_piece, now_ms=now_ms)
 
     @property
     def under_way(self) -> Sequence[Poll]:

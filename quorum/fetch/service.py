@@ -15,6 +15,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.node.pace import Pace
 from metadata_log.wire.commands import BrokerHeartbeat
 from metadata_log.wire.fetch import OBSERVER, BrokerState, FetchRequest, SnapshotOffer
 from quorum.applied_listener import AppliedListener
@@ -337,12 +338,10 @@ class FetchService(AppliedListener):
         """Answer the polls whose frames were read, in slices; the history below the high watermark is still the same."""
         controller = self._controller
         made: dict[tuple[BrokerState | None, bool], Reply] = {}
-        ends_ms = self._now_ms() + limits.FETCH_SLICE_MS
+        pace = Pace(self._now_ms)
         for poll in polls:
-            if self._now_ms() >= ends_ms:
-                await asyncio.sleep(limits.FETCH_PAUSE_MS / 1000)
+            if await pace.rest_if_due():
                 made.clear()  # the high watermark may be another one by now
-                ends_ms = self._now_ms() + limits.FETCH_SLICE_MS
             refused = self._refusal(len(frames))
             if refused is not None or not self._may_answer(poll):
                 self.polls.finish(poll, refused or controller.not_controller())

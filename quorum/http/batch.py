@@ -1,6 +1,5 @@
 """Edge: many commands in one request, each with its own request id, result and offsets."""
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Final
@@ -12,6 +11,7 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import Uuid
 from metadata_log.node.http_answers import encoded_items, json_bytes, packed, wants_msgpack
+from metadata_log.node.pace import Pace
 from metadata_log.node.rights import Right
 from metadata_log.node.routes import RouteRule
 from metadata_log.wire.commands import Command
@@ -21,7 +21,6 @@ from quorum.http import brokers, configs, features, partitions, topics
 from quorum.http.bodies import caller_of, read_body, request_id_from
 from quorum.http.door import Door, Write, is_large, offsets_of
 from quorum.http.routes import Route
-from quorum.turns import SLICE_MS
 from quorum.written import Written
 
 KINDS: Final[Mapping[str, Write]] = {
@@ -71,11 +70,9 @@ async def write_all(door: Door, request: web.Request) -> web.Response:
     as_msgpack = wants_msgpack(request)
     encode = packed if as_msgpack else json_bytes
     encoded: list[bytes] = []
-    size, began_ms = 0, door.now_ms()
+    size, pace = 0, Pace(door.now_ms, pause_ms=0)
     for command, result in zip(commands, results, strict=True):
-        if door.now_ms() - began_ms >= SLICE_MS:
-            await asyncio.sleep(0)
-            began_ms = door.now_ms()
+        await pace.rest_if_due()
         is_short = size >= limits.HTTP_BATCH_ANSWER_BYTES_MAX
         if isinstance(result, Written) and not is_short and is_large(result.outcome):
             shown = partial(_shown, door, command, result, is_short=False)

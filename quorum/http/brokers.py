@@ -18,15 +18,13 @@ from metadata_log.wire.shapes import INT32_MAX, Shape, read_shape
 from quorum.broker_view import BrokerView, registration_state
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered, UnregisterBroker
 from quorum.decide.fencing import state_of
-from quorum.http.bodies import broker_id_of, caller_of, read_broker_body, read_no_body
+from quorum.http.bodies import broker_id_of, caller_of, read_no_body
 from quorum.http.door import Door, Write, items_of
 from quorum.http.routes import TRIAL, reading, writing
 
 
 async def register_broker(door: Door, request: web.Request) -> web.Response:
-    # To read the bodies of a thousand registrations takes as long as to decide them.
-    await door.controller.turns.wait_for_turn()
-    command = RegisterBroker.from_map(await read_broker_body(request, door.bodies))
+    command = RegisterBroker.from_map(await door.broker_body(request))
     written = await door.controller.submit(command, caller_of(request))
     assert isinstance(written.outcome, BrokerRegistered)
     committed = door.controller.committed

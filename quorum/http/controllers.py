@@ -11,13 +11,13 @@ from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterController
 from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered, UnregisterController
-from quorum.http.bodies import int32, read_broker_body, read_no_body, repeating_caller_of
+from quorum.http.bodies import int32, read_no_body, repeating_caller_of
 from quorum.http.door import Door, items_of, offsets_of
 from quorum.http.routes import TRIAL, reading, writing
 
 
 async def register_controller(door: Door, request: web.Request) -> web.Response:
-    command = RegisterController.from_map(await read_broker_body(request, door.bodies))
+    command = RegisterController.from_map(await door.broker_body(request))
     written = await door.controller.submit(command, repeating_caller_of(request))
     return door.ok(request, {**_registered(written.outcome), **offsets_of(written)})
 

@@ -27,7 +27,7 @@ from metadata_log.node.http_answers import (
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import Command
-from quorum.http.bodies import caller_of, read_body, repeating_caller_of
+from quorum.http.bodies import caller_of, read_body, read_broker_body, repeating_caller_of
 from quorum.parts import Parts
 from quorum.written import Written
 
@@ -127,6 +127,14 @@ class Door(Parts):
         )
 
     # --- writes
+
+    async def broker_body(self, request: web.Request) -> Any:
+        """Return the body of what a node sends; raises as `read_broker_body`.
+
+        To read the bodies of a thousand registrations takes as long as to decide them: they wait for decisions, too.
+        """
+        await self.controller.turns.wait_for_turn()
+        return await read_broker_body(request, self.bodies)
 
     async def write(
         self,

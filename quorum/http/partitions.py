@@ -26,7 +26,7 @@ from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import ElectLeaders, PartitionsAltered
 from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment, ongoing
 from quorum.decide.sweeps import imbalances
-from quorum.http.bodies import caller_of, read_broker_body
+from quorum.http.bodies import caller_of
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
 from quorum.http.routes import AS_FRESH, reading, writing
 from quorum.partition_health import SELECTIONS, selected, why_stuck
@@ -48,7 +48,7 @@ class WantedElections(Shape, frozen=True):
 
 
 async def alter_partitions(door: Door, request: web.Request) -> web.Response:
-    command = AlterPartition.from_map(await read_broker_body(request, door.bodies))
+    command = AlterPartition.from_map(await door.broker_body(request))
     # Without a request id: a report that is repeated finds newer partition epochs, or nothing to change.
     written = await door.controller.submit(command, caller_of(request))
     assert isinstance(written.outcome, PartitionsAltered)
@@ -167,7 +167,7 @@ class PlacedReplicas(Shape, frozen=True):
 
 
 async def assign_directories(door: Door, request: web.Request) -> web.Response:
-    placed = read_shape(await read_broker_body(request, door.bodies), PlacedReplicas, "directories")
+    placed = read_shape(await door.broker_body(request), PlacedReplicas, "directories")
     command = AssignReplicasToDirs(
         broker_id=placed.broker_id,
         broker_epoch=placed.broker_epoch,

@@ -9,7 +9,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.wire.commands import AllocateProducerIds
 from metadata_log.wire.shapes import INT32_MAX, Natural, Shape, read_shape
 from quorum.decide.producer_ids import ProducerIdsAllocated
-from quorum.http.bodies import caller_of, read_broker_body
+from quorum.http.bodies import caller_of
 from quorum.http.door import Door
 from quorum.http.routes import writing
 
@@ -20,7 +20,7 @@ class WantedBlock(Shape, frozen=True):
 
 
 async def allocate(door: Door, request: web.Request) -> web.Response:
-    wanted = read_shape(await read_broker_body(request, door.bodies), WantedBlock, "producer_ids")
+    wanted = read_shape(await door.broker_body(request), WantedBlock, "producer_ids")
     command = AllocateProducerIds(broker_id=wanted.broker_id, broker_epoch=wanted.broker_epoch)
     # Without a request id: if the answer is lost, its block is never used; only numbers are lost with it.
     written = await door.controller.submit(command, caller_of(request))

@@ -1,7 +1,7 @@
 """Edge: the quorum over HTTP: describe it, transfer its leadership, add and remove voters."""
 
-import asyncio
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any, Final
 
 from aiohttp import web
@@ -12,6 +12,7 @@ from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import HostPort, is_reachable, read_address
 from metadata_log.node.http_query import flag
+from metadata_log.node.pace import until_done
 from metadata_log.node.rights import Right
 from metadata_log.node.routes import ID, RouteRule
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
@@ -36,13 +37,11 @@ class NewVoter(Shape, frozen=True):
 
 
 async def show_quorum(door: Door, request: web.Request) -> web.Response:
-    # Clients that look for the leader ask all at once: were all of them answered in one turn of the loop, or did each count
-    # the digest, that turn would take as many times as long.
+    # Were all who ask answered in one turn of the loop, or did each count the digest, that turn would take as many times as
+    # long. After a large change there is much to count.
     async with door.status.one_in_a_turn:
-        await asyncio.sleep(0)
         counted = door.controller.committed
-        while counted.state_digest.count_some(counted):
-            await asyncio.sleep(0)  # after a large change there is much to count
+        await until_done(partial(counted.state_digest.count_some, counted))
         return door.ok(request, door.status.quorum(counted))
 
 

@@ -17,6 +17,7 @@ from metadata_log.errors import ThrottlingQuotaExceeded
 from metadata_log.ids import TopicId
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.log.topic_filter import TOPIC, TopicFilter
+from metadata_log.node.pace import Pieces
 from metadata_log.records.configs import ConfigRecord
 from metadata_log.records.topics import (
     RemoveTopicRecord,
@@ -71,7 +72,7 @@ class TopicFeeds(AppliedListener):
         self._waiting: dict[Key, dict[_Waiting, None]] = {}
         self._woken: deque[_Waiting] = deque()
         """Those that know where to read on, and wait for their slice: woken all at once, they would all read in one turn."""
-        self._slice_is_due = False
+        self._pieces = Pieces(self._wake_next, pieces_max=limits.FEEDS_WOKEN_AT_ONCE)
         self.waiting = 0
 
     # --- what is applied
@@ -98,16 +99,14 @@ class TopicFeeds(AppliedListener):
         if feed.read_from is None:
             feed.read_from = read_from
             self._woken.append(feed)
-            if not self._slice_is_due:
-                self._slice_is_due = True
-                asyncio.get_running_loop().call_soon(self._wake_slice)
+            self._pieces.wake()
 
-    def _wake_slice(self) -> None:
-        for _ in range(min(len(self._woken), limits.FEEDS_WOKEN_AT_ONCE)):
-            self._woken.popleft().woken.set()
-        self._slice_is_due = bool(self._woken)
-        if self._slice_is_due:
-            asyncio.get_running_loop().call_later(limits.FETCH_PAUSE_MS / 1000, self._wake_slice)
+    def _wake_next(self) -> bool:
+        """Wake one feed; answer whether there was one."""
+        if not self._woken:
+            return False
+        self._woken.popleft().woken.set()
+        return True
 
     def _note_names(self, batch: RecordBatch, before: MetadataImage) -> None:
         here: dict[TopicId, tuple[str, _Standing]] = {}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from metadata_log.errors import ChangePending
 from metadata_log.image.metadata_image import EMPTY
-from quorum.turns import SLICE_MS
+from metadata_log.limits import LOOP_SLICE_MS
 from tests.simulation.mutants.mutant import Directed, Mutant, Seeds, always, reads_at_once
 
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
@@ -108,8 +108,7 @@ def _lets_go_of_sessions(_original: Any) -> Any:
 
 
 def _goes_on_whatever_was_written(_original: Any) -> Any:
-    async def in_slices(turns: Any, work: Any, *, goes_on: Any) -> Any:
-        del goes_on
+    async def in_slices(turns: Any, work: Any, **_: Any) -> Any:
         began_ms = turns._now_ms()
         while True:
             try:
@@ -118,7 +117,7 @@ def _goes_on_whatever_was_written(_original: Any) -> Any:
                 turns.is_mid_decision = False
                 turns._end_turn()
                 return ended.value
-            if turns._now_ms() - began_ms >= SLICE_MS:
+            if turns._now_ms() - began_ms >= LOOP_SLICE_MS:
                 turns.is_mid_decision = True
                 turns._hold()
                 await asyncio.sleep(0)
@@ -141,7 +140,7 @@ MUTANTS: Final = (
     Mutant(
         "slices-of-any-length",
         "a large request is decided, encoded and applied without a rest",
-        "quorum.turns:SLICE_MS",
+        "quorum.turns:LOOP_SLICE_MS",
         lambda _original: 10**9,
         Directed(f"{_CONTROLLER_TESTS}::test_a_large_request_leaves_the_loop_to_others_and_is_one_batch"),
     ),

@@ -120,14 +120,14 @@ MUTANTS: Final = (
     Mutant(
         "slice-forgotten",
         "polls that one slice does not reach are left until something else happens",
-        "quorum.fetch.slices:Slices._run",
+        "metadata_log.node.pace:Pieces._run",
         _runs_one_slice,
         Directed(f"{_FETCH_TESTS}::test_no_poll_is_forgotten"),
     ),
     Mutant(
         "polls-in-one-turn",
         "all polls that are due are answered in one turn of the loop",
-        "quorum.fetch.slices:Slices._run",
+        "metadata_log.node.pace:Pieces._run",
         _runs_all_slices,
         Seeds("heavy", 10, brokers=20),
     ),

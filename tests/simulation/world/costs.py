@@ -43,13 +43,16 @@ from metadata_log.limits import (
     ELECTIONS_PER_SWEEP_MAX,
     FETCH_SLICE_POLLS,
     LINES_COUNTED_AT_ONCE,
+    LOOP_SLICE_MS,
     RAFT_ENTRY_SHARED_BYTES,
     RECORDS_PER_PART_MAX,
+    ROUND_MS,
     UNCOUNTED_BYTES_MAX,
     UNCOUNTED_LINES_MAX,
     UNCOUNTED_SMALL_BATCHES_MAX,
 )
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.pace import Pieces
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
@@ -63,8 +66,6 @@ from quorum.decide.sweeps import Sweep
 from quorum.fetch.poll import Poll, Reply
 from quorum.fetch.replies import ColdRead, Replies
 from quorum.fetch.service import FetchService
-from quorum.fetch.slices import Slices
-from quorum.turns import ROUND_MS, SLICE_MS
 from quorum.upkeep import PART_MS
 from tests.simulation.world.virtual_loop import Processor, VirtualLoop
 
@@ -149,7 +150,7 @@ class Rates:
 
         Where a controller's round ends is a callback among others: a round of the loop may have the end of one and the next.
         """
-        return (2 * ROUND_MS + SLICE_MS) / 1000 + DECIDE * self.partition * self.slowness
+        return (2 * ROUND_MS + LOOP_SLICE_MS) / 1000 + DECIDE * self.partition * self.slowness
 
     @property
     def part_seconds_max(self) -> float:
@@ -288,7 +289,7 @@ class Costs:
             (quorum.raft.proposals, "RAFT_ENTRY_SHARED_BYTES", weight),
             (metadata_log.image.metadata_image, "LINES_COUNTED_AT_ONCE", weight),
             (metadata_log.image.metadata_image, "UNCOUNTED_LINES_MAX", weight),
-            (Slices, "pieces_max", polls),
+            (Pieces, "pieces_max", polls),
             *((module, "ITEMS_BETWEEN_RESTS", weight) for module in _SLICED),
         )
         with ExitStack() as patched:

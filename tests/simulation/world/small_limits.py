@@ -27,8 +27,8 @@ from metadata_log.limits import (
     RECORDS_PER_PART_MAX,
     REQUEST_RESULTS_MAX,
 )
+from metadata_log.node.pace import Pieces
 from quorum.controller import Controller
-from quorum.fetch.slices import Slices
 from quorum.raft.messages import ENTRY_BYTES
 
 RECORDS_PER_PART: Final = (3, 5, RECORDS_PER_PART_MAX)
@@ -91,7 +91,7 @@ def small_limits(seed: int, *, results_kept: int | None = None) -> Iterator[None
         patched.enter_context(patch.object(limits, "PART_AGAIN_MS", part_again))
         patched.enter_context(patch.object(quorum.decide.sweeps, "ELECTIONS_PER_SWEEP_MAX", elections))
         patched.enter_context(patch.object(Controller, "records_per_part_max", per_part))
-        patched.enter_context(patch.object(Slices, "pieces_max", per_slice))
+        patched.enter_context(patch.object(Pieces, "pieces_max", per_slice))
         patched.enter_context(patch.object(metadata_log.image.results, "REQUEST_RESULTS_MAX", results))
         patched.enter_context(patch.object(broker_agent.replicas, "VISITS_PER_SLICE", visits))
         patched.enter_context(patch.object(tests.support.sample_host, "RECORDS_PER_FETCH", per_fetch))

@@ -616,7 +616,7 @@ def test_a_broker_far_behind_goes_on_from_the_offered_image(tmp_path: Path) -> N
 def test_a_long_answer_leaves_the_loop_to_others_between_its_frames(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_agent.fetch_loop.TURN_MS", 0)
+    monkeypatch.setattr("metadata_log.limits.LOOP_SLICE_MS", 0)
 
     async def scenario() -> None:
         cluster, turns, applied_in_turn = FakeCluster(), 0, []
@@ -640,7 +640,7 @@ def test_a_large_batch_leaves_the_loop_to_others_and_shows_no_part_of_itself(
 ) -> None:
     """Goal: no turn grows with a batch. Method: a slice per turn, which are counted from the answer's arrival on."""
     partitions = 10 * ITEMS_BETWEEN_RESTS
-    monkeypatch.setattr("broker_agent.fetch_loop.TURN_MS", 0)
+    monkeypatch.setattr("metadata_log.limits.LOOP_SLICE_MS", 0)
 
     async def scenario() -> None:
         cluster, turns, arrived_in, applied_in = FakeCluster(), 0, [], []

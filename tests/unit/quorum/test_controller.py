@@ -28,7 +28,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import EMPTY
-from metadata_log.limits import RECORDS_PER_PART_MAX
+from metadata_log.limits import LOOP_SLICE_MS, RECORDS_PER_PART_MAX, SLOW_DECISION_MS
 from metadata_log.records import registry
 from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.records.features import METAQUORUM_VERSION, FeatureLevelRecord
@@ -42,7 +42,7 @@ from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.registry import deciding
 from quorum.decide.topics import CreateTopic, CreateTopics, DeleteTopic, NewTopic
-from quorum.turns import SLICE_MS, TURN_MS, Turns
+from quorum.turns import Turns
 from quorum.written import Written
 from tests.support.callers import anybody
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
@@ -917,7 +917,7 @@ def test_a_second_removal_waits_for_the_end_of_the_first() -> None:
 
 def test_a_repetition_that_is_long_to_read_leaves_the_loop_to_others() -> None:
     order: list[str] = []
-    clock = count(0, SLICE_MS)
+    clock = count(0, LOOP_SLICE_MS)
 
     def work() -> Sliced[str]:
         for number in range(3):
@@ -978,9 +978,9 @@ def test_a_repeated_creation_is_answered_as_the_first_was(is_held: bool) -> None
 @pytest.mark.parametrize(
     ("took_ms", "apart"),
     [
-        (TURN_MS, [True, True, True]),
-        (SLICE_MS, [True, True, True]),
-        (SLICE_MS - 1, [False, False, False, False, True]),
+        (SLOW_DECISION_MS, [True, True, True]),
+        (LOOP_SLICE_MS, [True, True, True]),
+        (LOOP_SLICE_MS - 1, [False, False, False, False, True]),
     ],
 )
 def test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between(
@@ -1231,7 +1231,7 @@ def test_a_process_that_is_heard_of_while_another_registers_in_slices_keeps_its_
             lab.now_ms += 4_000
             controller.check_sessions()
         lab.now_ms += 1_001
-        looks = count(0, SLICE_MS)
+        looks = count(0, LOOP_SLICE_MS)
         controller.turns._now_ms = lambda: next(looks)
         asked = asyncio.create_task(controller.submit(registration(11, 2), anybody()))
         while not controller.turns.is_mid_decision:

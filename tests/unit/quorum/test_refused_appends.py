@@ -9,12 +9,13 @@ import pytest
 
 from metadata_log.errors import ThrottlingQuotaExceeded
 from metadata_log.ids import NO_LEADER, BrokerId
+from metadata_log.limits import LOOP_SLICE_MS
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
 from metadata_log.sliced import Sliced
 from quorum.decide import sweeps
 from quorum.decide.sweeps import Sweep, SweepKind
-from quorum.turns import SLICE_MS, Turns
+from quorum.turns import Turns
 from tests.support.histories import step_of
 from tests.support.lab import Lab, run
 from tests.support.model_raft import ModelRaft
@@ -99,7 +100,7 @@ def test_a_large_decision_that_ends_early_holds_up_nobody(ends: str) -> None:
         nonlocal now_ms
         try:
             for number in range(10):
-                now_ms += SLICE_MS
+                now_ms += LOOP_SLICE_MS
                 yield
                 if number == 1 and ends == "error":
                     raise ThrottlingQuotaExceeded("too much")

@@ -14,17 +14,16 @@ from metadata_log import limits
 from metadata_log.codec import decode_all
 from metadata_log.errors import NotController, ThrottlingQuotaExceeded
 from metadata_log.ids import BrokerId, NodeId
-from metadata_log.limits import FETCH_BYTES_MAX
+from metadata_log.limits import FETCH_BYTES_MAX, SLOW_DECISION_MS
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.pace import Pieces
 from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
 from quorum.controller import Controller
 from quorum.decide.decision import Decision
 from quorum.decide.registry import decide
 from quorum.fetch.poll import Reply
 from quorum.fetch.service import FetchService
-from quorum.fetch.slices import Slices
 from quorum.log.committed_log import CommittedLog
-from quorum.turns import TURN_MS
 from tests.support.callers import anybody
 from tests.support.lab import Lab, fetch_of, online, setting, settings, spin
 from tests.unit.quorum.test_controller import (
@@ -166,7 +165,7 @@ def test_polls_that_arrive_together_take_turns_where_each_means_long_work(
         epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
 
         def slow(*arguments: Any) -> Decision:
-            lab.now_ms += TURN_MS
+            lab.now_ms += SLOW_DECISION_MS
             return decide(*arguments)
 
         monkeypatch.setattr("quorum.upkeep.decide", slow)
@@ -675,7 +674,7 @@ def test_a_controller_that_stops_refuses_polls_that_no_round_will_prove(tmp_path
 def test_no_poll_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Polls arrive while commits, changes of leadership and slices of one or two polls go on: each has an outcome."""
     rng = random.Random(seed)
-    monkeypatch.setattr(Slices, "pieces_max", rng.choice((1, 2)))
+    monkeypatch.setattr(Pieces, "pieces_max", rng.choice((1, 2)))
 
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)

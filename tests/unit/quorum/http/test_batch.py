@@ -16,12 +16,12 @@ from aiohttp.test_utils import TestClient
 from metadata_log import limits
 from metadata_log.errors import MetadataError, NotController, OutcomeUnknown, UnknownTopicOrPartition
 from metadata_log.ids import NodeId, uuid_text
+from metadata_log.limits import LOOP_SLICE_MS
 from metadata_log.node.http_answers import MSGPACK
 from metadata_log.records.configs import BROKER
 from quorum.controller import Controller
 from quorum.decide.registry import deciding
 from quorum.decide.topics import DeleteTopic
-from quorum.turns import SLICE_MS
 from quorum.written import Written
 from tests.support.callers import anybody
 from tests.support.desk import Desk, DoorServer
@@ -190,7 +190,7 @@ def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches
             return deciding(*arguments, **rest)
 
         with patch("quorum.controller.deciding", slow):
-            writes = [(setting(str(n)), anybody()) for n in range(3 * SLICE_MS // batches)]
+            writes = [(setting(str(n)), anybody()) for n in range(3 * LOOP_SLICE_MS // batches)]
             tasks = [asyncio.create_task(controller.submit_all(writes)) for _ in range(batches)]
             while len(decided_in) < batches * len(writes):
                 await asyncio.sleep(0)
@@ -198,7 +198,7 @@ def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches
         lab.quorum.commit()
         for task in tasks:
             assert all(isinstance(one, Written) for one in await task)
-        assert max(decided_in.count(one) for one in decided_in) == SLICE_MS
+        assert max(decided_in.count(one) for one in decided_in) == LOOP_SLICE_MS
 
     run(story)
 

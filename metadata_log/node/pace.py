@@ -1,0 +1,121 @@
+"""Edge: the pace at which long work shares the event loop: sliced work, many small pieces, requests all at once.
+
+Whoever works for long holds the loop for LOOP_SLICE_MS, then leaves it to others. The numbers are in `limits.py`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from metadata_log import limits
+from metadata_log.sliced import Sliced
+
+T = TypeVar("T")
+
+
+class Pace:
+    """The slices of one piece of long work. `now_ms` is a monotonic clock.
+
+    `pause_ms` is how long the work rests between two of them; with 0 the loop reads its sockets once.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], *, pause_ms: int = limits.LOOP_PAUSE_MS) -> None:
+        self._now_ms = now_ms
+        self._pause_ms = pause_ms
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from now on: something else had the loop until now."""
+        self._began_ms = self._now_ms()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this slice has held the loop for LOOP_SLICE_MS."""
+        return self._now_ms() - self._began_ms >= limits.LOOP_SLICE_MS
+
+    async def rest_if_due(self) -> bool:
+        """Leave the loop to others if this slice is over; answer whether it was."""
+        if not self.is_over:
+            return False
+        await asyncio.sleep(self._pause_ms / 1000)
+        self.begin()
+        return True
+
+    async def made_by(self, work: Sliced[T]) -> T:
+        """Return what sliced work makes."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as ended:
+                made: T = ended.value
+                return made
+            await self.rest_if_due()
+
+
+class Pieces:
+    """A queue of small pieces of work: `step` does the next one, and answers whether there was one.
+
+    One slice is one turn of the loop: it ends after LOOP_SLICE_MS or `pieces_max` pieces. The next slice follows after
+    LOOP_PAUSE_MS; meanwhile the loop reads its sockets and runs whatever else is ready, several times over.
+    """
+
+    pieces_max = limits.FETCH_SLICE_POLLS
+
+    def __init__(
+        self,
+        step: Callable[[], bool],
+        *,
+        now_ms: Callable[[], int] = lambda: 0,
+        pieces_max: int | None = None,
+    ) -> None:
+        """Without `now_ms` the number of pieces alone bounds a slice."""
+        self._step = step
+        self._now_ms = now_ms
+        if pieces_max is not None:
+            self.pieces_max = pieces_max
+        self._is_due = False
+
+    def wake(self, *, now: bool = False) -> None:
+        """There is work: begin with the next turn of the loop, or `now`, unless a slice is due already."""
+        if self._is_due:
+            return
+        self._is_due = True
+        if now:
+            self._run()
+        else:
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._is_due = False
+        ends_ms = self._now_ms() + limits.LOOP_SLICE_MS
+        for _ in range(self.pieces_max):
+            if not self._step():
+                return
+            if self._now_ms() >= ends_ms:
+                break
+        self._is_due = True
+        asyncio.get_running_loop().call_later(limits.LOOP_PAUSE_MS / 1000, self._run)
+
+
+class OneInATurn:
+    """A lock that lets requests through one in a turn of the loop: clients that look for the leader ask all at once."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        await self._lock.acquire()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._lock.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+async def until_done(do_some: Callable[[], object]) -> None:
+    """Do a part of some work in each turn of the loop, until `do_some` answers that nothing is left."""
+    while do_some():
+        await asyncio.sleep(0)

@@ -1,0 +1,128 @@
+"""Edge: long work leaves the event loop to others after LOOP_SLICE_MS."""
+
+import asyncio
+from collections import deque
+from itertools import pairwise
+
+import pytest
+
+from metadata_log import limits
+from metadata_log.node.pace import OneInATurn, Pace, Pieces, until_done
+from metadata_log.sliced import Sliced
+
+
+class Clock:
+    """Stands still but for work."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+def working(clock: Clock, parts: int) -> Sliced[str]:
+    for _ in range(parts):
+        clock.ms += 1
+        yield
+    return "made"
+
+
+async def turns_of(done: "asyncio.Task[str]") -> int:
+    """Return how many turns of the loop a task leaves to others until it ends."""
+    turns = 0
+    while not done.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+@pytest.mark.parametrize(("parts", "rests"), [(limits.LOOP_SLICE_MS - 1, 0), (4 * limits.LOOP_SLICE_MS, 4)])
+def test_sliced_work_rests_after_each_slice(parts: int, rests: int) -> None:
+    async def story() -> None:
+        clock = Clock()
+        task = asyncio.create_task(Pace(clock.now_ms, pause_ms=0).made_by(working(clock, parts)))
+        assert await turns_of(task) == rests + 1
+        assert await task == "made"
+
+    asyncio.run(story())
+
+
+def test_what_had_the_loop_before_counts_for_no_slice() -> None:
+    async def story() -> None:
+        clock = Clock()
+        pace = Pace(clock.now_ms, pause_ms=0)
+        clock.ms += limits.LOOP_SLICE_MS
+        assert pace.is_over
+        pace.begin()
+        assert not await pace.rest_if_due()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("count", "slices"), [(3, 1), (4, 2), (7, 3)])
+def test_pieces_are_done_a_few_in_a_turn(count: int, slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOOP_PAUSE_MS", 0)
+
+    async def story() -> None:
+        left, done_in, turn = deque(range(count)), [0], 0
+
+        def step() -> bool:
+            if left:
+                left.popleft()
+                done_in.append(turn)
+            return bool(left)
+
+        pieces = Pieces(step, pieces_max=3)
+        pieces.wake()
+        pieces.wake()
+        while left:
+            turn += 1
+            await asyncio.sleep(0)
+        assert max(map(done_in.count, done_in)) <= 3
+        assert len(set(done_in[1:])) == slices
+
+    asyncio.run(story())
+
+
+def test_a_slice_of_pieces_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOOP_PAUSE_MS", 0)
+
+    async def story() -> None:
+        clock, done = Clock(), []
+
+        def step() -> bool:
+            clock.ms += 1
+            done.append(clock.ms)
+            return True
+
+        Pieces(step, now_ms=clock.now_ms, pieces_max=1_000).wake(now=True)
+        assert len(done) == limits.LOOP_SLICE_MS
+
+    asyncio.run(story())
+
+
+def test_requests_pass_one_in_a_turn_also_when_one_is_called_off() -> None:
+    async def story() -> None:
+        lock, passed, left = OneInATurn(), [], [3]
+
+        def count_some() -> bool:
+            left[0] -= 1
+            return left[0] > 0
+
+        async def ask(number: int) -> None:
+            async with lock:
+                await until_done(count_some)
+                passed.append(number)
+
+        tasks = [asyncio.create_task(ask(number)) for number in range(4)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        seen = []
+        while len(passed) < 3:
+            seen.append(len(passed))
+            await asyncio.sleep(0)
+        assert passed == [1, 2, 3]
+        assert all(after - before <= 1 for before, after in pairwise(seen))
+
+    asyncio.run(story())
