@@ -51,7 +51,7 @@ DRIFT: Final = 0.02
 """Two clocks differ by half of this; times are whole milliseconds."""
 SILENCES_KEPT: Final = 256
 LATE_SECONDS: Final = 0.6
-"""Sessions are looked at every 0.4 s, and between two slices of a long decision not at all."""
+"""Sessions are looked at every 0.4 s, also between two slices of a large decision, unless it was overtaken before."""
 
 
 def broker_of(batch: RecordBatch) -> BrokerId | None:

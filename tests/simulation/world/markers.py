@@ -60,6 +60,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "write overdue": Demand(200, 8),
     "late batch refused": Demand(200, 5),
     "leader deposed amid a decision": Demand(0.2),
+    "large decision overtaken": Demand(0.2),
     "read refused at a deposed leader": Demand(20),
     "read refused without a majority": Demand(50, 3),
     "read asked of a deposed leader": Demand(50),

@@ -248,7 +248,7 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (
         Turns,
         "in_slices",
-        _returns_later("leader deposed amid a decision", lambda made, *_: made is None),
+        _returns_later("large decision overtaken", lambda made, *_: made is None),
     ),
     (WaitingReads, "fail", _when("read refused at a deposed leader", _has_waiting)),
     (ReadRounds, "must_refuse", _returns("read refused without a majority", _is_true)),
