@@ -1,18 +1,17 @@
 """Edge: verbs that change a cluster: what they share, and how they show results, and what they would write."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from metadata_log.errors import ElectionNotNeeded
 from ops import render
 from ops.admin.dry_run import Foreseen, what_if, what_if_items
 from ops.admin.items import ItemRequest, send_items
-from ops.options import Network, flag, network, sharing
+from ops.options import Network, R, flag, network, sharing
 from ops.render import Column
 from ops.talk import fail_usage, say
 
-R = TypeVar("R", bound=Callable[..., int])
 REFUSED: Final = 3
 """The exit code where an item was refused, as for a request that is."""
 

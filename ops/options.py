@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 Run: TypeAlias = Callable[..., int]
 """What a verb does; it returns the exit code."""
 R = TypeVar("R", bound=Run)
+"""A verb under what is declared of it."""
 USAGE: Final = 2
 """The exit code of a usage error."""
 UNRECOGNIZED: Final = "unrecognized arguments: "
-WIDTH_MAX: Final = 110
+_CONTEXT: Final = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
 _SIMILAR: Final = 0.75
 
 
@@ -253,7 +254,7 @@ class Verb(click.Command):
             params=list(getattr(run, "params", ())),
             help=about,
             short_help=about,
-            context_settings={"max_content_width": WIDTH_MAX, "help_option_names": ["-h", "--help"]},
+            context_settings={**_CONTEXT},
         )
         self.examples = tuple(examples)
         self.shared: type[Output] | None = getattr(run, "shared", None)
@@ -320,11 +321,7 @@ class Noun(click.Group):
     """A noun of the command line: its file in ops/verbs declares each verb with `verb`."""
 
     def __init__(self) -> None:
-        super().__init__(
-            no_args_is_help=False,
-            subcommand_metavar="VERB",
-            context_settings={"max_content_width": WIDTH_MAX, "help_option_names": ["-h", "--help"]},
-        )
+        super().__init__(no_args_is_help=False, subcommand_metavar="VERB", context_settings={**_CONTEXT})
 
     def verb(self, name: str, about: str, *examples: str) -> Callable[[R], R]:
         """Declare a verb: what it does, in one sentence, and examples without the word metaquorum."""

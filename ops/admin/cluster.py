@@ -75,10 +75,10 @@ class Cluster(ClusterClient):
     """
 
     def brokers(self) -> list[Broker]:
-        return cast("list[Broker]", self._items("/v1/brokers"))
+        return cast("list[Broker]", self.items("/v1/brokers"))
 
     def topics(self) -> list[Topic]:
-        return cast("list[Topic]", self._items("/v1/topics"))
+        return cast("list[Topic]", self.items("/v1/topics"))
 
     def topic(self, name: str) -> dict[str, Any]:
         """Return a topic with its settings and partitions."""
@@ -87,7 +87,7 @@ class Cluster(ClusterClient):
 
     def deleted_topics(self) -> list[dict[str, Any]]:
         """Return the topics that can be restored, and until when."""
-        return self._items("/v1/topics?deleted=true")
+        return self.items("/v1/topics?deleted=true")
 
     def partitions(self, topic: str | None = None, *, only: str | None = None) -> Iterator[Partition]:
         """Yield the partitions of a topic, or of all; `only` is a word of the route, such as `under-replicated`."""
@@ -107,7 +107,7 @@ class Cluster(ClusterClient):
         Raises:
             UnknownTopicOrPartition: there is no such topic.
         """
-        under_way = cast("list[Reassignment]", self._items("/v1/partitions/reassignments"))
+        under_way = cast("list[Reassignment]", self.items("/v1/partitions/reassignments"))
         found = [one for one in under_way if topic in (None, one["topic"])]
         if topic is not None and not found:
             self.topic(topic)
@@ -115,25 +115,18 @@ class Cluster(ClusterClient):
 
     def controllers(self) -> list[dict[str, Any]]:
         """Return the controllers that registered."""
-        return self._items("/v1/controllers")
-
-    def features(self) -> list[dict[str, Any]]:
-        """Return the features with their finalized and supported levels."""
-        return self._items("/v1/features")
-
-    def snapshots(self) -> list[dict[str, Any]]:
-        """Return the snapshots that a controller holds."""
-        return self._items("/v1/snapshots")
+        return self.items("/v1/controllers")
 
     def configs(self, resource: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return settings of {"topic": NAME}, {"broker": ID} or {"cluster": 1}, with `effective` those that count."""
-        return self._items(f"/v1/configs?{urllib.parse.urlencode(resource)}")
+        return self.items(f"/v1/configs?{urllib.parse.urlencode(resource)}")
 
     def change(self, request: ItemRequest, items: Sequence[Mapping[str, Any]], **more: Any) -> Sent:
         """Carry out a change of several items, such as CREATE_TOPICS of `ops.admin.items`; raises as `send_items`."""
         return send_items(self, request, items, **more)
 
-    def _items(self, path: str) -> list[dict[str, Any]]:
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """Return the items of a route that lists some, such as /v1/features."""
         items: list[dict[str, Any]] = self.read(path)["items"]
         return items
 

@@ -1,15 +1,15 @@
 """Edge: `configs list|describe|set|unset|append|subtract|replace`, of topics, brokers and the cluster."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from metadata_log.errors import InvalidConfig
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.items import ALTER_CONFIGS, REPLACE_CONFIGS, ItemRequest
 from ops.changes import Change, carry_out, change_of_items, result_columns
-from ops.options import Network, Noun, Output, argument, either, flag, network, option, sharing
+from ops.options import Network, Noun, Output, R, argument, either, flag, network, option, sharing
 from ops.render import Column
 from ops.talk import fail_usage, say
 from ops.values import from_to
@@ -24,7 +24,6 @@ CONFIGS: Final = (
 DESCRIBED: Final = (Column("name"), Column("value"), Column("source"), Column("type"))
 CHANGED: Final = result_columns(*CONFIGS[:2], done="changed")
 REPLACED: Final = result_columns(*CONFIGS[:2], done="replaced")
-R = TypeVar("R", bound=Callable[..., int])
 NOUN: Final = Noun()
 ID: Final = from_to(0, INT32_MAX)
 

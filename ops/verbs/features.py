@@ -25,7 +25,7 @@ NOUN: Final = Noun()
 @NOUN.verb("list", "List the features that are finalized, and those that can be.", "features list")
 @network
 def run_list(asked: Network) -> int:
-    items = asked.client().features()
+    items = asked.client().items("/v1/features")
     asked.show(items, table=lambda: render.table(FEATURES, items, empty="no features"))
     return 0
 

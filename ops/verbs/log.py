@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias
 
 from metadata_log import limits
 from metadata_log.errors import (
@@ -33,7 +33,7 @@ from ops.admin.log_frames import (
     within,
 )
 from ops.foreign_logs import FOREIGN, verified
-from ops.options import Network, Noun, Output, argument, flag, network, option, output
+from ops.options import Network, Noun, Output, R, argument, flag, network, option, output
 from ops.processes import running_process
 from ops.talk import fail_usage, patience, put, say
 from ops.values import directory, existing_path, moment, seconds
@@ -41,7 +41,6 @@ from ops.when import OFFSET_MAX, AtOffset, AtTime, When, time_text
 
 OCTETS: Final = "application/octet-stream"
 JOURNAL: Final = "journal"
-R = TypeVar("R", bound=Callable[..., int])
 Export: TypeAlias = Callable[..., dict[str, Any]]
 """Writes an export to the folder `to`, and returns its manifest."""
 

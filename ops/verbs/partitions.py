@@ -1,8 +1,8 @@
 """Edge: `partitions list|elect|imbalance|reassign|reassignments|explain`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from metadata_log.errors import UnknownTopicOrPartition
 from metadata_log.wire.shapes import INT32_MAX
@@ -10,14 +10,12 @@ from ops import render
 from ops.admin.dry_run import what_balancing_writes
 from ops.admin.items import ELECT
 from ops.changes import Change, carry_out, change_of_items, result_columns, show_foreseen
-from ops.options import Network, Noun, argument, either, flag, network, option
+from ops.options import Network, Noun, R, argument, either, flag, network, option
 from ops.render import Column
 from ops.talk import fail_usage, say
 from ops.values import existing_path, from_to, moment, seconds
 from ops.verbs import reassignments
 from ops.when import AtOffset, When, time_text
-
-R = TypeVar("R", bound=Callable[..., int])
 
 
 def _leader(leader: Any) -> str:

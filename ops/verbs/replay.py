@@ -1,9 +1,9 @@
 """Edge: `replay`: an exported log, asked: report, SQL, tables, state, differences, histories, digest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from metadata_log.errors import BrokerIdNotRegistered, InvalidRequest
 from metadata_log.node.credentials import dates_of
@@ -12,6 +12,7 @@ from ops.given import SHOWN
 from ops.options import (
     Noun,
     Output,
+    R,
     argument,
     declaring,
     flag,
@@ -28,7 +29,6 @@ from ops.talk import fail_usage, patience, put, say
 from ops.values import from_to, log_place, moment
 from ops.when import AtOffset, When
 
-R = TypeVar("R", bound=Callable[..., int])
 NOUN: Final = Noun()
 
 

@@ -27,7 +27,7 @@ NOUN: Final = Noun()
 @NOUN.verb("list", "List the snapshots a controller holds.", "snapshot list")
 @network
 def run_list(asked: Network) -> int:
-    items = asked.client().read("/v1/snapshots")["items"]
+    items = asked.client().items("/v1/snapshots")
     asked.show(items, table=lambda: render.table(SNAPSHOTS, items, empty="no snapshots"))
     return 0
 
@@ -50,7 +50,7 @@ def _show_due(asked: Network) -> int:
     client = asked.client()
     status = client.read("/v1/quorum")
     end_offset, epoch = status["high_watermark"], status["controller_epoch"]
-    held = [one["id"] for one in client.read("/v1/snapshots")["items"]]
+    held = [one["id"] for one in client.items("/v1/snapshots")]
     due = {
         "id": snapshot_id(end_offset, epoch),
         "end_offset": end_offset,

@@ -7,7 +7,7 @@ and keeps none here, so it can be run again after any interruption.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 
 from metadata_log.errors import DuplicateVoter, InvalidRequest, MetadataError, NotCaughtUp, VoterNotFound
 from metadata_log.ids import NodeId, uuid_from_text
@@ -19,7 +19,7 @@ from ops.admin.client import ClusterClient, Unreachable, leader_url
 from ops.admin.dry_run import foresee
 from ops.admin.health import is_quorum
 from ops.changes import record_lines
-from ops.options import Network, flag, network, option, patient
+from ops.options import Network, R, flag, network, option, patient
 from ops.talk import say
 from ops.values import from_to, uuid_of
 
@@ -27,7 +27,6 @@ LOOK_AGAIN_S: Final = 0.25
 LAST_REQUEST_S: Final = 1.0
 """What a request may take at least, however little of the time is left."""
 Row = Mapping[str, Any]
-R = TypeVar("R", bound=Callable[..., int])
 
 
 _id: Final = option("--id", "node_id", read=from_to(0, INT32_MAX), required=True, metavar="N")
