@@ -216,7 +216,7 @@ class LocalCluster:
     def last_words(self, node_id: int) -> str:
         """Return the last line that a node wrote, which usually says why it ended."""
         member = self.member(node_id)
-        for file in (self._stderr(member), self.data(node_id) / f"{member.role}.log"):
+        for file in (_stderr_of(self.directory, member), self.data(node_id) / f"{member.role}.log"):
             with suppress(OSError):
                 lines = file.read_bytes()[-4_096:].decode(errors="replace").split("\n")
                 found = [line.strip() for line in lines if line.strip()]
@@ -246,7 +246,7 @@ class LocalCluster:
         with renamed_os_errors(self.directory):
             self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         check_folder(self.directory)  # whoever may change it chooses what is run from it, and stopped
-        self._take_lock()
+        self._lock_fd = _locked(self.directory)
         try:
             self._started_at_ms = time.time_ns() // 1_000_000
             file = self.directory / "cluster.json"
@@ -255,7 +255,9 @@ class LocalCluster:
             else:
                 self.cluster_id = uuid_text(random_uuid(self._rng))
             self._plan()
-            authority = self._authority()
+            authority = None
+            if self._secure:
+                authority, self._credentials = _authority_of(self.directory, self.cluster_id)
             # The plan is on disk before any node is formatted, so that an interrupted start can be completed.
             self.set_state("starting")
             layout = Layout(self.directory, self.cluster_id, self.controllers, self._rng, authority)
@@ -278,7 +280,10 @@ class LocalCluster:
         paths = [str(self._code(member)), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         config = str(self.directory / member.config)
-        with renamed_os_errors(self._stderr(member)), open_private(self._stderr(member), "wb") as output:
+        with (
+            renamed_os_errors(_stderr_of(self.directory, member)),
+            open_private(_stderr_of(self.directory, member), "wb") as output,
+        ):
             self._children[node_id] = subprocess.Popen(  # noqa: S603, ASYNC220 fork and exec: a millisecond
                 [sys.executable, "-P", "-m", "ops.cli", member.role, "run", "--config", config],
                 env=environment,
@@ -320,7 +325,10 @@ class LocalCluster:
     async def active(self) -> "Active | None":
         """Return the active controller and its view of the brokers; None: no controller is active."""
         answers = await asyncio.gather(
-            *(self._ask(member.http, "/v1/brokers") for member in self.controllers)
+            *(
+                object_at(self.client(timeout_s=ASK_TIMEOUT_S), member.http, "/v1/brokers")
+                for member in self.controllers
+            )
         )
         for member, answer in zip(self.controllers, answers, strict=True):
             if answer is not None:
@@ -330,15 +338,6 @@ class LocalCluster:
                     broker_states={item["broker_id"]: item["state"] for item in answer["items"]},
                 )
         return None
-
-    async def _ask(self, url: str, path: str) -> dict[str, Any] | None:
-        client = ClusterClient((url,), timeout_s=ASK_TIMEOUT_S, rng=self._rng, credentials=self._credentials)
-        try:
-            answer = await asyncio.to_thread(client.ask_one, url, path)
-            value = answer.json() if answer.ok else None
-        except Unreachable:
-            return None
-        return value if isinstance(value, dict) else None
 
     def kill(self, node_id: int) -> None:
         """Kill -9 one node, and return once it is gone."""
@@ -436,36 +435,10 @@ class LocalCluster:
             layout["admin"] = ADMIN_FILES
         replace_file(self.directory / "cluster.json", json.dumps(layout, indent=2).encode() + b"\n")
 
-    def _stderr(self, member: Member) -> Path:
-        return self.directory / f"{member.name}.stderr"
-
-    def _take_lock(self) -> None:
-        with renamed_os_errors(self.directory):
-            fd = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(fd)
-            raise DirectoryInUse(
-                f"{self.directory}: another `metaquorum up` runs this cluster: stop it, or take another --dir"
-            ) from error
-        self._lock_fd = fd
-
     def _release(self) -> None:
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
-
-    def _authority(self) -> "Authority | None":
-        """Return the authority of a cluster with TLS, and hold the admin's certificate from now on."""
-        if not self._secure:
-            return None
-        from ops.certificates import ADMIN, Authority
-
-        authority = Authority(self.directory / TLS_FOLDER, cluster_id=self.cluster_id)
-        authority.write_principals(self.directory / PRINCIPALS)
-        self._credentials = Credentials(authority.certify("user", ADMIN).client())
-        return authority
 
     def _plan(self) -> None:
         """Choose ids and ports for the nodes that are wanted and missing."""
@@ -491,6 +464,43 @@ class LocalCluster:
         if fresh:
             self.controllers = new_controllers(controllers, ports, self._rng, tls=self._secure)
         self.brokers += new_brokers(range(len(self.brokers), brokers), ports, tls=self._secure)
+
+
+async def object_at(client: ClusterClient, url: str, path: str) -> dict[str, Any] | None:
+    """Return the JSON object that one node answers; None if it answers otherwise, or not."""
+    try:
+        answer = await asyncio.to_thread(client.ask_one, url, path)
+        value = answer.json() if answer.ok else None
+    except Unreachable:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _stderr_of(directory: Path, member: Member) -> Path:
+    return directory / f"{member.name}.stderr"
+
+
+def _authority_of(directory: Path, cluster_id: str) -> tuple["Authority", Credentials]:
+    """Return the authority of a cluster with TLS, and the admin's certificate."""
+    from ops.certificates import ADMIN, Authority
+
+    authority = Authority(directory / TLS_FOLDER, cluster_id=cluster_id)
+    authority.write_principals(directory / PRINCIPALS)
+    return authority, Credentials(authority.certify("user", ADMIN).client())
+
+
+def _locked(directory: Path) -> int:
+    """Return the descriptor that holds the lock of a cluster's directory."""
+    with renamed_os_errors(directory):
+        fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(fd)
+        raise DirectoryInUse(
+            f"{directory}: another `metaquorum up` runs this cluster: stop it, or take another --dir"
+        ) from error
+    return fd
 
 
 def metaquorum_command() -> str:

@@ -87,6 +87,8 @@ def change(
 
     None where nothing changes; an ISR in another order is a change. A leader that stays is not named, so its epoch
     stays, unless a replica leaves the assignment. `min_isr` is None without eligible leader replicas.
+
+    The function is long because its order is that of Kafka's PartitionChangeBuilder, to be compared line by line.
     """
     was = partition
     replicas, isr, adding, removing = _completed(

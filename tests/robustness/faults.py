@@ -13,7 +13,7 @@ from typing import Final
 
 from metadata_log.errors import MetadataError
 from ops.admin.client import leader_url
-from ops.local_cluster import LocalCluster, ended_with
+from ops.local_cluster import ASK_TIMEOUT_S, LocalCluster, ended_with, object_at
 from tests.robustness import proxies as links
 from tests.robustness.proxies import LinkFault, Proxies
 
@@ -338,7 +338,9 @@ class Faults:
         while time.monotonic() < deadline:
             if await self._revive(node_id, right=right):
                 right = None
-            status = await self.cluster._ask(self.cluster.http(node_id), "/readyz")
+            status = await object_at(
+                self.cluster.client(timeout_s=ASK_TIMEOUT_S), self.cluster.http(node_id), "/readyz"
+            )
             if status is not None and status["ready"]:
                 return
             await asyncio.sleep(POLL_S)
