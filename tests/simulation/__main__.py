@@ -1,9 +1,9 @@
-"""Live through many seeds: `python -m tests.simulation --minutes 10 --seeds 1..100 --profile swarm`.
+"""Run many seeds: `python -m tests.simulation --minutes 10 --seeds 1..100 --profile swarm`.
 
-Without --seeds it takes seeds from 1 on until the minutes are over. Ctrl-C ends it early, with the totals of what was lived.
-In lives of the profile `broad` the seed draws how many controllers and brokers there are, unless that is said.
+Without --seeds it takes seeds from 1 on until the minutes are over. Ctrl-C ends it early, with the totals of what was run.
+In runs of the profile `broad` the seed draws how many controllers and brokers there are, unless that is said.
 Exit code 1: a property was violated, or a campaign of the profile `broad` of an hour or more reached a marker too seldom;
-2: nothing was lived through.
+2: nothing was run.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from itertools import count
 from pathlib import Path
 
 from tests.simulation.campaign import ledger
-from tests.simulation.campaign.campaign import PROFILE_NAMES, Life, Plan, Totals, outcomes
-from tests.simulation.campaign.kept_runs import KeptLives
+from tests.simulation.campaign.campaign import PROFILE_NAMES, Plan, Run, Totals, outcomes
+from tests.simulation.campaign.kept_runs import KeptRuns
 from tests.simulation.mutants import trial as mutants
 from tests.support.arguments import positive, seeds
 
@@ -51,11 +51,11 @@ def main(argv: list[str]) -> int:
         hostile=args.hostile,
     )
     totals, began = Totals(plan), time.monotonic()
-    lives: Iterator[Life] = (replace(life, variations=tuple(args.vary)) for life in plan.lives(chosen))
-    kept = None if args.kept is None else KeptLives(args.kept, random.Random(first))
+    runs: Iterator[Run] = (replace(run, variations=tuple(args.vary)) for run in plan.runs(chosen))
+    kept = None if args.kept is None else KeptRuns(args.kept, random.Random(first))
     if kept is not None:
-        lives = kept.with_variations(lives, plan)
-    for outcome in outcomes(lives, jobs=args.jobs, may_begin=_until(args.minutes)):
+        runs = kept.with_variations(runs, plan)
+    for outcome in outcomes(runs, jobs=args.jobs, may_begin=_until(args.minutes)):
         totals.add(outcome)
         if kept is not None:
             kept.take(outcome)
@@ -68,20 +68,20 @@ def main(argv: list[str]) -> int:
     if args.ledger is not None:
         command = shlex.join(("python", "-m", "tests.simulation", *_without_ledger(argv)))
         ledger.append(args.ledger, totals.campaign(command))
-    if not totals.lives:
-        print("nothing was lived through", file=sys.stderr)
+    if not totals.runs:
+        print("nothing was run", file=sys.stderr)
         return 2
     return 1 if totals.failed or totals.missing else 0
 
 
 def _until(minutes: float | None) -> Callable[[], bool]:
-    """Answer whether a life may begin: not after so many minutes, nor once somebody asked for the end."""
+    """Answer whether a run may begin: not after so many minutes, nor once somebody asked for the end."""
     until = float("inf") if minutes is None else time.monotonic() + minutes * 60
     asked = threading.Event()
 
     def ask(number: int, _frame: object) -> None:
         asked.set()
-        print("ends with the lives under way; again: at once", file=sys.stderr, flush=True)
+        print("ends with the runs under way; again: at once", file=sys.stderr, flush=True)
         signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only", metavar="NAME", choices=[mutant.name for mutant in mutants.MUTANTS], help="one mutant"
     )
     parser.add_argument(
-        "--simulation-only", action="store_true", help="try them on simulated lives alone, and print the rate"
+        "--simulation-only", action="store_true", help="try them on simulated runs alone, and print the rate"
     )
     parser.add_argument(
         "--results", type=Path, help="append what each mutant came to; what is there is not tried again"
@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         help="processes (default: one for each core, here %(default)s)",
     )
     parser.add_argument(
-        "--kept", type=Path, help="vary the lives in this file, and add those that reach rare states"
+        "--kept", type=Path, help="vary the runs in this file, and add those that reach rare states"
     )
     parser.add_argument(
         "--vary",
@@ -169,7 +169,7 @@ def _brokers(text: str) -> int:
 
 
 def _without_ledger(argv: list[str]) -> list[str]:
-    """Return the arguments that decide what is lived through."""
+    """Return the arguments that decide what is run."""
     if "--ledger" not in argv:
         return argv
     at = argv.index("--ledger")

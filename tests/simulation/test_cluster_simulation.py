@@ -14,7 +14,7 @@ import metadata_log.image.results
 from metadata_log.image.results import RequestResults
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from quorum.controller import Controller
-from tests.simulation.campaign.campaign import Life, Outcome, Plan, live
+from tests.simulation.campaign.campaign import Outcome, Plan, Run, carry_out
 from tests.simulation.faults.membership import Membership
 from tests.simulation.faults.profiles import PROFILES
 from tests.simulation.rules.calm import Calm
@@ -28,11 +28,11 @@ WRITES_PER_SECOND_MIN = 10.0
 """Of a run this short; a campaign counts only those with thirty."""
 
 
-def lived(
+def carried_out(
     seed: int, profile: str, seconds: float, *, controllers: int = 3, observers: int = 0, brokers: int = 3
 ) -> Outcome:
-    outcome = live(
-        Life(
+    outcome = carry_out(
+        Run(
             seed=seed,
             profile=profile,
             controllers=controllers,
@@ -62,22 +62,22 @@ OF_MANY = ("fifo", "nasty", "storm", "members", "deposed", "uncommitted", "losse
     ],
 )
 def test_a_simulated_cluster_keeps_every_property(profile: str, controllers: int) -> None:
-    outcome = lived(102, profile, 12.0, controllers=controllers)
+    outcome = carried_out(102, profile, 12.0, controllers=controllers)
     assert outcome.writes_per_second >= WRITES_PER_SECOND_MIN
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(201, 204))
 def test_any_mixture_of_faults_keeps_every_property(seed: int) -> None:
-    lived(seed, "swarm", 20.0)
+    carried_out(seed, "swarm", 20.0)
 
 
 @pytest.mark.slow
-def test_broad_lives_keep_every_property_and_reach_rare_states() -> None:
-    """The seeds are those of short lives that reach much; all other lives with markers are campaigns."""
+def test_broad_runs_keep_every_property_and_reach_rare_states() -> None:
+    """The seeds are those of short runs that reach much; all other runs with markers are campaigns."""
     reached: Counter[str] = Counter()
-    for life in Plan(profiles=("broad",), seconds=12.0).lives(BROAD_SEEDS):
-        outcome = live(life)
+    for run in Plan(profiles=("broad",), seconds=12.0).runs(BROAD_SEEDS):
+        outcome = carry_out(run)
         assert not outcome.violations, "\n" + outcome.report()
         reached.update(outcome.reached)
     assert missing_in_check(reached) == []
@@ -85,7 +85,7 @@ def test_broad_lives_keep_every_property_and_reach_rare_states() -> None:
 
 @pytest.mark.slow
 def test_voters_come_and_go_in_the_hands_of_shipped_controllers() -> None:
-    outcome = lived(303, "members", 8.0, observers=2)
+    outcome = carried_out(303, "members", 8.0, observers=2)
     assert outcome.consequences["changes of voters carried out"] > 2
 
 
@@ -117,7 +117,7 @@ def test_no_disk_is_lost_while_a_change_of_voters_is_on_its_way_to_the_leader() 
 
 @pytest.mark.slow
 def test_twenty_brokers_keep_every_property() -> None:
-    outcome = lived(301, "fifo", 8.0, brokers=20)
+    outcome = carried_out(301, "fifo", 8.0, brokers=20)
     assert outcome.writes_per_second >= WRITES_PER_SECOND_MIN
 
 
@@ -128,7 +128,7 @@ def test_a_short_simulated_cluster_keeps_every_property() -> None:
 
 
 @pytest.mark.slow
-def test_a_short_life_of_a_data_plane_loses_no_acknowledged_record() -> None:
+def test_a_short_run_of_a_data_plane_loses_no_acknowledged_record() -> None:
     """With eligible leader replicas, under kill -9, losses of power and cuts between brokers, and a roll at the end."""
     world = ClusterWorld(seed=3, profile=PROFILES["brokers"], clients=2)
     assert world.run(4.0) == []
@@ -138,7 +138,7 @@ def test_a_short_life_of_a_data_plane_loses_no_acknowledged_record() -> None:
 
 
 @pytest.mark.slow
-def test_a_short_life_of_brokers_with_caches_goes_on_from_what_their_disks_hold() -> None:
+def test_a_short_run_of_brokers_with_caches_goes_on_from_what_their_disks_hold() -> None:
     """After kill -9, losses of power, turned bits and orderly stops."""
     world = ClusterWorld(seed=15, profile=replace(PROFILES["brokers"], has_caches=True), clients=2)
     assert world.run(8.0) == []
@@ -152,22 +152,22 @@ def test_a_short_life_of_brokers_with_caches_goes_on_from_what_their_disks_hold(
 @pytest.mark.parametrize("seed", [401, 402])
 def test_a_data_plane_loses_no_acknowledged_record(seed: int) -> None:
     """With eligible leader replicas (401) and without."""
-    assert lived(seed, "brokers", 20.0).consequences["records acknowledged"] > 50
+    assert carried_out(seed, "brokers", 20.0).consequences["records acknowledged"] > 50
 
 
 @pytest.mark.slow
-def test_the_same_seed_is_the_same_life() -> None:
-    one, two, other = (lived(seed, "swarm", 3.0, brokers=2) for seed in (12, 12, 13))
+def test_the_same_seed_is_the_same_run() -> None:
+    one, two, other = (carried_out(seed, "swarm", 3.0, brokers=2) for seed in (12, 12, 13))
     assert (one.trace, one.writes, one.reads, one.faults) == (two.trace, two.writes, two.reads, two.faults)
     assert one.trace != other.trace
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("profile", "seconds"), [("nasty", 10), ("streams", 3)])
-def test_the_same_seed_is_the_same_life_in_any_process(profile: str, seconds: int) -> None:
+def test_the_same_seed_is_the_same_run_in_any_process(profile: str, seconds: int) -> None:
     """Nothing depends on the order of hashes, on addresses, or on the machine's clock."""
     command = ["--seeds", "14", "--profile", profile, "--seconds", str(seconds)]
-    lives = [
+    runs = [
         subprocess.run(
             (sys.executable, "-m", "tests.simulation", *command),
             env=os.environ | {"PYTHONHASHSEED": hash_seed},
@@ -177,7 +177,7 @@ def test_the_same_seed_is_the_same_life_in_any_process(profile: str, seconds: in
         ).stdout
         for hash_seed in ("1", "2")
     ]
-    traces = [text.splitlines()[0].split("trace ")[1] for text in lives]
+    traces = [text.splitlines()[0].split("trace ")[1] for text in runs]
     assert traces[0] == traces[1]
 
 
@@ -239,7 +239,7 @@ def test_lost_fetches_are_made_up_for() -> None:
 @pytest.mark.slow
 def test_a_failing_seed_tells_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Calm, "_not_live", lambda _calm, _acknowledged: "nothing is well")
-    outcome = live(Life(seed=3, profile="fifo", controllers=3, brokers=1, seconds=1.0, raft_only=False))
+    outcome = carry_out(Run(seed=3, profile="fifo", controllers=3, brokers=1, seconds=1.0, raft_only=False))
     report = outcome.report()
     assert "liveness: 15 s after the last fault nothing is well" in report
     assert (
@@ -260,5 +260,5 @@ def test_an_answer_that_is_evicted_too_early_is_noticed(monkeypatch: pytest.Monk
             return shipped(results, now_ms=now_ms)
 
     monkeypatch.setattr(RequestResults, "evicted", early)
-    lives = Plan(profiles=("broad",), seconds=8.0).lives([400, 408, 412])
-    assert any("applied_once" in violation for life in lives for violation in live(life).violations)
+    runs = Plan(profiles=("broad",), seconds=8.0).runs([400, 408, 412])
+    assert any("applied_once" in violation for run in runs for violation in carry_out(run).violations)

@@ -1,29 +1,29 @@
-"""Lives of one controller's HTTP."""
+"""Runs of one controller's HTTP."""
 
 import pytest
 
 from tests.simulation.mutants.mutant import Seeds
 from tests.simulation.mutants.trial import in_place, named, violations_of
-from tests.simulation.world.door_run import CONNECTIONS_MAX, HIGH_WATER_BYTES, DoorLife
+from tests.simulation.world.door_run import CONNECTIONS_MAX, HIGH_WATER_BYTES, DoorRun
 
 SEEDS = range(1, 17)
 
 
 @pytest.mark.slow
 def test_nobody_gets_what_is_not_theirs() -> None:
-    lives = [DoorLife(seed) for seed in range(1, 13)]
-    assert [life.run() for life in lives] == [[]] * len(lives)
-    assert {status for life in lives for status in life.answers} >= {200, 400, 401, 403, 404, 409, 415}
-    assert all(life.polls > 5 for life in lives)
-    assert max(life.unread_max for life in lives) > HIGH_WATER_BYTES, "some client reads nothing"
-    assert max(life.held_max for life in lives) == CONNECTIONS_MAX // 2, "an address uses up its share"
-    assert {life.has_identity for life in lives} == {True, False}
+    runs = [DoorRun(seed) for seed in range(1, 13)]
+    assert [run.run() for run in runs] == [[]] * len(runs)
+    assert {status for run in runs for status in run.answers} >= {200, 400, 401, 403, 404, 409, 415}
+    assert all(run.polls > 5 for run in runs)
+    assert max(run.unread_max for run in runs) > HIGH_WATER_BYTES, "some client reads nothing"
+    assert max(run.held_max for run in runs) == CONNECTIONS_MAX // 2, "an address uses up its share"
+    assert {run.has_identity for run in runs} == {True, False}
 
 
-def test_the_same_seed_is_the_same_life() -> None:
-    lives = [DoorLife(seed) for seed in (5, 5, 6)]
-    assert [life.run() for life in lives] == [[], [], []]
-    stories = [(life.answers, life.polls, life.unread_max, life.lab.quorum.log) for life in lives]
+def test_the_same_seed_is_the_same_run() -> None:
+    runs = [DoorRun(seed) for seed in (5, 5, 6)]
+    assert [run.run() for run in runs] == [[], [], []]
+    stories = [(run.answers, run.polls, run.unread_max, run.lab.quorum.log) for run in runs]
     assert stories[0] == stories[1] != stories[2]
 
 

@@ -1,25 +1,25 @@
-"""Lives of one node's files under power cuts."""
+"""Runs of one node's files under power cuts."""
 
 import pytest
 
 from tests.simulation.mutants.mutant import Seeds
 from tests.simulation.mutants.trial import in_place, named, violations_of
-from tests.simulation.world.file_run import KILL, POWER_CUT, STOP, FileLife
+from tests.simulation.world.file_run import KILL, POWER_CUT, STOP, FileRun
 
 
 @pytest.mark.slow
 def test_what_was_acknowledged_is_there_after_any_crash() -> None:
-    lives = [FileLife(seed) for seed in range(1, 13)]
-    assert [life.run() for life in lives] == [[]] * len(lives)
-    assert {way for life in lives for way in life.endings} == {POWER_CUT, KILL, STOP}
-    assert any(life.damaged for life in lives), "a file of the log rotted"
-    assert all(life.synced[1] > 100 for life in lives)
+    runs = [FileRun(seed) for seed in range(1, 13)]
+    assert [run.run() for run in runs] == [[]] * len(runs)
+    assert {way for run in runs for way in run.endings} == {POWER_CUT, KILL, STOP}
+    assert any(run.damaged for run in runs), "a file of the log rotted"
+    assert all(run.synced[1] > 100 for run in runs)
 
 
-def test_the_same_seed_is_the_same_life() -> None:
-    lives = [FileLife(seed) for seed in (5, 5, 6)]
-    assert [life.run() for life in lives] == [[], [], []]
-    trees = [life.volume.tree() for life in lives]
+def test_the_same_seed_is_the_same_run() -> None:
+    runs = [FileRun(seed) for seed in (5, 5, 6)]
+    assert [run.run() for run in runs] == [[], [], []]
+    trees = [run.volume.tree() for run in runs]
     assert trees[0] == trees[1] != trees[2]
 
 
@@ -35,6 +35,6 @@ def test_the_same_seed_is_the_same_life() -> None:
     ],
 )
 def test_a_seeded_bug_is_noticed(name: str, seed: int) -> None:
-    """The seeds are those of lives in which it matters."""
+    """The seeds are those of runs in which it matters."""
     with in_place(named(name)):
         assert violations_of(Seeds("files", seed), seed)

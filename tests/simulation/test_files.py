@@ -33,7 +33,7 @@ def volume() -> Iterator[Volume]:
         yield volumes["one"]
 
 
-def _live(data: Path, seed: int) -> list[object]:
+def _run(data: Path, seed: int) -> list[object]:
     """Append, sync, read, retain, restart, and write snapshots; return what was read and raised."""
     rng, seen = random.Random(seed), list[object]()
     log = SegmentedLog.open(data / "log", segment_bytes=3_000, made_again_from=0)
@@ -69,10 +69,10 @@ def _live(data: Path, seed: int) -> list[object]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_they_are_as_a_real_disk_is(seed: int, volume: Volume, tmp_path: Path) -> None:
-    """Goal: a simulated life says something of the shipped files. Method: the same work on both, byte for byte."""
+    """Goal: a simulated run says something of the shipped files. Method: the same work on both, byte for byte."""
     for folder in FOLDERS:
         (tmp_path / folder).mkdir()
-    assert _live(volume.path, seed) == _live(tmp_path, seed)
+    assert _run(volume.path, seed) == _run(tmp_path, seed)
     assert volume.tree() == tree_of(tmp_path)
 
 

@@ -1,17 +1,17 @@
-"""Lives of what a broker forwards."""
+"""Runs of what a broker forwards."""
 
 import pytest
 
 from tests.simulation.mutants.mutant import Seeds
 from tests.simulation.mutants.trial import in_place, named, violations_of
-from tests.simulation.world.forward_run import ForwardLife
+from tests.simulation.world.forward_run import ForwardRun
 
 
 @pytest.mark.slow
 def test_a_write_is_carried_out_once_and_its_answer_is_true() -> None:
-    lives = [ForwardLife(seed) for seed in range(1, 7)]
-    assert [life.run() for life in lives] == [[]] * len(lives)
-    assert {outcome for life in lives for outcome in life.outcomes} >= {
+    runs = [ForwardRun(seed) for seed in range(1, 7)]
+    assert [run.run() for run in runs] == [[]] * len(runs)
+    assert {outcome for run in runs for outcome in run.outcomes} >= {
         "200",
         "429",
         "503",
@@ -19,10 +19,10 @@ def test_a_write_is_carried_out_once_and_its_answer_is_true() -> None:
     }
 
 
-def test_the_same_seed_is_the_same_life() -> None:
-    lives = [ForwardLife(seed) for seed in (5, 5, 6)]
-    assert [life.run() for life in lives] == [[], [], []]
-    stories = [(life.outcomes, life.controllers.carried_out) for life in lives]
+def test_the_same_seed_is_the_same_run() -> None:
+    runs = [ForwardRun(seed) for seed in (5, 5, 6)]
+    assert [run.run() for run in runs] == [[], [], []]
+    stories = [(run.outcomes, run.controllers.carried_out) for run in runs]
     assert stories[0] == stories[1] != stories[2]
 
 

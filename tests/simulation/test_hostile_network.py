@@ -6,7 +6,7 @@ import pytest
 
 from quorum.raft.belief import Belief
 from quorum.raft.messages import KINDS
-from tests.simulation.campaign.campaign import Life
+from tests.simulation.campaign.campaign import Run
 from tests.simulation.faults.profiles import PROFILES
 from tests.simulation.world.cluster import ClusterWorld
 from tests.simulation.world.network import LinkFaults
@@ -18,7 +18,7 @@ HOSTILE = replace(LinkFaults().among_strangers(), flipped=0.01)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_life_among_strangers(seed: int) -> None:
+def test_a_run_among_strangers(seed: int) -> None:
     world = ClusterWorld(seed=seed, profile=replace(PROFILES["calm"], links=HOSTILE), brokers=2, clients=3)
     assert not world.run(5.0)
     assert world.network.said_by_stranger.keys() == KINDS
@@ -28,11 +28,11 @@ def test_a_life_among_strangers(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 4])
-def test_a_rough_life_among_strangers(seed: int) -> None:
-    life = Life(
+def test_a_rough_run_among_strangers(seed: int) -> None:
+    run = Run(
         seed=seed, profile="swarm", controllers=3, brokers=3, seconds=15.0, raft_only=False, hostile=True
     )
-    assert not life.world().run(life.seconds), life.command()
+    assert not run.world().run(run.seconds), run.command()
 
 
 def test_a_node_that_believes_strangers_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Kept lives: which are kept, and how they are varied."""
+"""Kept runs: which are kept, and how they are varied."""
 
 import random
 from collections import Counter
@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.campaign.campaign import Outcome, Plan, live
-from tests.simulation.campaign.kept_runs import LIVES_PER_MARKER, TAIL_SECONDS, KeptLives
+from tests.simulation.campaign.campaign import Outcome, Plan, carry_out
+from tests.simulation.campaign.kept_runs import RUNS_PER_MARKER, TAIL_SECONDS, KeptRuns
 
 PLAN = Plan(profiles=("broad",), seconds=0.5, raft_only=True)
 
 
 def _outcome(seed: int, **first_at: float) -> Outcome:
-    (life,) = PLAN.lives([1])
-    lived = live(life)
+    (run,) = PLAN.runs([1])
+    outcome = carry_out(run)
     return replace(
-        lived,
-        life=replace(life, seed=seed),
+        outcome,
+        run=replace(run, seed=seed),
         violations=(),
         first_at=first_at,
         reached=Counter(first_at.keys()),
@@ -27,20 +27,20 @@ def _outcome(seed: int, **first_at: float) -> Outcome:
 
 
 @pytest.mark.slow
-def test_lives_are_kept_for_what_few_reach_and_varied_from_shortly_before(tmp_path: Path) -> None:
+def test_runs_are_kept_for_what_few_reach_and_varied_from_shortly_before(tmp_path: Path) -> None:
     path = tmp_path / "kept"
-    kept = KeptLives(path, random.Random(1))
+    kept = KeptRuns(path, random.Random(1))
     for seed in range(1, 6):
         kept.take(_outcome(seed, often=float(seed), rare=50.0) if seed == 5 else _outcome(seed, often=1.0))
     assert [line.split(",")[0] for line in path.read_text().splitlines()] == [
-        f'{{"seed": {seed}' for seed in (*range(1, LIVES_PER_MARKER + 1), 5)
+        f'{{"seed": {seed}' for seed in (*range(1, RUNS_PER_MARKER + 1), 5)
     ]
-    lives = KeptLives(path, random.Random(2)).with_variations(PLAN.lives(range(100, 200)), PLAN)
-    fresh, *others = islice(lives, 100)
+    runs = KeptRuns(path, random.Random(2)).with_variations(PLAN.runs(range(100, 200)), PLAN)
+    fresh, *others = islice(runs, 100)
     assert fresh.seed == 100 and not fresh.variations
-    varied = [life for life in others if life.variations]
+    varied = [run for run in others if run.variations]
     assert len(varied) == 50
-    at = [life.variations[0][0] for life in varied if life.seed == 5]
+    at = [run.variations[0][0] for run in varied if run.seed == 5]
     assert at
     assert all(50.0 - TAIL_SECONDS <= each <= 50.0 for each in at)
-    assert {life.seed for life in varied} <= {1, 2, 5}
+    assert {run.seed for run in varied} <= {1, 2, 5}

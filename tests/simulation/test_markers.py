@@ -1,4 +1,4 @@
-"""Markers of rare states: where they are counted, what is demanded, and that counting changes no life."""
+"""Markers of rare states: where they are counted, what is demanded, and that counting changes no run."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_no_other_name_is_a_marker() -> None:
         markers.sometimes("anything else")
 
 
-def test_a_life_that_is_watched_is_the_same_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_watched_is_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = World(seed=5, profile=PROFILES["wild"])
     assert not seen.run(4.0)
     monkeypatch.setattr(world, "watched", lambda _sometimes: nullcontext())
@@ -50,9 +50,9 @@ def test_a_life_that_is_watched_is_the_same_life(monkeypatch: pytest.MonkeyPatch
 def test_a_watched_branch_that_is_taken_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read is refused because the leader hears no majority."""
     monkeypatch.setattr(ReadRounds, "refused_from", lambda _rounds, _unheard_at: 0.0)
-    life = World(seed=1, profile=PROFILES["calm"])
-    life.run(2.0)
-    assert life.markers.reached["read refused without a majority"]
+    run = World(seed=1, profile=PROFILES["calm"])
+    run.run(2.0)
+    assert run.markers.reached["read refused without a majority"]
 
 
 def test_a_campaign_misses_what_it_reached_too_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_a_mutant_stands_wherever_its_target_is_imported_by_name() -> None:
             assert stands is not shipped
 
 
-def test_lives_are_left_out_that_never_call_what_is_replaced(tmp_path: Path) -> None:
+def test_runs_are_left_out_that_never_call_what_is_replaced(tmp_path: Path) -> None:
     class Shipped:
         bound = 7
 
@@ -58,24 +58,24 @@ def test_lives_are_left_out_that_never_call_what_is_replaced(tmp_path: Path) -> 
         def shown(self) -> int:
             return 2
 
-    lives = [("calls", 1), ("calls", 2), ("rests", 1)]
+    runs = [("calls", 1), ("calls", 2), ("rests", 1)]
     shipped = Shipped()
 
-    def live(kind: str, seed: int) -> None:
+    def carry_out(kind: str, seed: int) -> None:
         if kind == "calls":
             assert (shipped.method(), Shipped.static()) == (7, 1)
             assert seed == 1 or shipped.shown == 2
 
     names = ("method", "static", "shown", "bound")
-    found = calls({name: (Shipped, name) for name in names}, lives, live)
+    found = calls({name: (Shipped, name) for name in names}, runs, carry_out)
     assert found == {"method": [0, 1], "static": [0, 1], "shown": [1]}, "a bound may be read unseen"
-    write(tmp_path / "called", lives, found)
-    assert read(tmp_path / "called", lives) == found
-    assert read(tmp_path / "called", lives[:2]) is None
-    assert read(tmp_path / "none", lives) is None
+    write(tmp_path / "called", runs, found)
+    assert read(tmp_path / "called", runs) == found
+    assert read(tmp_path / "called", runs[:2]) is None
+    assert read(tmp_path / "none", runs) is None
 
 
-def test_the_table_of_lives_alone_has_a_class_for_rooms_that_no_life_runs() -> None:
+def test_the_table_of_runs_alone_has_a_class_for_rooms_that_no_run_reaches() -> None:
     outside = next(mutant for mutant in MUTANTS if mutant.target.startswith(OUTSIDE))
     caught, unnoticed, uncalled = [mutant for mutant in MUTANTS if not mutant.target.startswith(OUTSIDE)][:3]
     tried = [

@@ -1,17 +1,17 @@
-"""Lives of plans of reassignments."""
+"""Runs of plans of reassignments."""
 
 import pytest
 
 from tests.simulation.mutants.mutant import Seeds
 from tests.simulation.mutants.trial import in_place, named, violations_of
-from tests.simulation.world.plan_run import PlanLife
+from tests.simulation.world.plan_run import PlanRun
 
 
 def test_a_plan_does_nothing_twice() -> None:
-    lives = [PlanLife(seed) for seed in range(1, 13)]
-    assert [life.run() for life in lives] == [[]] * len(lives)
-    assert any(life.runs > 1 for life in lives)
-    assert any(life.failures for life in lives)
+    runs = [PlanRun(seed) for seed in range(1, 13)]
+    assert [run.run() for run in runs] == [[]] * len(runs)
+    assert any(run.runs > 1 for run in runs)
+    assert any(run.failures for run in runs)
 
 
 @pytest.mark.parametrize("name", ["plan-forgets", "plan-as-a-whole"])

@@ -31,7 +31,7 @@ def _check(seed: int, seconds: float, profile: str, voters: int = 3) -> World:
 
 
 @pytest.mark.parametrize("profile", ["calm", "fifo", "wild"])
-def test_a_short_life(profile: str) -> None:
+def test_a_short_run(profile: str) -> None:
     world = _check(7, 4.0, profile)
     assert world.writes_acknowledged > 50
     assert world.reads_answered > 20
@@ -64,7 +64,7 @@ def test_voters_come_and_go_and_disks_are_lost(seed: int, voters: int) -> None:
     assert world.faults["change of voters"] > 3
 
 
-def test_the_same_seed_is_the_same_life() -> None:
+def test_the_same_seed_is_the_same_run() -> None:
     one, two, other = (_check(seed, 4.0, "wild") for seed in (11, 11, 12))
     assert one.network.trace == two.network.trace
     assert one.checks.history == two.checks.history
@@ -123,11 +123,11 @@ def test_the_simulation_finds_a_missing_rule(
     for seed in range(20):
         if World(seed=seed, profile=PROFILES[profile]).run(8.0):
             return
-    raise AssertionError(f"20 lives without {rule}, and nothing was violated")
+    raise AssertionError(f"20 runs without {rule}, and nothing was violated")
 
 
 def _varied(*variations: tuple[float, int], seconds: float = 4.0) -> tuple[World, dict[float, int]]:
-    """Live with variations; return the world, and its trace at some times."""
+    """Run with variations; return the world, and its trace at some times."""
     traces: dict[float, int] = {}
 
     class Looks(World):
@@ -142,7 +142,7 @@ def _varied(*variations: tuple[float, int], seconds: float = 4.0) -> tuple[World
     return world, traces
 
 
-def test_a_varied_life_is_the_same_one_until_it_is_varied() -> None:
+def test_a_varied_run_is_the_same_one_until_it_is_varied() -> None:
     (plain, before), (varied, after), (again, _) = _varied(), _varied((2.0, 5)), _varied((2.0, 5))
     assert (before[1.0], before[1.9]) == (after[1.0], after[1.9])
     assert before[3.9] != after[3.9]

@@ -1,4 +1,4 @@
-"""Slow disks, slow links and narrow ones: what a life draws, what the rule of leadership finds, and large entries."""
+"""Slow disks, slow links and narrow ones: what a run draws, what the rule of leadership finds, and large entries."""
 
 import asyncio
 import random
@@ -165,10 +165,10 @@ def test_entries_share_messages_of_a_bounded_size_and_large_ones_fill_the_window
     quorum.end()
 
 
-# --- what a life draws
+# --- what a run draws
 
 
-def test_lives_differ_in_what_is_slow() -> None:
+def test_runs_differ_in_what_is_slow() -> None:
     ids = tuple(map(NodeId, range(1, 4)))
     slow = slowness.Slow(sync_seconds=slowness.SYNC_SECONDS, bytes_per_second=slowness.BYTES_PER_SECOND)
     drawn = [slowness.drawn(seed, ids, slow) for seed in range(60)]
@@ -179,7 +179,7 @@ def test_lives_differ_in_what_is_slow() -> None:
     assert drawn[7].text() == slowness.drawn(7, ids, slow).text()
 
 
-def test_the_lives_of_other_tests_have_nothing_slow_and_a_share_of_the_others_has() -> None:
+def test_the_runs_of_other_tests_have_nothing_slow_and_a_share_of_the_others_has() -> None:
     kept = (*range(1, 16), 102, 201, 202, 203, 207, 400, 408, 412, 503, 515, 600, 603, 605)
     assert {slowness.of_swarm(seed) for seed in kept} == {slowness.NOTHING}
     slow = sum(slowness.of_swarm(seed) != slowness.NOTHING for seed in range(1000, 2000))

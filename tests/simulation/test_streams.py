@@ -1,4 +1,4 @@
-"""Lives on the shipped transport over streams in memory."""
+"""Runs on the shipped transport over streams in memory."""
 
 import pytest
 
@@ -12,7 +12,7 @@ STREAMS = PROFILES["streams"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("voters", [1, 3, 5])
-def test_a_short_life(voters: int) -> None:
+def test_a_short_run(voters: int) -> None:
     world = World(seed=3, profile=STREAMS, voters=voters, observers=1)
     assert world.run(5.0) == []
     assert world.writes_acknowledged > 50
@@ -20,13 +20,13 @@ def test_a_short_life(voters: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_short_life_of_a_cluster() -> None:
+def test_a_short_run_of_a_cluster() -> None:
     world = ClusterWorld(seed=3, profile=STREAMS, brokers=2, clients=2)
     assert world.run(4.0) == []
     assert world.writes_acknowledged > 20
 
 
-def test_the_same_seed_is_the_same_life() -> None:
+def test_the_same_seed_is_the_same_run() -> None:
     traces = []
     for seed in (5, 5, 6):
         world = World(seed=seed, profile=STREAMS)

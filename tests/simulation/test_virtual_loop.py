@@ -25,7 +25,7 @@ def test_a_round_ends_before_what_its_turns_make_ready(is_busy: bool) -> None:
     async def asked(call: Any, *names: str) -> None:
         call(*names)
 
-    async def life() -> None:
+    async def run() -> None:
         if is_busy:
             loop.create_task_of(processor, asked(turn, "before"))
             await asyncio.sleep(0.001)
@@ -35,7 +35,7 @@ def test_a_round_ends_before_what_its_turns_make_ready(is_busy: bool) -> None:
         loop.create_task_of(processor, asked(turn, "late"))
         await asyncio.sleep(0.100)
 
-    loop.run_until_complete(life())
+    loop.run_until_complete(run())
     loop.close()
     before = [["before"]] if is_busy else []
     assert [list(work) for work in rounds][: len(before) + 1] == [*before, ["first", "second"]]

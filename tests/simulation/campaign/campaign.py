@@ -36,7 +36,7 @@ class Plan:
 
     profiles: Sequence[str] = ("swarm",)
     controllers: Sequence[int] | None = None
-    """None, here and below: three, none and three, and in a life of the profile `broad` what its seed draws."""
+    """None, here and below: three, none and three, and in a run of the profile `broad` what its seed draws."""
     observers: int | None = None
     brokers: int | None = None
     seconds: float = 120.0
@@ -44,12 +44,12 @@ class Plan:
     hostile: bool = False
     """Strangers speak on the controllers' ports, and bits flip on links."""
 
-    def lives(self, seeds: Iterable[int]) -> Iterator["Life"]:
+    def runs(self, seeds: Iterable[int]) -> Iterator["Run"]:
         for seed in seeds:
             for profile in self.profiles:
                 shape = broad.shape_of(seed) if profile == broad.NAME else USUAL_SHAPE
                 for controllers in self.controllers or (shape.voters,):
-                    yield Life(
+                    yield Run(
                         seed=seed,
                         profile=profile,
                         controllers=controllers,
@@ -62,8 +62,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """One world to live through."""
+class Run:
+    """One world to run."""
 
     seed: int
     profile: str
@@ -112,9 +112,9 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a life; cheap to send between processes."""
+    """The result of a run; cheap to send between processes."""
 
-    life: Life
+    run: Run
     simulated: float
     cpu: float
     writes: int
@@ -150,10 +150,10 @@ class Outcome:
         )
 
     def line(self) -> str:
-        life = self.life
+        run = self.run
         speed = self.simulated / max(self.cpu, 1e-9)
-        varied = ", ".join(f"varied from {at:g} s by {number}" for at, number in life.variations)
-        name = f"seed {life.seed}{f' ({varied})' if varied else ''} {life.profile} {life.controllers}c"
+        varied = ", ".join(f"varied from {at:g} s by {number}" for at, number in run.variations)
+        name = f"seed {run.seed}{f' ({varied})' if varied else ''} {run.profile} {run.controllers}c"
         if self.violations:
             return f"{name}: VIOLATED {self.violations[0]}"
         recovered = "" if self.recovered_after is None else f", well after {self.recovered_after:.1f} s"
@@ -169,24 +169,24 @@ class Outcome:
         return "\n".join(
             (
                 *(f"  {violation}" for violation in self.violations),
-                f"  replay: {self.life.command()}",
+                f"  replay: {self.run.command()}",
                 "  its last events:",
                 self.story,
             )
         )
 
 
-def live(life: Life) -> Outcome:
-    """Live through one world."""
+def carry_out(run: Run) -> Outcome:
+    """Run one world."""
     heard = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     began = time.process_time()
     gc.collect()  # the world before
-    world = life.world()
-    violations = world.run(life.seconds)
+    world = run.world()
+    violations = world.run(run.seconds)
     logging.disable(heard)
     return Outcome(
-        life=life,
+        run=run,
         simulated=world.loop.time(),
         cpu=time.process_time() - began,
         writes=world.writes_acknowledged,
@@ -206,17 +206,17 @@ def live(life: Life) -> Outcome:
     )
 
 
-def outcomes(lives: Iterable[Life], *, jobs: int, may_begin: Callable[[], bool]) -> Iterator[Outcome]:
-    """Yield the result of each life as it ends, until no other may begin and all under way have ended."""
+def outcomes(runs: Iterable[Run], *, jobs: int, may_begin: Callable[[], bool]) -> Iterator[Outcome]:
+    """Yield the result of each run as it ends, until no other may begin and all under way have ended."""
     if jobs == 1:
-        for life in lives:
+        for run in runs:
             if not may_begin():
                 return
-            yield live(life)
+            yield carry_out(run)
         return
-    queue = iter(lives)
+    queue = iter(runs)
     under_way: set[Future[Outcome]] = set()
-    # A Ctrl-C reaches every process of the terminal: it asks the campaign to end, not the lives under way.
+    # A Ctrl-C reaches every process of the terminal: it asks the campaign to end, not the runs under way.
     with ProcessPoolExecutor(
         jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
     ) as pool:
@@ -225,7 +225,7 @@ def outcomes(lives: Iterable[Life], *, jobs: int, may_begin: Callable[[], bool])
                 following = next(queue, None)
                 if following is None:
                     break
-                under_way.add(pool.submit(live, following))
+                under_way.add(pool.submit(carry_out, following))
             if not under_way:
                 return
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
@@ -239,7 +239,7 @@ class Totals:
 
     plan: Plan
     seeds: list[int] = field(default_factory=list)
-    lives: int = 0
+    runs: int = 0
     counted: int = 0
     void: int = 0
     failed: int = 0
@@ -256,9 +256,9 @@ class Totals:
     turns: Turns = field(default_factory=Turns)
 
     def add(self, outcome: Outcome) -> None:
-        self.lives += 1
-        if not outcome.life.variations:
-            self.seeds.append(outcome.life.seed)
+        self.runs += 1
+        if not outcome.run.variations:
+            self.seeds.append(outcome.run.seed)
         self.failed += bool(outcome.violations)
         if not outcome.violations:
             if outcome.counts:
@@ -289,7 +289,7 @@ class Totals:
     def text(self) -> str:
         simulated = max(self.simulated, 1e-9)
         return (
-            f"{self.lives} runs, {self.counted} counted, {self.void} void (below {WRITES_PER_SECOND_MIN:.0f} acknowledged "
+            f"{self.runs} runs, {self.counted} counted, {self.void} void (below {WRITES_PER_SECOND_MIN:.0f} acknowledged "
             f"writes or {FAULTS_PER_SECOND_MIN} faults per simulated second), {self.failed} with violations\n"
             f"{self.simulated / 3600:.2f} simulated hours, {self.hours_counted:.2f} of them counted; "
             f"{self.simulated / max(self.cpu, 1e-9):.1f} simulated seconds per second of a processor; "
@@ -322,7 +322,7 @@ class Totals:
             controllers=drawn if plan.controllers is None else ", ".join(map(str, plan.controllers)),
             brokers=brokers,
             seeds=f"{min(self.seeds)}..{max(self.seeds)}" if self.seeds else "none",
-            runs=self.lives,
+            runs=self.runs,
             counted=self.counted,
             hours=round(self.hours_counted, 2),
             writes_per_s=round(self.writes / simulated, 1),

@@ -37,7 +37,7 @@ LATE_POLLS_MAX: Final = 3
 partitions they would multiply without end, as no broker's do.
 """
 TOPICS_MAX: Final = 100
-"""Topics made in a life, for the same reason: each makes the changes of its brokers longer."""
+"""Topics made in a run, for the same reason: each makes the changes of its brokers longer."""
 
 
 class BetweenParts:

@@ -1,6 +1,6 @@
 """The profile `broad`: each seed draws what its cluster is made of, how little is kept, and weather in which cuts last.
 
-Four seeds in a row are lives of one, three and five voters, and one in which voters come and go.
+Four seeds in a row are runs of one, three and five voters, and one in which voters come and go.
 """
 
 import random
@@ -10,13 +10,13 @@ NAME: Final = "broad"
 BROKERS: Final = (1, 1, 2, 2, 3, 3, 3, 3, 3, 4, 4, 5, 6, 8, 12, 20)
 OBSERVERS: Final = (0, 0, 1, 2)
 RESULTS_KEPT: Final = (400, 2_000, 200_000)
-"""Answers kept for repeated requests; 400 are 9 s of a life's writes."""
+"""Answers kept for repeated requests; 400 are 9 s of a run's writes."""
 RETENTION_BYTES: Final = (None, 60_000, 150_000)
-"""A life of two minutes writes some 800 kB."""
+"""A run of two minutes writes some 800 kB."""
 WEIGHTY_BROKERS_MAX: Final = 4
 """Each poll may stand for thirty: more brokers would keep the controller busy with nothing but their polls."""
 WEIGHT: Final = 100
-"""A partition of a weighty life stands for so many. With more, controllers are busy for too long once all brokers ended."""
+"""A partition of a weighty run stands for so many. With more, controllers are busy for too long once all brokers ended."""
 SHARELESS_BROKERS_MAX: Final = 4
 """More brokers share what all compute alike: each of twenty would compute once more what the first few have compared."""
 CACHES_MAX: Final = 4
@@ -39,7 +39,7 @@ def _changes_voters(seed: int) -> bool:
 
 
 def shape_of(seed: int) -> Shape:
-    """Return what the cluster of the life with this seed is made of."""
+    """Return what the cluster of the run with this seed is made of."""
     rng = random.Random(seed ^ 0x5AE)
     voters = rng.choice((1, 3, 5)) if _changes_voters(seed) else (1, 3, 5)[seed % KINDS]
     observers = rng.choice((1, 2)) if _changes_voters(seed) else rng.choice(OBSERVERS)
@@ -47,7 +47,7 @@ def shape_of(seed: int) -> Shape:
 
 
 def drawn(seed: int) -> dict[str, Any]:
-    """Return what the profile of the life with this seed has beside that of a swarm."""
+    """Return what the profile of the run with this seed has beside that of a swarm."""
     rng = random.Random(seed ^ 0xB40AD)
     found: dict[str, Any] = {
         "cut_seconds": CUT_SECONDS,

@@ -67,7 +67,7 @@ class Profile:
     replaces_in_settings: bool = False
     """Of a disk that was replaced all settings may name the new one. It is mostly formatted to join alone."""
     new_disks_are_slow: bool = False
-    """The first sync on a new disk may take long, and its process may not live through it."""
+    """The first sync on a new disk may take long, and its process may not run it."""
     snapshots_kept: int = 4
     """Where no controller runs beside the log."""
     cut_leader_every: float | None = None
@@ -99,7 +99,7 @@ class Profile:
     has_caches: bool = False
     """Brokers keep the log and snapshots on disks, as shipped; else each start finds the whole image, or none."""
     is_weighty: bool = False
-    """Work costs as much as in a heavy life, while all else befalls the cluster."""
+    """Work costs as much as in a heavy run, while all else befalls the cluster."""
     reads_late: bool = False
     """Time passes before a thread reads segments, and not only before it answers."""
     shares_work: bool = True

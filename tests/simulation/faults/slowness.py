@@ -1,6 +1,6 @@
-"""What is steadily slow in one life: disks, links and downloads, each for itself, beside single stalls and late messages.
+"""What is steadily slow in one run: disks, links and downloads, each for itself, beside single stalls and late messages.
 
-All of it is drawn from a chance of its own, so a life in which nothing is slow is the same one with and without this module.
+All of it is drawn from a chance of its own, so a run in which nothing is slow is the same one with and without this module.
 """
 
 import random
@@ -20,19 +20,19 @@ SYNC_SECONDS: Final[Bounds] = (0.0001, 2.0)
 LATENCY_SECONDS: Final[Bounds] = (0.0001, 0.1)
 """Of one way on a slow link: the longest round trip is 200 ms, as between two continents."""
 BYTES_PER_SECOND: Final[Bounds] = (20_000.0, 5_000_000.0)
-"""Of one way on a narrow link. A life's entries are some hundred bytes, and up to 60 kB after an absence. That takes 3 s on
+"""Of one way on a narrow link. A run's entries are some hundred bytes, and up to 60 kB after an absence. That takes 3 s on
 the narrowest link, as 4 MiB do at 10 Mbit/s."""
 DOWNLOAD_SECONDS: Final[Bounds] = (0.3, 20.0)
-"""Of a slow download of a snapshot. A life of two minutes writes a snapshot every second, or every ten."""
+"""Of a slow download of a snapshot. A run of two minutes writes a snapshot every second, or every ten."""
 SWARM_SHARE: Final = 0.25
-"""The share of swarm lives in which anything is steadily slow."""
+"""The share of swarm runs in which anything is steadily slow."""
 CHANCE: Final = 0x1CB72
-"""Mixed into the seed. The lives of the profiles `swarm` and `broad` with the seeds of our tests have nothing slow."""
+"""Mixed into the seed. The runs of the profiles `swarm` and `broad` with the seeds of our tests have nothing slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slow:
-    """How slow the slow parts of a life may be; None: none of these is."""
+    """How slow the slow parts of a run may be; None: none of these is."""
 
     sync_seconds: Bounds | None = None
     latency_seconds: Bounds | None = None
@@ -45,7 +45,7 @@ NOTHING: Final = Slow()
 
 @dataclass(slots=True)
 class Slowness:
-    """How slow each part of one life is."""
+    """How slow each part of one run is."""
 
     syncs: dict[NodeId, float] = field(default_factory=dict)
     """Seconds that each sync of a disk takes at least; of the others it takes no more than usual."""
@@ -61,7 +61,7 @@ class Slowness:
         return 0.0 if self.download_seconds is None else log_uniform(self._rng, self.download_seconds)
 
     def text(self) -> str:
-        """Return what is slow, for the story of a life."""
+        """Return what is slow, for the story of a run."""
         parts = [f"each sync of {node} takes {seconds * 1000:.1f} ms" for node, seconds in self.syncs.items()]
         parts += [
             f"{_ends(link)} takes {seconds * 1000:.1f} ms one way" for link, seconds in self.latencies.items()
@@ -73,7 +73,7 @@ class Slowness:
 
 
 def drawn(seed: int, ids: Sequence[NodeId], slow: Slow) -> Slowness:
-    """Draw which parts of the life with this seed are slow, and how slow each is."""
+    """Draw which parts of the run with this seed are slow, and how slow each is."""
     rng = random.Random(seed ^ 0x510E)
     found = Slowness(download_seconds=slow.download_seconds, _rng=random.Random(rng.getrandbits(64)))
     links = [frozenset(pair) for pair in combinations(ids, 2)]
@@ -97,7 +97,7 @@ def _each(rng: random.Random, keys: Sequence[K], bounds: Bounds) -> dict[K, floa
 
 
 def of_swarm(seed: int) -> Slow:
-    """Return what may be slow in the life of the profiles `swarm` and `broad` with this seed: mostly nothing."""
+    """Return what may be slow in the run of the profiles `swarm` and `broad` with this seed: mostly nothing."""
     rng = random.Random(seed ^ CHANCE)
     if rng.random() >= SWARM_SHARE:
         return NOTHING

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 ROOMS: Final = ("files", "doors", "forwards", "plans")
-"""Lives of one room of the code alone; all others are lives of whole quorums or clusters."""
+"""Runs of one room of the code alone; all others are runs of whole quorums or clusters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Simulated lives with seeds from 1 on, `most` at most."""
+    """Simulated runs with seeds from 1 on, `most` at most."""
 
     profile: str
     most: int

@@ -1,6 +1,6 @@
-"""Which lives come by what a mutant replaces: a life that never calls it is the same life under the mutant.
+"""Which runs come by what a mutant replaces: a run that never calls it is the same run under the mutant.
 
-So a mutant is tried only on the lives that call its target. All targets are watched at once, in lives without a mutant.
+So a mutant is tried only on the runs that call its target. All targets are watched at once, in runs without a mutant.
 """
 
 import json
@@ -12,15 +12,15 @@ from types import FunctionType
 from typing import Any
 from unittest.mock import patch
 
-Life = tuple[Any, int]
-"""A kind of lives, and a seed."""
+Run = tuple[Any, int]
+"""A kind of runs, and a seed."""
 Holder = tuple[Any, str]
 
 
 def calls(
-    targets: dict[str, Holder], lives: Sequence[Life], run: Callable[[Any, int], object]
+    targets: dict[str, Holder], runs: Sequence[Run], run: Callable[[Any, int], object]
 ) -> dict[str, list[int]]:
-    """Return for each target that can be watched the positions of the lives that call it."""
+    """Return for each target that can be watched the positions of the runs that call it."""
     called: set[str] = set()
     found: dict[str, list[int]] = {}
     with ExitStack() as watched:
@@ -29,7 +29,7 @@ def calls(
             if (watching := _watched(shipped, called, target)) is not None:
                 watched.enter_context(patch.object(holder, attribute, watching))
                 found[target] = []
-        for position, (kind, seed) in enumerate(lives):
+        for position, (kind, seed) in enumerate(runs):
             called.clear()
             run(kind, seed)
             for target in called:
@@ -56,14 +56,14 @@ def _watched(shipped: object, called: set[str], target: str) -> object | None:
     return noted
 
 
-def write(path: Path, lives: Iterable[Life], found: dict[str, list[int]]) -> None:
-    path.write_text(json.dumps({"lives": repr(list(lives)), "called": found}))
+def write(path: Path, runs: Iterable[Run], found: dict[str, list[int]]) -> None:
+    path.write_text(json.dumps({"runs": repr(list(runs)), "called": found}))
 
 
-def read(path: Path, lives: Iterable[Life]) -> dict[str, list[int]] | None:
-    """Return what was written, unless it is of other lives."""
+def read(path: Path, runs: Iterable[Run]) -> dict[str, list[int]] | None:
+    """Return what was written, unless it is of other runs."""
     if not path.exists():
         return None
     known = json.loads(path.read_text())
     called: dict[str, list[int]] = known["called"]
-    return called if known["lives"] == repr(list(lives)) else None
+    return called if known["runs"] == repr(list(runs)) else None

@@ -1,11 +1,11 @@
-"""Seeded bugs: each switches one rule of the shipped code off, and simulated lives or a directed test must notice.
+"""Seeded bugs: each switches one rule of the shipped code off, and simulated runs or a directed test must notice.
 
     python -m tests.simulation --mutants [--only NAME] [--markdown FILE]
     python -m tests.simulation --mutants --simulation-only --results FILE [--jobs N] [--minutes N] [--markdown FILE]
 
-A mutant is a few attributes of shipped classes, replaced. It is caught by simulated lives within a bound of seeds, or, where
+A mutant is a few attributes of shipped classes, replaced. It is caught by simulated runs within a bound of seeds, or, where
 chance hardly comes by, by a directed test that fails under it; `Directed` names the test, which runs in a process of its own
-with this module as a plugin of pytest. Without a mutant the same lives and tests pass: that is the rest of the suite.
+with this module as a plugin of pytest. Without a mutant the same runs and tests pass: that is the rest of the suite.
 """
 
 import argparse
@@ -48,7 +48,7 @@ SECONDS: Final = 12.0
 _MODULE: Final = (sys.executable, "-m", "tests.simulation.mutants.trial")
 TIMEOUT_S: Final = 300
 ALONE_TIMEOUT_S: Final = 1_200
-"""All the lives of `ALONE`, at the lowest priority on a machine that does other work: a minute on an idle one."""
+"""All the runs of `ALONE`, at the lowest priority on a machine that does other work: a minute on an idle one."""
 ALONE: Final = (
     Seeds("files", 8),
     Seeds("doors", 16),
@@ -74,7 +74,7 @@ ALONE: Final = (
     Seeds("returns", 1),
     Seeds("heavy", 2, brokers=4),
 )
-"""The lives that try a mutant with --simulation-only, if a directed test is what catches it; the quickest come first."""
+"""The runs that try a mutant with --simulation-only, if a directed test is what catches it; the quickest come first."""
 OUTSIDE: Final = (
     "broker_agent.agent",
     "metadata_log.node.data_directory",
@@ -84,8 +84,8 @@ OUTSIDE: Final = (
     "quorum.raft.link",
     "quorum.raft.transport",
 )
-"""Rooms that no life runs: TLS and sockets, exports, Kafka's log, what is told of the past."""
-ALONE_LIVES: Final = tuple((kind, seed) for kind in ALONE for seed in range(1, kind.most + 1))
+"""Rooms that no run reaches: TLS and sockets, exports, Kafka's log, what is told of the past."""
+ALONE_RUNS: Final = tuple((kind, seed) for kind in ALONE for seed in range(1, kind.most + 1))
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *raft.MUTANTS,
     *storage.MUTANTS,
@@ -132,7 +132,7 @@ def _holder(mutant: Mutant) -> reach.Holder:
 class Caught:
     mutant: Mutant
     seeds: int | None
-    """How many lives it took; None for a directed test, or where nothing caught it."""
+    """How many runs it took; None for a directed test, or where nothing caught it."""
     seconds: float
     how: str | None
     """What noticed; None: nothing did."""
@@ -141,7 +141,7 @@ class Caught:
 def catch(mutant: Mutant) -> Caught:
     """Try a mutant in a process of its own, on what is to catch it."""
     if isinstance(mutant.caught_by, Seeds):
-        return catch_alive(mutant)
+        return catch_by_runs(mutant)
     began = time.monotonic()
     plugin = ("-p", "tests.simulation.mutants.trial")
     command = [sys.executable, "-m", "pytest", "-q", "-x", *plugin, mutant.caught_by.test]
@@ -150,10 +150,10 @@ def catch(mutant: Mutant) -> Caught:
     return Caught(mutant, None, time.monotonic() - began, how)
 
 
-def catch_alive(mutant: Mutant, called: Path | None = None) -> Caught:
-    """Try a mutant in a process of its own, on simulated lives alone; `called`: what `watch_lives` wrote."""
+def catch_by_runs(mutant: Mutant, called: Path | None = None) -> Caught:
+    """Try a mutant in a process of its own, on simulated runs alone; `called`: what `watch_runs` wrote."""
     began = time.monotonic()
-    command = [*_MODULE, "--live", mutant.name]
+    command = [*_MODULE, "--run", mutant.name]
     command += [] if called is None else ["--called", str(called)]
     try:
         done = _run(command, dict(os.environ), timeout_s=ALONE_TIMEOUT_S)
@@ -173,26 +173,26 @@ def _run(
     )
 
 
-def watch_lives(called: Path) -> None:
-    """Write down which lives call what the mutants replace."""
-    # What is imported by name elsewhere is called unseen: such a mutant is tried on all lives.
+def watch_runs(called: Path) -> None:
+    """Write down which runs call what the mutants replace."""
+    # What is imported by name elsewhere is called unseen: such a mutant is tried on all runs.
     targets = {mutant.target: _holder(mutant) for mutant in MUTANTS if not mutant.elsewhere}
-    reach.write(called, ALONE_LIVES, reach.calls(targets, ALONE_LIVES, violations_of))
+    reach.write(called, ALONE_RUNS, reach.calls(targets, ALONE_RUNS, violations_of))
 
 
-def live(mutant: Mutant, called: Path | None = None) -> tuple[int, str] | None:
-    """Live one life after the other under a mutant; return after how many something was violated, and what.
+def carry_out(mutant: Mutant, called: Path | None = None) -> tuple[int, str] | None:
+    """Carry out one run after the other under a mutant; return after how many something was violated, and what.
 
-    A life that violates something without the mutant, too, says nothing of it. Nor does one that never calls what the mutant
+    A run that violates something without the mutant, too, says nothing of it. Nor does one that never calls what the mutant
     replaces: it is left out.
     """
-    lives: Sequence[tuple[Seeds, int]] = ALONE_LIVES
-    known = None if called is None else reach.read(called, ALONE_LIVES)
+    runs: Sequence[tuple[Seeds, int]] = ALONE_RUNS
+    known = None if called is None else reach.read(called, ALONE_RUNS)
     if isinstance(mutant.caught_by, Seeds):
-        lives = [(mutant.caught_by, seed) for seed in range(1, mutant.caught_by.most + 1)]
+        runs = [(mutant.caught_by, seed) for seed in range(1, mutant.caught_by.most + 1)]
     elif known is not None and mutant.target in known:
-        lives = [ALONE_LIVES[position] for position in known[mutant.target]]
-    for number, (kind, seed) in enumerate(lives, start=1):
+        runs = [ALONE_RUNS[position] for position in known[mutant.target]]
+    for number, (kind, seed) in enumerate(runs, start=1):
         with in_place(mutant):
             violations = violations_of(kind, seed)
         if violations and not violations_of(kind, seed):
@@ -203,20 +203,20 @@ def live(mutant: Mutant, called: Path | None = None) -> tuple[int, str] | None:
 def violations_of(kind: Seeds, seed: int) -> list[str]:
     from tests.simulation.faults.profiles import profile_of
     from tests.simulation.world.cluster import ClusterWorld
-    from tests.simulation.world.door_run import DoorLife
-    from tests.simulation.world.file_run import FileLife
-    from tests.simulation.world.forward_run import ForwardLife
-    from tests.simulation.world.plan_run import PlanLife
+    from tests.simulation.world.door_run import DoorRun
+    from tests.simulation.world.file_run import FileRun
+    from tests.simulation.world.forward_run import ForwardRun
+    from tests.simulation.world.plan_run import PlanRun
     from tests.simulation.world.world import World
 
     if kind.profile == "files":
-        return _violations(lambda: FileLife(seed).run())
+        return _violations(lambda: FileRun(seed).run())
     if kind.profile == "doors":
-        return _violations(lambda: DoorLife(seed).run())
+        return _violations(lambda: DoorRun(seed).run())
     if kind.profile == "forwards":
-        return _violations(lambda: ForwardLife(seed).run())
+        return _violations(lambda: ForwardRun(seed).run())
     if kind.profile == "plans":
-        return _violations(lambda: PlanLife(seed).run())
+        return _violations(lambda: PlanRun(seed).run())
     make = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
     profile = profile_of(kind.profile, seed)
     if kind.hostile:
@@ -257,18 +257,18 @@ def table_of(caught: Sequence[Caught]) -> str:
 
 
 def table_of_alone(caught: Sequence[Caught], called: dict[str, list[int]]) -> str:
-    """Return how many mutants lives alone caught, and which not, by what the lives have to do with them."""
+    """Return how many mutants runs alone caught, and which not, by what the runs have to do with them."""
     missed = [one.mutant for one in caught if one.how is None]
     outside = [mutant for mutant in missed if mutant.target.startswith(OUTSIDE)]
     uncalled = [mutant for mutant in missed if mutant not in outside and called.get(mutant.target) == []]
     unnoticed = [mutant for mutant in missed if mutant not in outside and mutant not in uncalled]
     rows = (
         ("caught", len(caught) - len(missed), ""),
-        ("missed: a life calls what is replaced, and nothing is violated", len(unnoticed), _names(unnoticed)),
-        ("missed: no life asks for what is replaced", len(uncalled), _names(uncalled)),
-        ("missed: in rooms that no life runs", len(outside), _names(outside)),
+        ("missed: a run calls what is replaced, and nothing is violated", len(unnoticed), _names(unnoticed)),
+        ("missed: no run asks for what is replaced", len(uncalled), _names(uncalled)),
+        ("missed: in rooms that no run reaches", len(outside), _names(outside)),
     )
-    lines = ["| on lives alone | mutants | of those tried | |", "|---|---:|---:|---|"]
+    lines = ["| on runs alone | mutants | of those tried | |", "|---|---:|---:|---|"]
     lines += [
         f"| {what} | {count} | {100 * count / max(len(caught), 1):.0f} % | {names} |"
         for what, count, names in rows
@@ -304,7 +304,7 @@ def main(
 ) -> int:
     """Try all mutants, or one, and print the table; 1 if one was not caught.
 
-    `simulation_only`: on lives alone, `jobs` mutants at a time, which takes hours, in an order that is drawn: a run that was
+    `simulation_only`: on runs alone, `jobs` mutants at a time, which takes hours, in an order that is drawn: a run that was
     ended has tried a fair sample. What is found is appended to `results`, and what stands there is not tried again.
     """
     chosen = MUTANTS if only is None else (named(only),)
@@ -314,9 +314,9 @@ def main(
     if simulation_only:
         random.Random(0).shuffle(untried)
         called = None if results is None else results.with_suffix(".called")
-        if called is not None and untried and reach.read(called, ALONE_LIVES) is None:
+        if called is not None and untried and reach.read(called, ALONE_RUNS) is None:
             subprocess.run([*_MODULE, "--watch", str(called)], check=True)
-        try_one = partial(catch_alive, called=called)
+        try_one = partial(catch_by_runs, called=called)
     with ThreadPoolExecutor(jobs if simulation_only else 1) as pool:
         trials = [pool.submit(lambda each: try_one(each) if may_begin() else None, each) for each in untried]
         for trial in as_completed(trials):
@@ -330,13 +330,13 @@ def main(
     caught = [known[mutant.name] for mutant in chosen if mutant.name in known]
     missed = [one.mutant.name for one in caught if one.how is None]
     rate = (
-        f" by lives alone: {100 * (len(caught) - len(missed)) / max(len(caught), 1):.0f} %"
+        f" by runs alone: {100 * (len(caught) - len(missed)) / max(len(caught), 1):.0f} %"
         if simulation_only
         else ""
     )
     print(f"{len(caught) - len(missed)} of {len(caught)} mutants caught{rate}", *missed)
     if markdown is not None and simulation_only:
-        calls = None if results is None else reach.read(results.with_suffix(".called"), ALONE_LIVES)
+        calls = None if results is None else reach.read(results.with_suffix(".called"), ALONE_RUNS)
         markdown.write_text(table_of_alone(caught, calls or {}) + "\n")
     elif markdown is not None:
         markdown.write_text(table_of(caught) + "\n")
@@ -346,14 +346,14 @@ def main(
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants.trial")
-    parser.add_argument("--live", choices=[mutant.name for mutant in MUTANTS])
+    parser.add_argument("--run", choices=[mutant.name for mutant in MUTANTS])
     parser.add_argument("--called", type=Path)
     parser.add_argument("--watch", type=Path)
     args = parser.parse_args()
     if args.watch is not None:
-        watch_lives(args.watch)
+        watch_runs(args.watch)
         sys.exit(0)
-    found = live(named(args.live), args.called)
+    found = carry_out(named(args.run), args.called)
     if found is None:
         sys.exit(1)
     print(f"{found[0]}\t{' '.join(found[1].split())}")

@@ -1,6 +1,6 @@
 """Seeded bugs in what a node believes of others: its peers on the Raft port, and whoever sends it bytes.
 
-Each row: name, what is broken, target, replacement, the test or the lives that notice it.
+Each row: name, what is broken, target, replacement, the test or the runs that notice it.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class _Any(bytes):
 
 
 _KEEPER: Final = "tests/unit/quorum/log/test_snapshot_keeper.py"
-_FOREIGN_LIVES: Final = Seeds("broad", 20)
+_FOREIGN_RUNS: Final = Seeds("broad", 20)
 _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]] = (
     (
         "believes-strangers",
@@ -134,7 +134,7 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]
         "a snapshot of the right id is taken, whatever history it is of",
         "quorum.log.snapshot_fetch:SnapshotFetch._objection",
         _always(None),
-        _FOREIGN_LIVES,
+        _FOREIGN_RUNS,
     ),
     (
         "seals-foreign-snapshot",
@@ -148,7 +148,7 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]
         "a snapshot is taken whatever the hash of its bytes is",
         "snapshots.download:check_hash",
         _always(None),
-        _FOREIGN_LIVES,
+        _FOREIGN_RUNS,
     ),
     (
         "refuses-alone",

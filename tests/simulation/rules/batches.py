@@ -1,4 +1,4 @@
-"""Rules of Kafka that every batch of a simulated life is held to, whatever decided it: by the state before it, its records,
+"""Rules of Kafka that every batch of a simulated run is held to, whatever decided it: by the state before it, its records,
 and the state after it.
 
     records_come_in_order     leaving is partitions first, then the broker; coming back is the broker first

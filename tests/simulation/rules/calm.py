@@ -1,4 +1,4 @@
-"""Liveness and convergence in the calm at the end of a simulated cluster's life."""
+"""Liveness and convergence in the calm at the end of a simulated cluster's run."""
 
 import asyncio
 from contextlib import suppress
@@ -37,7 +37,7 @@ CHANGE_SECONDS = 5.0
 
 
 class Calm:
-    """The end of a life: the faults are over, and all must be well soon."""
+    """The end of a run: the faults are over, and all must be well soon."""
 
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
@@ -206,7 +206,7 @@ class Calm:
         return f"clients {waiting} have found no answer" if waiting else None
 
     async def _delete_for_a_time(self) -> None:
-        """Delete a topic that can be restored for a short time, if topics of this life can."""
+        """Delete a topic that can be restored for a short time, if topics of this run can."""
         if not (self._world.brokers and 0 < self._world.undelete_window_ms <= WINDOW_MS_MAX):
             return
         created = CreateTopic(

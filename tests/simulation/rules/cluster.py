@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.simulation.world.cluster_broker import SimulatedBroker
 
 IMAGES_KEPT: Final = 2_000
-"""Some 30 s of a life."""
+"""Some 30 s of a run."""
 COUNTED_KEPT: Final = 256
 """Processes share images: the first one that reaches a state has its digest counted."""
 

@@ -10,7 +10,7 @@ The bound, from the last moment at which somebody led, or at which a node, link 
     so much again for the vain attempt  three syncs; and the first entry of the new term, which a change waits for, some more
     messages                            pre-vote, its answer, the request, the vote: two round trips for each attempt
 
-`SYNCS` and `ROUND_TRIPS` are that, rounded up. The time of a sync and of a way are those that this life drew (`slowness`);
+`SYNCS` and `ROUND_TRIPS` are that, rounded up. The time of a sync and of a way are those that this run drew (`slowness`);
 behind what fills a narrow link a message waits, and that counts as well.
 """
 
@@ -36,7 +36,7 @@ LOSSY_SECONDS: Final = 30.0
 STALL_SECONDS: Final = 0.1
 """A sync that takes longer than two on this disk do, and this, is a stall: nothing is expected of its node meanwhile."""
 BACKLOG_BYTES: Final = 100_000
-"""What a follower may lack of a life's log after an absence, and one that needs a snapshot of its tail."""
+"""What a follower may lack of a run's log after an absence, and one that needs a snapshot of its tail."""
 WATCH_SECONDS: Final = 0.05
 
 Majority = frozenset[tuple[NodeId, int]]
@@ -127,7 +127,7 @@ def stranger_seconds(world: "World", nodes: Iterable["SimulatedNode"]) -> float:
 
 
 def slow_seconds(world: "World", majority: Majority) -> float:
-    """Return how much longer a majority may take to commit something in this life than where nothing is slow.
+    """Return how much longer a majority may take to commit something in this run than where nothing is slow.
 
     It may have to elect, and a leader's entries reach a follower behind all that it lacks, perhaps behind a snapshot.
     """

@@ -160,7 +160,7 @@ class BrokerDisk:
 
 @contextmanager
 def small_caches() -> Iterator[None]:
-    """Let segments and snapshots of brokers be so small that a life has many."""
+    """Let segments and snapshots of brokers be so small that a run has many."""
     with (
         patch.object(broker_agent.cache, "SEGMENT_BYTES", SEGMENT_BYTES),
         patch.object(broker_agent.cache, "SNAPSHOT_BYTES_MIN", SNAPSHOT_BYTES_MIN),

@@ -33,7 +33,7 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     windows_pass                once the clients rest, deleted topics go, though the log is quiet
     convergence                 once the clients rest, all controllers and brokers stand at the same offset
 
-Half of the lives have a data plane, with properties of its own: see `data_plane`.
+Half of the runs have a data plane, with properties of its own: see `data_plane`.
 """
 
 import asyncio
@@ -369,12 +369,12 @@ class ClusterWorld(World):
         return read_header(frames).frame_bytes == len(frames)
 
     def check_left_over(self) -> None:
-        """What was applied leaves nothing that only the cycle collector frees, which is switched off during a life."""
+        """What was applied leaves nothing that only the cycle collector frees, which is switched off during a run."""
         builders = sum(isinstance(each, SubjectBuilder) for each in gc.get_objects())
         if builders > BUILDERS_LEFT_MAX:
             self.violated(f"nothing_is_left_over: {builders} builders of images outlived their batches")
 
-    async def _live(self, seconds: float, settle_seconds: float) -> None:
+    async def _run(self, seconds: float, settle_seconds: float) -> None:
         for broker in self.brokers:
             broker.start(keep_cache=False)
         for client in self.clients:
@@ -393,7 +393,7 @@ class ClusterWorld(World):
         if self.data is not None:
             self.spawn(self.data.append)
             self.spawn(self.data.keep_topics)
-        await super()._live(seconds, settle_seconds)
+        await super()._run(seconds, settle_seconds)
         self.spoil_repeated()
         found = check(self.history)
         if found is not None:

@@ -158,7 +158,7 @@ class SimulatedBroker:
         self.replicas = LocalReplicas(self.broker_id)
         self.session.want_fence = True
         self.world.tell(self, "starts")
-        self.world.spawn(partial(self._live, self.runs, self.session), self.processor)
+        self.world.spawn(partial(self._run, self.runs, self.session), self.processor)
         self.world.spawn(partial(self._report_isrs, self.runs, self.host), self.processor)
 
     def crash(self, *, cuts_power: bool = False) -> None:
@@ -256,7 +256,7 @@ class SimulatedBroker:
         while not self.is_awake():
             await asyncio.sleep(min(self.asleep_until - self.world.loop.time(), 0.25))
 
-    async def _live(self, run: int, session: Session) -> None:
+    async def _run(self, run: int, session: Session) -> None:
         while run == self.runs and not self.world.violations:
             await self.awake()
             if self.slow_until > self.world.loop.time():

@@ -58,7 +58,7 @@ SEGMENT_SYNC_SECONDS = 1.0
 SWEEP_SECONDS = 2.0
 WALK_SECONDS = 4.0
 """Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile. It
-has more time where the limits of its life make its parts few records each, with a rest between them.
+has more time where the limits of its run make its parts few records each, with a rest between them.
 """
 WALK_SECONDS_BUSY = 15.0
 """Where there are many topics, or a partition stands for many: a stop goes on with each heartbeat, and all brokers may be

@@ -1,6 +1,6 @@
-"""What work costs in a simulated life: the process that does it is busy for so long (`virtual_loop`).
+"""What work costs in a simulated run: the process that does it is busy for so long (`virtual_loop`).
 
-The rates are those measured on the machine of docs/measurements.md. Each life draws how fast its machine is, and how much a
+The rates are those measured on the machine of docs/measurements.md. Each run draws how fast its machine is, and how much a
 partition and a poll weigh in it: a few of them then hold their controller up as a large cluster's do. Bounds by number are
 made smaller by as much. The shipped code knows nothing of it: what works is wrapped from outside, for a while.
 
@@ -77,7 +77,7 @@ LOOK: Final = 0.15 * _US
 TRIED: Final = 0.6 * _US
 """One that needs an election, and for which nobody can be elected; mostly another one alike was tried before."""
 PARTITIONS_PER_TOPIC: Final = 4
-"""Of the topics that a life's clients make."""
+"""Of the topics that a run's clients make."""
 VISITED: Final = "partitions visited"
 DECIDED: Final = "records decided"
 DECIDE: Final = 5 * _US
@@ -125,12 +125,12 @@ _USUAL: Final = {
     "LINES_COUNTED_AT_ONCE": LINES_COUNTED_AT_ONCE,
     "UNCOUNTED_LINES_MAX": UNCOUNTED_LINES_MAX,
 }
-"""Bounds by number, before a life draws smaller ones."""
+"""Bounds by number, before a run draws smaller ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How a life's machine and cluster differ from the measured machine, and from the few partitions and polls there are."""
+    """How a run's machine and cluster differ from the measured machine, and from the few partitions and polls there are."""
 
     slowness: float = 1.0
     partition: int = 1
@@ -161,7 +161,7 @@ class Rates:
 
 
 def drawn(seed: int, *, is_heavy: bool, has_data: bool) -> Rates:
-    """Draw the rates of the life with this seed; a heavy one is that of a large cluster.
+    """Draw the rates of the run with this seed; a heavy one is that of a large cluster.
 
     With data a part must hold three records: a heartbeat about directories keeps room for two.
     """
@@ -179,7 +179,7 @@ def drawn(seed: int, *, is_heavy: bool, has_data: bool) -> Rates:
 
 @dataclass(slots=True)
 class Turns:
-    """The turns of one life that took longest."""
+    """The turns of one run that took longest."""
 
     longest: float = 0.0
     """In seconds."""

@@ -17,7 +17,7 @@ Checked all the time, of each partition of the clients' topics:
 
 Two exceptions, both Kafka's. A partition that was elected uncleanly, or whose topic allows that, need not hold what was
 acknowledged. That includes the election of the last known leader (KIP-966). And power is lost by one broker at a time, in
-lives with eligible leader replicas only, while another member of the ISR, or an eligible one, has all that was acknowledged:
+runs with eligible leader replicas only, while another member of the ISR, or an eligible one, has all that was acknowledged:
 without that feature the last member of an ISR keeps its seat, and leads again with what is left of its log.
 """
 
@@ -77,7 +77,7 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 def draws_data(seed: int) -> bool:
-    """Answer whether the life with this seed has a data plane; with eligible leader replicas or without."""
+    """Answer whether the run with this seed has a data plane; with eligible leader replicas or without."""
     return seed // 2 % 2 == 1
 
 

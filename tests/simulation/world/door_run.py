@@ -1,4 +1,4 @@
-"""A life of one controller's HTTP: the shipped listener, poll connection, handlers and rights over transports in memory.
+"""A run of one controller's HTTP: the shipped listener, poll connection, handlers and rights over transports in memory.
 
 Clients of several principals, hosts, origins, addresses and manners ask for all routes: they cut their bytes anywhere, put
 what looks like a request into another's headers, send the next request before the answer, hang up, and read nothing; the
@@ -156,7 +156,7 @@ class ServerEnd(asyncio.Transport):
         if not self._holds_back and self.get_write_buffer_size() > HIGH_WATER_BYTES:
             self._holds_back = True
             self.protocol.pause_writing()
-        self._client.life.check_unread(self)
+        self._client.run.check_unread(self)
         self._client.written_to()
 
     def writelines(self, list_of_data: Any) -> None:
@@ -300,9 +300,9 @@ def token_of(name: str) -> str:
 class Client:
     """One client: it connects, asks, and reads at its own pace."""
 
-    def __init__(self, life: "DoorLife") -> None:
-        rng = life.rng
-        self.life, self.rng, self.loop = life, random.Random(rng.getrandbits(64)), life.loop
+    def __init__(self, run: "DoorRun") -> None:
+        rng = run.rng
+        self.run, self.rng, self.loop = run, random.Random(rng.getrandbits(64)), run.loop
         self.address = f"10.0.0.{rng.randint(1, 3)}"
         self.who = Who(rng.choice((None, *PEOPLE, *PEOPLE)), by_certificate=rng.random() < 0.5)
         self.is_page = rng.random() < 0.25
@@ -322,7 +322,7 @@ class Client:
     def connect(self) -> None:
         self.due.clear()
         self._received.clear()
-        self.end = self.life.connect(self)
+        self.end = self.run.connect(self)
 
     def written_to(self) -> None:
         """Take what the server sent, in a moment; unless this client reads nothing."""
@@ -360,9 +360,9 @@ class Client:
         status = int(first.split(" ")[1])
         del self._received[: len(head) + 4 + size]
         if not self.due:
-            self.life.answers_nothing(first)
+            self.run.answers_nothing(first)
             return False
-        self.life.check_answer(self, self.due.popleft(), status, headers)
+        self.run.check_answer(self, self.due.popleft(), status, headers)
         return True
 
     def check_answered(self) -> None:
@@ -387,7 +387,7 @@ class Client:
 
     async def _ask(self) -> None:
         rng = self.rng
-        asked = self.life.request_of(self)
+        asked = self.run.request_of(self)
         pieces = [asked.data]
         if rng.random() < self.cuts:
             places = {rng.choice(asked.seams) for _ in range(rng.choice((0, 1, 1, 3)))}
@@ -426,11 +426,11 @@ def _chunked_bytes(data: bytes) -> int | None:
             return at
 
 
-# --- the life
+# --- the run
 
 
-class DoorLife:
-    """One life; `run` returns what it violated."""
+class DoorRun:
+    """One run; `run` returns what it violated."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -460,14 +460,14 @@ class DoorLife:
             patched.enter_context(patch.object(limits, "HTTP_CONNECTIONS_MAX", CONNECTIONS_MAX))
             patched.enter_context(patch("tests.support.desk.Threads", _SoonThreads))
             try:
-                self.loop.run_until_complete(self._live())
+                self.loop.run_until_complete(self._run())
             except Violation as violation:
                 return [str(violation)]
             finally:
                 self.loop.close()
         return [f"nothing_unforeseen: {failure}" for failure in self.loop.failures]
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         self.lab = Lab()
         path = self.volume.path / "principals.toml"
         self._write_principals(
@@ -623,7 +623,7 @@ class DoorLife:
 
     def _write(self, client: Client) -> Asked:
         self._keys += 1
-        key = f"life.{self._keys}"
+        key = f"door.{self._keys}"
         body = {"cluster": True, "set": {key: "v"}}
         asked = self._asked(client, "PATCH", "/v1/configs", body, packed=client.rng.random() < 0.3, key=key)
         if asked.is_foreign:
@@ -695,7 +695,7 @@ class DoorLife:
         self._note(Violation(f"each_request_is_answered_once: {line!r} answers nothing"))
 
     def _note(self, violation: Violation) -> None:
-        """Let the life end with this: whoever met it is deep in the server's own code."""
+        """Let the run end with this: whoever met it is deep in the server's own code."""
         self._violation = self._violation or violation
 
     def _check_answer(self, client: Client, due: _Due, status: int, headers: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""A life of one node's files: the shipped journal, segments and snapshot store on simulated directories.
+"""A run of one node's files: the shipped journal, segments and snapshot store on simulated directories.
 
 The process works, stops, is killed, or loses power: at any sync, of its starts, too. A sync fails now and then, which
 ends the process, and files of the log rot while none runs. Rules hold whatever befalls:
@@ -42,7 +42,7 @@ BATCHES: Final = 220
 HISTORIES: Final = 4
 """Different ones, each of which several seeds share."""
 RUNS: Final = 10
-"""Processes of one life."""
+"""Processes of one run."""
 ACTIONS_MAX: Final = 60
 """Of one process."""
 POWER_CUT, KILL, STOP = "the power is cut", "the process is killed", "the process stops"
@@ -59,8 +59,8 @@ class _Ended(Exception):
     """The process ends in this way."""
 
 
-class FileLife:
-    """One life; `run` returns what it violated."""
+class FileRun:
+    """One run; `run` returns what it violated."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -87,7 +87,7 @@ class FileLife:
         with in_memory(volumes), cooperative_locks():
             try:
                 for _ in range(RUNS):
-                    self._live_once()
+                    self._run_once()
                 self.volume.crash(self.rng)
                 Process(self).start(Job.resume)
             except Violation as violation:
@@ -96,7 +96,7 @@ class FileLife:
                 return [f"starts_again: {type(error).__name__}: {error}"]
         return []
 
-    def _live_once(self) -> None:
+    def _run_once(self) -> None:
         """Let one process start, work, and end somehow."""
         rng, disk = self.rng, self.volume.disk
         self.processes += 1
@@ -158,8 +158,8 @@ class FileLife:
 class Process:
     """One process on these files."""
 
-    def __init__(self, life: FileLife) -> None:
-        self.life, self.rng, self.data = life, life.rng, life.volume.path
+    def __init__(self, run: FileRun) -> None:
+        self.run, self.rng, self.data = run, run.rng, run.volume.path
         self._jobs: list[tuple[Job, Callable[[], None]]] = []
         """Work of threads under way, and what is done on the loop with its end."""
         self._writes = False
@@ -184,7 +184,7 @@ class Process:
 
     def _open(self) -> None:
         settle_names(self.data, ("journal", "log"))
-        covered = self.life.pointer()
+        covered = self.run.pointer()
         self.disk = OsDisk(self.data / "journal")
         self.log = SegmentedLog.open(
             self.data / "log",
@@ -197,53 +197,53 @@ class Process:
 
     def _check_journal(self) -> None:
         found = _standing(self.journal)
-        if found not in self.life.standings:
+        if found not in self.run.standings:
             raise Violation(
                 f"what_was_acknowledged_is_there: the journal holds {_brief(found)}, "
-                f"not {' or '.join(map(_brief, self.life.standings))}"
+                f"not {' or '.join(map(_brief, self.run.standings))}"
             )
-        self.life.standings = [found]
+        self.run.standings = [found]
 
     def _check_log(self) -> None:
-        life, log = self.life, self.log
+        run, log = self.run, self.log
         at = log.log_start_offset
         for header, frame in log.frames(at):
-            step = life.frames.get(header.base_offset)
+            step = run.frames.get(header.base_offset)
             if header.base_offset != at or step is None or step.frame != frame:
                 raise Violation(f"only_what_was_written: a frame at {header.base_offset} that nobody wrote")
             at = header.end_offset
-        start, end = life.synced
-        if log.log_start_offset > max(start, life.removed_below) or log.end_offset < end:
+        start, end = run.synced
+        if log.log_start_offset > max(start, run.removed_below) or log.end_offset < end:
             raise Violation(
                 f"what_was_acknowledged_is_there: the log holds {log.log_start_offset}..{log.end_offset}, "
                 f"and {start}..{end} was synced"
             )
-        covered = life.pointer()
-        if covered not in life.named:
-            raise Violation(f"what_was_acknowledged_is_there: the pointer names {covered}, not {life.named}")
+        covered = run.pointer()
+        if covered not in run.named:
+            raise Violation(f"what_was_acknowledged_is_there: the pointer names {covered}, not {run.named}")
         if log.end_offset < covered:
             raise Violation(
                 f"a_pointer_names_what_is_durable: it names {covered}, the log ends at {log.end_offset}"
             )
-        life.named = {covered}
-        life.synced = (log.log_start_offset, log.end_offset)
+        run.named = {covered}
+        run.synced = (log.log_start_offset, log.end_offset)
 
     def _check_snapshots(self) -> None:
-        life, ids = self.life, set[str](self.store.ids())
-        if not life.kept <= ids:
-            raise Violation(f"what_was_acknowledged_is_there: snapshots {sorted(life.kept - ids)} are gone")
+        run, ids = self.run, set[str](self.store.ids())
+        if not run.kept <= ids:
+            raise Violation(f"what_was_acknowledged_is_there: snapshots {sorted(run.kept - ids)} are gone")
         for name in sorted(ids):
-            if digest(self.store.load(name)) != life.digests.get(name):
+            if digest(self.store.load(name)) != run.digests.get(name):
                 raise Violation(f"only_what_was_written: snapshot {name} holds another state")
-        covered = life.pointer()
+        covered = run.pointer()
         if covered and all(position_of(each)[0] != covered for each in ids):
             raise Violation(f"a_pointer_names_what_is_durable: there is no snapshot at {covered}")
-        life.kept = ids
+        run.kept = ids
 
     def _check_damaged(self) -> None:
-        tree = self.life.volume.tree()
+        tree = self.run.volume.tree()
         held = {content for folder in ("log", "quarantine") for content in _contents(tree[folder])}
-        for _, content in self.life.damaged:
+        for _, content in self.run.damaged:
             if content not in held:
                 raise Violation(
                     "what_is_cut_is_in_quarantine: a damaged file of the log is neither here nor there"
@@ -287,7 +287,7 @@ class Process:
         self._write_journal()
         self._finish()
         self.log.close()
-        self.life.synced = (self.log.log_start_offset, self.log.end_offset)
+        self.run.synced = (self.log.log_start_offset, self.log.end_offset)
         self.journal.close()
 
     def _finish(self) -> None:
@@ -302,7 +302,7 @@ class Process:
 
     def _append(self) -> None:
         for _ in range(self.rng.randint(1, 4)):
-            step = self.life.frames.get(self.log.end_offset)
+            step = self.run.frames.get(self.log.end_offset)
             if step is not None:
                 self.log.append(step.frame, read_header(step.frame))
 
@@ -311,8 +311,8 @@ class Process:
         self._thread(self.log.sync, partial(self._synced, start, end))
 
     def _synced(self, start: int, end: int) -> None:
-        life = self.life
-        life.synced = (max(life.synced[0], start), max(life.synced[1], end))
+        run = self.run
+        run.synced = (max(run.synced[0], start), max(run.synced[1], end))
 
     # --- the journal
 
@@ -332,12 +332,12 @@ class Process:
             journal.add(bytes([PAYLOAD]) + rng.randbytes(rng.randint(0, 400)), index, term)
         standing, batch = _standing(journal), journal.take_batch()
         assert batch is not None
-        self.life.standings.append(standing)
+        self.run.standings.append(standing)
         self._writes = True
 
         def written() -> None:
             journal.completed(batch)
-            self.life.standings = [standing]
+            self.run.standings = [standing]
             # The same thread makes the next file ahead of need.
             self._thread(prepare, prepared)
 
@@ -367,15 +367,15 @@ class Process:
         def work() -> None:
             self.log.sync()
             self._kept(write_snapshot(image, self.store.directory))
-            if image.end_offset > self.life.pointer():
-                self.life.named.add(image.end_offset)
+            if image.end_offset > self.run.pointer():
+                self.run.named.add(image.end_offset)
                 self.disk.replace(POINTER_FILE, str(image.end_offset).encode())
 
         self._thread(work, self._named)
 
     def _named(self) -> None:
         self._keeps = False
-        self.life.named = {self.life.pointer()}
+        self.run.named = {self.run.pointer()}
 
     def _download(self, image: MetadataImage) -> None:
         content = b"".join(snapshot_frames(image))
@@ -383,37 +383,37 @@ class Process:
 
         def work() -> None:
             take_in(self.store, name, content, hashlib.sha256(content).hexdigest())
-            self.life.kept.add(name)
+            self.run.kept.add(name)
 
         self._thread(work, self._named)
 
     def _newest(self) -> Step | None:
-        return next((step for step in self.life.steps if step.image.end_offset == self.log.end_offset), None)
+        return next((step for step in self.run.steps if step.image.end_offset == self.log.end_offset), None)
 
     def _digests_of(self, image: MetadataImage) -> None:
-        self.life.digests.setdefault(_id_of(image), digest(image))
+        self.run.digests.setdefault(_id_of(image), digest(image))
 
     def _kept(self, path: Path) -> None:
-        self.life.kept.add(path.name.removesuffix(SUFFIX))
+        self.run.kept.add(path.name.removesuffix(SUFFIX))
 
     def _retire(self) -> None:
         """Remove all snapshots but the newest, and the one that the pointer names."""
         if self._jobs:
             return
-        covered = self.life.pointer()
+        covered = self.run.pointer()
         pinned = {each for each in self.store.ids() if position_of(each)[0] == covered}
-        self.life.kept -= set(self.store.ids()[:-2]) - pinned
+        self.run.kept -= set(self.store.ids()[:-2]) - pinned
         self.store.retire(2, pinned)
 
     def _compact(self) -> None:
         """Cut off what the pointer covers: the beginnings of the log and of the journal."""
         if self._jobs:
             return
-        covered, life = self.life.pointer(), self.life
-        life.removed_below = max(life.removed_below, covered)
+        covered, run = self.run.pointer(), self.run
+        run.removed_below = max(run.removed_below, covered)
         self.log.retain(bytes_max=3 * SEGMENT_BYTES, older_than_ms=None, below=covered)
         start = self.log.log_start_offset
-        life.damaged = [(end, content) for end, content in life.damaged if end > start]
+        run.damaged = [(end, content) for end, content in run.damaged if end > start]
         if len(self.journal) > 12 and covered:
             self.journal.snapshot_index = self.journal[-2][1]
             self.journal.deleteEntriesTo(self.rng.randint(1, len(self.journal) - 4))

@@ -1,4 +1,4 @@
-"""A life of a broker's forwarding: the shipped forwarder between clients and model controllers, of which one is active.
+"""A run of a broker's forwarding: the shipped forwarder between clients and model controllers, of which one is active.
 
 Connections break before and after a controller received a request, a write takes effect late, controllers refuse, throttle,
 answer nothing, and leadership moves. Rules:
@@ -125,8 +125,8 @@ class Controllers:
         self.carried_out[url.query_string] = self.carried_out.get(url.query_string, 0) + 1
 
 
-class ForwardLife:
-    """One life; `run` returns what it violated."""
+class ForwardRun:
+    """One run; `run` returns what it violated."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -139,14 +139,14 @@ class ForwardLife:
 
     def run(self) -> list[str]:
         try:
-            self.loop.run_until_complete(self._live())
+            self.loop.run_until_complete(self._run())
         except Violation as violation:
             return [str(violation)]
         finally:
             self.loop.close()
         return [f"nothing_unforeseen: {failure}" for failure in self.loop.failures]
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         settings = BrokerSettings(
             cluster_id="4L6g3nShT-eMCtK--X86sw",
             broker_id=BrokerId(11),

@@ -1,4 +1,4 @@
-"""Rare states of simulated lives, each with a name; a campaign counts how often they are reached, and demands that they are.
+"""Rare states of simulated runs, each with a name; a campaign counts how often they are reached, and demands that they are.
 
 Hours prove little if nothing rare happens in them. `Markers.sometimes` counts one state. The simulator calls it for its own
 outcomes; `watching` calls it for rare branches of the shipped code, which knows nothing of it.
@@ -15,8 +15,8 @@ class Demand(NamedTuple):
     per_hour: float
     """In a campaign of the profile `broad`, for each simulated hour: about a fifth of what was seen."""
     in_check: int = 0
-    """At least so often in the broad lives of `ops/check`: about a sixth of what was seen, as every change of the code makes
-    them other lives.
+    """At least so often in the broad runs of `ops/check`: about a sixth of what was seen, as every change of the code makes
+    them other runs.
     """
 
 
@@ -104,7 +104,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
 
 
 class Markers:
-    """What one life reached."""
+    """What one run reached."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -128,5 +128,5 @@ def missing(reached: Mapping[str, int], *, hours: float) -> list[str]:
 
 
 def missing_in_check(reached: Mapping[str, int]) -> list[str]:
-    """Return the markers that the lives of `ops/check` did not reach as often as demanded."""
+    """Return the markers that the runs of `ops/check` did not reach as often as demanded."""
     return [name for name, demand in DEMANDS.items() if reached.get(name, 0) < demand.in_check]

@@ -153,7 +153,7 @@ class Network:
         self.meddled: Counter[str] = Counter()
         """Messages that were flipped or rotten."""
 
-    # --- life of nodes
+    # --- nodes that start and end
 
     def attach(self, member: Member) -> SimulatedTransport:
         node_id = member.node_id

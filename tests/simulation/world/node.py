@@ -86,7 +86,7 @@ class SimulatedNode:
         self.tasks: dict[asyncio.Task[None], None] = {}
         """What runs beside the log, and ends with it."""
 
-    # --- life
+    # --- start and end
 
     def start(self) -> None:
         """Start, unless the disk says no: then try again when its trouble may be over."""

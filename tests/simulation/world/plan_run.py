@@ -1,4 +1,4 @@
-"""A life of a plan of reassignments: the shipped run of a plan on a controller's own decisions.
+"""A run of a plan of reassignments: the shipped run of a plan on a controller's own decisions.
 
 Runs of the plan are killed and begun again, requests fail before or after they were carried out, and the replicas that are
 added catch up by and by. Rules: nothing is reassigned twice; never more is under way than was said; the plan ends done.
@@ -25,8 +25,8 @@ class _Killed(BaseException):
     """The run of the plan is killed."""
 
 
-class PlanLife:
-    """One life; `run` returns what it violated."""
+class PlanRun:
+    """One run; `run` returns what it violated."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -36,12 +36,12 @@ class PlanLife:
     def run(self) -> list[str]:
         with pytest.MonkeyPatch.context() as patching:
             try:
-                self._live(patching)
+                self._run(patching)
             except Violation as violation:
                 return [str(violation)]
         return []
 
-    def _live(self, patching: pytest.MonkeyPatch) -> None:
+    def _run(self, patching: pytest.MonkeyPatch) -> None:
         rng = self.rng
         partitions = rng.randint(*PARTITIONS)
         world = a_world()

@@ -1,4 +1,4 @@
-"""Limits drawn small for one life: what takes production 100,000 partitions or millions of requests happens within
+"""Limits drawn small for one run: what takes production 100,000 partitions or millions of requests happens within
 seconds, by the same code.
 """
 
@@ -38,7 +38,7 @@ PART_AGAIN: Final = (PART_AGAIN_MS, 20, 60)
 ELECTIONS_PER_SWEEP: Final = (2, 5, ELECTIONS_PER_SWEEP_MAX)
 """Elections in one batch of a sweep."""
 REQUEST_RESULTS: Final = (2_000, REQUEST_RESULTS_MAX)
-"""Answers kept for repeated requests; 2,000 are 40 s of a life's writes, longer than any client repeats."""
+"""Answers kept for repeated requests; 2,000 are 40 s of a run's writes, longer than any client repeats."""
 
 POLLS_PER_SLICE: Final = (1, 2, 1, FETCH_SLICE_POLLS)
 """Polls are answered in slices of so many."""
@@ -63,7 +63,7 @@ RECORDS_PER_FETCH: Final = (1, 3, tests.support.sample_host.RECORDS_PER_FETCH)
 
 @contextmanager
 def small_raft_limits(seed: int) -> Iterator[None]:
-    """Draw the limits of a quorum alone, for the life with this seed, and keep to them for a while."""
+    """Draw the limits of a quorum alone, for the run with this seed, and keep to them for a while."""
     rng = random.Random(seed ^ 0x4AF7)
     replication, proposals = quorum.raft.replication, quorum.raft.proposals
     with ExitStack() as patched:
@@ -79,7 +79,7 @@ def small_raft_limits(seed: int) -> Iterator[None]:
 
 @contextmanager
 def small_limits(seed: int, *, results_kept: int | None = None) -> Iterator[None]:
-    """Draw the limits of the life with this seed, and keep to them for a while; `results_kept`: not drawn here."""
+    """Draw the limits of the run with this seed, and keep to them for a while; `results_kept`: not drawn here."""
     rng = random.Random(seed ^ 0x11317)
     per_part, results = rng.choice(RECORDS_PER_PART), rng.choice(REQUEST_RESULTS)
     results = results if results_kept is None else results_kept

@@ -244,7 +244,7 @@ class StreamNetwork(Network):
         self._streams: dict[NodeId, StreamTransport] = {}
         self._ends: dict[StreamEnd, None] = {}
 
-    # --- life of nodes
+    # --- nodes that start and end
 
     def attach_streams(self, member: Member, founders: Voters, now_ms: Callable[[], int]) -> StreamTransport:
         transport = StreamTransport(self, member, founders, now_ms)

@@ -58,7 +58,7 @@ class Task(asyncio.Task[Any]):
 class _Handle(list[Any]):
     """What `call_soon` and the timers return: callback, arguments, processor and time. None as callback: it is cancelled.
 
-    asyncio itself asks for no more than `cancel`. It is a list because that is made in C, and a life makes millions.
+    asyncio itself asks for no more than `cancel`. It is a list because that is made in C, and a run makes millions.
     """
 
     __slots__ = ()

@@ -1,6 +1,6 @@
 """Watches rare branches of the shipped code from outside, and counts each under its marker (`markers`).
 
-What takes a branch is wrapped for a while, and does the same as before: no life is another one because it is watched.
+What takes a branch is wrapped for a while, and does the same as before: no run is another one because it is watched.
 """
 
 from collections.abc import Callable, Iterator

@@ -38,7 +38,7 @@ from tests.simulation.world.watched_log import WatchedLog
 from tests.simulation.world.watching import watched
 
 SETTLE_SECONDS = 9.0
-"""How long the calm at the end of a life lasts.
+"""How long the calm at the end of a run lasts.
 
 A node that was away while all voters changed knows none of them. It believes them after RAFT_STRANGER_TIMEOUTS longest
 election timeouts without a leader, which are 6 s. An election and the entries that the node lacks come after that.
@@ -170,12 +170,12 @@ class World:
     # --- a run
 
     def run(self, seconds: float, *, settle_seconds: float = SETTLE_SECONDS) -> list[str]:
-        """Live through the profile's weather, then through calm; return what was violated."""
-        gc.disable()  # a life makes few cycles and many values: walking these would take a tenth of the time
+        """Run the profile's weather, then through calm; return what was violated."""
+        gc.disable()  # a run makes few cycles and many values: walking these would take a tenth of the time
         gc.freeze()  # nor are modules and the world before walked at the end
         try:
             with watched(self.sometimes), self.limits():
-                self.loop.run_until_complete(self._live(seconds, settle_seconds))
+                self.loop.run_until_complete(self._run(seconds, settle_seconds))
         except Exception as error:  # a timer's or a link's callback failed
             self.violated(f"{type(error).__name__}: {error}")
         finally:
@@ -197,16 +197,16 @@ class World:
         return self.violations
 
     def limits(self) -> AbstractContextManager[None]:
-        """Return the limits of a life; by default those of a quorum alone."""
+        """Return the limits of a run; by default those of a quorum alone."""
         return small_raft_limits(self.seed)
 
     def is_one_frame(self, frames: bytes) -> bool:
         return len(frames) == FRAME_BYTES
 
     def check_left_over(self) -> None:
-        """Check what a life has left in memory, before the cycle collector looks at it."""
+        """Check what a run has left in memory, before the cycle collector looks at it."""
 
-    async def _live(self, seconds: float, settle_seconds: float) -> None:
+    async def _run(self, seconds: float, settle_seconds: float) -> None:
         for at, number in self.variations:
             self.loop.call_later(at, self.rng.seed, self.seed << 20 ^ number)
         if slow := self.slowness.text():
@@ -267,7 +267,7 @@ class World:
         return []
 
     async def slow_download(self, node: SimulatedNode, source: SimulatedNode) -> bool:
-        """Let the time of a slow download pass, if downloads are slow in this life; answer whether it was not cut off."""
+        """Let the time of a slow download pass, if downloads are slow in this run; answer whether it was not cut off."""
         link, seconds = frozenset((node.node_id, source.node_id)), self.slowness.download()
         is_open = partial(self.network.is_open, source.node_id, node.node_id)
         if not seconds:
