@@ -1,7 +1,8 @@
-"""Edge: PySyncObj behind RaftLog: one pump that receives, ticks, applies, sends, and syncs in a worker thread.
+"""Edge: PySyncObj behind RaftLog: carries out what `RawNode` plans: tells, sends, syncs, applies, and waits.
 
-    pump: received messages -> guard -> engine -> journal; apply committed entries; submit proposals; send messages
-    sync: one journal batch at a time, in a worker thread; when it ends, the messages that rest on it are sent
+    pump: what has arrived -> RawNode -> plan: tell the listener; send; begin a sync; apply committed entries; set the timer
+    sync: one journal batch at a time, in a worker thread; when it ends, the messages that rest on it are sent, and the
+          pump runs at once
 
 Clock, chance, disk, links and thread are arguments, so this very code runs under the simulator. All of it runs on one event
 loop; the engine's code never touches a socket, a file, a thread or a pickle (`engine.py`).
@@ -10,32 +11,19 @@ loop; the engine's code never touches a socket, a file, a thread or a pickle (`e
 import asyncio
 import logging
 import random
-from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from metadata_log.errors import (
-    ChangePending,
-    Fault,
-    InvalidRequest,
-    NotController,
-    leaves,
-    most_telling,
-)
+from metadata_log.errors import Fault, MetadataError, leaves, most_telling
 from metadata_log.ids import NodeId
-from metadata_log.limits import RAFT_ENTRY_BYTES_MAX
-from quorum.raft.applied_entries import AppliedEntries
-from quorum.raft.engine import SyncObjEngine, prepare_library
-from quorum.raft.guard import Guard
 from quorum.raft.journal.journal import Journal
-from quorum.raft.journal_sync import JournalSync
+from quorum.raft.journal_sync import JournalSync, RunInThread
 from quorum.raft.log_start import LogStart, PointerDisk
-from quorum.raft.messages import ForeignMessage, Message, RaftTransport, frames_of
+from quorum.raft.messages import Message, RaftTransport
 from quorum.raft.peer_status import ms_ago, peer_statuses, why_led_below
 from quorum.raft.pointer import Pointer
 from quorum.raft.progress import NEVER
-from quorum.raft.proposals import EMPTY_PAYLOAD, Proposal, Proposals
 from quorum.raft.raft_log import (
     Member,
     RaftListener,
@@ -46,21 +34,19 @@ from quorum.raft.raft_log import (
     Voters,
 )
 from quorum.raft.raft_settings import RaftSettings
-from quorum.raft.voters import check_one_change, to_command
-from quorum.raft.voters_in_force import VotersInForce
+from quorum.raft.raw_node import Outgoing, Plan, RawNode
 from quorum.raft.waiting_reads import WaitingReads
 from quorum.raft.wake import Wake
 
 log = logging.getLogger(__name__)
-IDLE_ENTRY_MS: Final = 1_000
-"""An idle leader commits an empty entry this often: it proves disks and majority, and uses no offset."""
 
 
 class PySyncObjLog:
     """RaftLog on PySyncObj. `run` is the node; calls that come before it have their effect once it runs.
 
     `voters` found the quorum; once the log has set voters, only the log counts. `now_ms` is monotonic;
-    `run_in_thread` runs its argument off the loop, one at a time, and its future raises the exception of that;
+    `run_in_thread` runs its first argument off the loop, one at a time, and then calls the second one on the loop with the
+    MetadataError that was raised, or None;
     `others_founded` answers whether a linked controller's log says who votes. `only_joins`: until the log says who
     votes, this node founds no quorum, whoever is linked. The journal and the transport belong to the caller, who closes
     them after `run` has ended.
@@ -79,69 +65,53 @@ class PySyncObjLog:
         settings: RaftSettings,
         now_ms: Callable[[], float],
         rng: random.Random,
-        run_in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
+        run_in_thread: RunInThread,
         others_founded: Callable[[], bool] = lambda: False,
         only_joins: bool = False,
     ) -> None:
-        prepare_library()
-        self._me = member
-        self._in_force = VotersInForce(voters, journal)
         self._journal = journal
         self._transport = transport
         self._listener = listener
-        self._settings = settings
         self._now_ms = now_ms
-        self._others_founded = others_founded
-        self._only_joins = only_joins
-        self._guard = Guard(
+        self._sync = JournalSync(journal, run_in_thread, now_ms)
+        self._node = RawNode(
             member=member,
             voters=voters,
-            log=journal,
+            journal=journal,
+            listener=listener,
             settings=settings,
+            now_ms=now_ms,
             rng=rng,
-            now_ms=now_ms(),
+            others_founded=others_founded,
+            only_joins=only_joins,
+            syncs=self._sync,
         )
-        self._guard.belief.only_joins = only_joins
-        self._guard.belief.newest_voters = lambda: self._in_force.set_up_to(journal[-1][1])
-        self._sync = JournalSync(journal, run_in_thread, now_ms)
+        guard, self._applied = self._node.guard, self._node.applied
+        self._guard = guard
+        self._reads = WaitingReads(guard.reads)
         self._log_start = LogStart(
             journal=journal,
-            guard=self._guard,
-            in_force=self._in_force,
+            guard=guard,
+            in_force=self._node.in_force,
             disk=pointer_disk,
             fetcher=fetcher,
             tail_entries=settings.tail_entries,
             tail_bytes=settings.tail_bytes,
             run_in_thread=self._sync.beside,
         )
-        self._engine: SyncObjEngine
         self._tasks: asyncio.TaskGroup
         self._spawned: set[asyncio.Task[None]] = set()
         self._wake = Wake()
-        transport.on_connected = self._on_connected
-        transport.on_lost = self._on_lost
-        transport.on_arriving = self._on_arriving
-        self._running = False
-        self._has_engine = False
-        """False while a node loads its snapshot at the start; even then its status may be asked for."""
-        self._closing = False
         self._ended = asyncio.Event()
-        self._events: deque[Callable[[float], None]] = deque()
-        """Events of links and their messages, in order; the pump calls each with the time."""
-        self._roles: deque[Role] = deque()
-        """Roles that the engine took since the last pump."""
-        self._is_leader = False
-        self._applies_before_leading = False
-        """Whether this node was elected, and applies what its log holds before it reports its leadership."""
-        self._must_confirm_voters = False
-        """Whether no entry of this leadership has repeated the voters in force yet."""
+        self._ended.set()  # unless `run` runs
+        self._failure: BaseException | None = None
+        """What the end of a sync raised; `run` raises it."""
         self._reported_leader: NodeId | None = None
-        self._proposals = Proposals()
-        self._reads = WaitingReads(self._guard.reads)
-        self._applied = AppliedEntries(self._guard.state, listener, self._proposals, now_ms)
-        self._submitted_at = NEVER
-        self._only_began_sync = False
-        """Whether the last pump did nothing but begin a sync."""
+        transport.on_connected = lambda member: self._happened(partial(guard.connected, member))
+        transport.on_arriving = lambda member: self._happened(partial(guard.arriving, member))
+        transport.on_lost = lambda member, by_peer: self._happened(
+            partial(guard.lost, member, by_peer=by_peer)
+        )
 
     # --- life
 
@@ -151,25 +121,27 @@ class PySyncObjLog:
         Raises:
             Fault: a violation was proved, the disk failed, or the journal is damaged: nothing further was sent.
         """
-        self._running = True
+        self._node.state.started()
+        self._ended.clear()
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 await self._start()
-                while not self._closing:
+                while not self._node.state.is_closing:
                     self._pump()
                     await self._wake.wait()
-                    if self._guard.may_find_silence(self._now_ms()):
+                    if not self._node.state.is_closing and self._guard.may_find_silence(self._now_ms()):
                         await self._read_sockets()
-                self._cease_to_lead("this node is stopping")
-                while self._sync.since is not None:
+                while self._sync.since is not None and self._failure is None:
                     await self._wake.wait()  # the caller may close the journal's files once we return
+                if self._failure is not None:
+                    raise self._failure
                 for task in self._spawned:
                     task.cancel()
         except BaseExceptionGroup as group:
             # One cause is enough to stop, and is easier to read without the group.
             raise most_telling(leaves(group)) from None
         finally:
-            self._running = self._has_engine = False
+            self._node.state.ended()
             self._wake.disarm()
             self._reads.fail("this node has stopped")
             self._ended.set()
@@ -186,10 +158,10 @@ class PySyncObjLog:
 
     async def close(self) -> None:
         """End `run`; messages and records that wait for the disk are dropped, as in a crash."""
-        self._closing = True
+        if self._node.state.closed():
+            self._cease_to_lead("this node is stopping")
         self._wake.set()
-        if self._running:
-            await self._ended.wait()
+        await self._ended.wait()
 
     async def _start(self) -> None:
         pointer = self._log_start.stored()
@@ -198,15 +170,16 @@ class PySyncObjLog:
                 return
             self._stand_on(pointer)
             self._listener.on_restore(pointer.snapshot_id)
-        self._begin()
-        self._has_engine = True
-        self._transport.on_message = self._on_message
+        if not self._node.state.is_closing:
+            self._node.begin()
+            self._node.state.takes_part()
+            self._transport.on_message = self._on_message
 
     async def _unless_closed(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do work that may take long, and cancel it if `close` is called; answer whether it was done."""
         task = self._tasks.create_task(work)
         task.add_done_callback(lambda _: self._wake.set())
-        while not task.done() and not self._closing:
+        while not task.done() and not self._node.state.is_closing:
             await self._wake.wait()
         return not task.cancel()
 
@@ -214,73 +187,27 @@ class PySyncObjLog:
         self._log_start.stand_on(pointer)
         self._applied.stand_on(RaftPosition((pointer.index, pointer.term)))
 
-    def _begin(self) -> None:
-        """Take part under the voters in force, with an engine that knows them."""
-        self._in_force.begin(self._applied.index)
-        self._guard.begin_under(self._in_force.voters, self._make_engine())
-
-    def _make_engine(self) -> "SyncObjEngine":
-        self._engine = SyncObjEngine(
-            member=self._me,
-            voters=self._in_force.voters,
-            journal=self._journal,
-            guard=self._guard,
-            now_ms=self._now_ms,
-            on_role=self._roles.append,
-            may_lead=self._in_force.is_founded or not self._only_joins,
-        )
-        self._engine.syncing = self._sync.since is not None
-        return self._engine
-
     # --- what others call
 
     def append(self, frames: bytes, voters: Voters | None = None) -> None:
-        if not self._is_leader:
-            raise NotController("this node does not lead", controller_id=self._guard.state.leader)
-        if voters == self._in_force.voters and not self._in_force.is_founded:
-            voters = None  # the first entry of each leadership repeats the voters in force
-        if voters is not None:
-            self.check_change(voters)
-        self._proposals.add(Proposal(frames, voters))
+        self._node.propose(frames, voters)
         self._wake.set()
 
-    def check_change(self, voters: Voters) -> None:
-        """Check that a change of voters may be proposed now; raises as `append`.
-
-        Before this leadership has committed an entry, a former leader's change may be committed without its knowledge.
-        """
-        if self._change_pending() or self._applied.committed_term != self._engine.term:
-            raise ChangePending("another change of voters may be in flight; try again shortly")
-        check_one_change(self._in_force.voters, voters)
-
-    def _change_pending(self) -> bool:
-        last = self._journal[-1][1] if self._has_engine else 0
-        return self._in_force.set_up_to(last) != self._in_force.voters or self._proposals.has_change
-
     async def read_index(self) -> None:
-        if not self._is_leader:
-            raise NotController("this node does not lead", controller_id=self._guard.state.leader)
+        self._node.check_leads()
         answered = self._reads.add()
         self._wake.set()
         await answered
 
     def transfer_leadership(self, to: NodeId | None) -> None:
-        if not self._is_leader:
-            raise NotController("this node does not lead", controller_id=self._guard.state.leader)
-        target = self._guard.transfer.successor(self._in_force.voters) if to is None else to
-        if target is None or not self._guard.transfer.is_linked(self._in_force.voters, target):
-            raise InvalidRequest(
-                "no other voter is reachable" if to is None else f"{to} is no other voter that is reachable",
-                node_id=to,
-            )
-        self._guard.transfer.begin(target, self._now_ms())
+        self._node.transfer_to(to, self._now_ms())
         self._wake.set()
 
     def applied_position(self) -> RaftPosition:
         return self._applied.position
 
     def compact(self, position: RaftPosition, snapshot_id: str, seal: bytes) -> None:
-        if self._closing or not self._running:
+        if not self._node.state.is_running:
             return  # the store has the snapshot; only the journal stays longer than it needs to
         pointer = self._log_start.pointer_to(position[0], snapshot_id, seal)
         if pointer is not None:
@@ -294,22 +221,21 @@ class PySyncObjLog:
         return self._log_start.pinned
 
     def status(self) -> RaftStatus:
-        now, guard = self._now_ms(), self._guard
-        syncing_since = self._sync.running_since
-        role = self._engine.role if self._has_engine else Role.FOLLOWER
+        now, node, guard = self._now_ms(), self._node, self._guard
+        has_engine, syncing_since = node.state.has_engine, self._sync.running_since
+        role = node.engine.role if has_engine else Role.FOLLOWER
+        committed_at = self._applied.committed_at() if has_engine else NEVER
         return RaftStatus(
             role=role,
             leader_id=guard.state.leader,
             peers=peer_statuses(guard, now),
-            voters=self._in_force.voters,
+            voters=node.in_force.voters,
             is_voter=guard.state.is_voter,
-            change_pending=self._change_pending(),
+            change_pending=node.change_pending(),
             elections_total=guard.elections.won_total,
             disk_stalled_ms=0 if syncing_since is None else max(round(now - syncing_since), 0),
-            committed_ms_ago=ms_ago(self._applied.committed_at, now),
-            level_ms_ago=ms_ago(
-                self._applied.committed_at if role is Role.LEADER else self._applied.level_at, now
-            ),
+            committed_ms_ago=ms_ago(committed_at, now),
+            level_ms_ago=ms_ago(committed_at if role is Role.LEADER else self._applied.level_at, now),
             synced_bytes_total=self._sync.bytes_total,
             syncs_total=self._sync.total,
             snapshot_not_fetched=self._log_start.why_not_fetched(self._applied.index),
@@ -317,274 +243,140 @@ class PySyncObjLog:
             leader_heard_ms_ago=None if role is Role.LEADER else guard.elections.leader_heard_ms_ago(now),
             messages_ignored_total=guard.belief.ignored_total,
             awaits_founded_quorum=guard.elections.awaits_founded_quorum,
-            only_joins=self._only_joins,
-            led_below=why_led_below(guard, now) if self._has_engine else None,
+            only_joins=node.only_joins,
+            led_below=why_led_below(guard, now) if has_engine else None,
         )
 
     # --- what the transport calls
 
     def _on_message(self, sender: Member, message: Message) -> None:
-        self._events.append(partial(self._receive, sender, message))
-        self._wake.set()
+        self._happened(partial(self._node.receive, sender, message))
 
-    def _receive(self, sender: Member, message: Message, now: float) -> None:
-        try:
-            self._check_payloads(message)
-            self._guard.received(sender, message, now)
-        except ForeignMessage as error:
-            self._transport.drop(sender, str(error))
-
-    def _check_payloads(self, message: Message) -> None:
-        """Check the frames of entries before they are journalled: once committed, damage would stop every node, for good."""
-        for command, index, _ in message.get("entries", ()):
-            try:
-                self._listener.check(frames_of(command))
-            except ValueError as error:
-                raise ForeignMessage(f"entry {index}: {error}") from error
-
-    def _on_connected(self, member: Member) -> None:
-        self._events.append(partial(self._guard.connected, member))
-        self._wake.set()
-
-    def _on_arriving(self, member: Member) -> None:
-        self._events.append(partial(self._guard.arriving, member))
-        self._wake.set()
-
-    def _on_lost(self, member: Member, by_peer: bool) -> None:
-        self._events.append(partial(self._guard.lost, member, by_peer=by_peer))
+    def _happened(self, event: Callable[[float], None]) -> None:
+        self._node.events.append(event)
         self._wake.set()
 
     # --- the pump
 
     def _pump(self) -> None:
-        now, guard = self._now_ms(), self._guard
-        while self._events:
-            self._events.popleft()(now)
-            if self._in_force.follow(self._applied.index):
-                self._change_voters(now)
-        if self._syncs_first(now):
+        """Carry out what is to be done now, up to the first rest of a long replay."""
+        now, node = self._now_ms(), self._node
+        self._carry_out(node.step(now), now)
+        if node.only_began_sync:
             return
-        self._watch_disk(now)
-        guard.elections.awaits_founded_quorum = not self._in_force.is_founded and (
-            self._only_joins or self._others_founded()
-        )
-        guard.tick(now)
-        self._follow_roles()
-        if self._applied.run(now):
-            self._wake.set()
-        if self._in_force.follow(self._applied.index):
-            self._change_voters(now)
-        if self._applies_before_leading and self._applied.position[1] == self._engine.term:
-            self._lead()
-        if self._submit(now):
-            guard.tick(now, submitted=True)
-            self._follow_roles()
+        self._carry_out(node.advance(now), now)
         self._reads.serve(now, self._applied.index)
-        guard.replicate(now)
-        if guard.follower.offered is not None:
-            leader, offer = guard.follower.offered
-            guard.follower.offered = None
-            pointer = self._log_start.accept(leader, offer)
-            if pointer is not None:
-                self._spawn(self._install(leader, pointer))
-        if guard.state.leader != self._reported_leader:
-            self._reported_leader = guard.state.leader
+        self._carry_out(node.dispatch(now), now)
+        self._take_offer()
+        if self._guard.state.leader != self._reported_leader:
+            self._reported_leader = self._guard.state.leader
             self._listener.on_leader_hint(self._reported_leader)
-        self._send(guard.outbox.take_at_once())
-        self._begin_sync(now)
-        self._arm(now)
 
-    def _syncs_first(self, now: float) -> bool:
-        """Begin a follower's sync before all else, because its leader waits for it; answer whether the pump ends with that.
+    def _pump_at_once(self) -> None:
+        """Pump in the turn of the loop that learns of the end of a sync.
 
-        Never twice in a row: the next pump, after the sync or a message, does everything.
+        If this node is about to find others silent, `run` reads all sockets before that.
         """
-        may_wait = not self._only_began_sync and not self._is_leader and self._engine.role is Role.FOLLOWER
-        if not may_wait or not self._begin_sync(now):
-            self._only_began_sync = False
-            return False
-        self._only_began_sync = True
-        self._send(self._guard.outbox.take_at_once())
-        self._arm(now)
-        return True
+        if self._guard.may_find_silence(self._now_ms()):
+            self._wake.set()
+            return
+        was_set = self._wake.clear()
+        self._pump()
+        if was_set and self._node.only_began_sync:
+            self._wake.set()  # the pump began the next sync and left the rest, such as a replay that goes on
 
-    def _follow_roles(self) -> None:
-        while self._roles:
-            if self._roles.popleft() is not Role.LEADER:
-                self._cease_to_lead("this node ceased to lead")
-            elif self._applied.has_tail():
-                # In slices, once it is committed: at once it would delay the first heartbeats, and the others would elect
-                # another leader.
-                self._applies_before_leading = True
+    def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do what `run` does not; it raises what is raised here. A MetadataError is not passed on to asyncio, which would
+        only log it.
+        """
+        try:
+            work(*arguments)
+        except MetadataError as error:
+            self._fail(error)
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._node.state.closed()  # no further message may leave
+        self._wake.set()
+
+    def _carry_out(self, plan: Plan, now: float) -> None:
+        for fact in plan.facts:
+            log.log(logging.WARNING if fact.is_warning else logging.INFO, fact.event, extra=fact.extra)
+        for member, reason in plan.drop:
+            self._transport.drop(member, reason)
+        for leads in plan.tell:
+            if leads:
+                self._listener.on_leadership(is_leader=True)
             else:
-                self._lead()
-
-    def _lead(self) -> None:
-        self._applies_before_leading = False
-        self._is_leader = self._must_confirm_voters = True
-        self._submitted_at = self._now_ms()
-        self._listener.on_leadership(is_leader=True)
+                self._cease_to_lead("this node ceased to lead")
+        if plan.send:
+            self._send(plan.send)
+        if plan.sync is not None:
+            self._sync.begin(now, partial(self._guarded, self._synced, plan.sync))
+        if plan.apply and self._applied.run(now):
+            self._wake.set()
+        if plan.timer is not None:
+            if self._sync.since is None:
+                self._sync.mark_if_idle(now)
+            self._wake.arm(plan.timer, now)
 
     def _cease_to_lead(self, why: str) -> None:
-        self._applies_before_leading = False
-        if not self._is_leader:
-            return
-        self._is_leader = False
-        self._proposals.clear()
         self._reads.fail(why)
         self._listener.on_leadership(is_leader=False)
 
-    def _submit(self, now: float) -> bool:
-        """Give the engine entries with the proposals that wait, or an empty one if none came for long.
-
-        Not while a sync is under way: the entries could not be written before that ends, and more share one then. Not while
-        a majority may be silent either: the engine might give up leading in its next tick.
-        """
-        if not self._is_leader or self._sync.since is not None or self._guard.transfer.is_under_way:
-            return False
-        if not self._proposals.waiting and now - self._submitted_at < IDLE_ENTRY_MS:
-            return False
-        if not self._engine.may_tick() or self._guard.may_find_silence(now):
-            return False
-        self._submitted_at = now
-        index, bytes_left = self._journal[-1][1], RAFT_ENTRY_BYTES_MAX
-        proposal: Proposal | None = self._proposals.take() or Proposal(b"", None)
-        while proposal is not None:
-            frames, voters = proposal
-            if voters is None and frames and self._may_confirm_voters():
-                self._must_confirm_voters = False
-                voters = self._in_force.voters
-            index += 1
-            bytes_left -= len(frames)
-            self._proposals.submitted(index, len(frames))
-            self._engine.submit(EMPTY_PAYLOAD + frames if voters is None else to_command(voters, frames))
-            # A change of voters is the last of its pump: what comes behind it may have to wait for it.
-            proposal = self._proposals.take() if voters is None and bytes_left > 0 else None
-        return True
-
-    # --- voters
-
-    def _may_confirm_voters(self) -> bool:
-        """Answer whether the next entry repeats the voters in force: once in each leadership, if no change is pending.
-
-        In the log it proves that these were in force, to nodes that start anew and know of no commit. Without it they would
-        ask a majority of older voters, some of which may be gone for good.
-        """
-        return self._must_confirm_voters and not self._change_pending()
-
-    def _change_voters(self, now: float) -> None:
-        """Act under the voters that are in force now, with an engine that knows them."""
-        guard, voters = self._guard, self._in_force.voters
-        role = self._engine.role
-        is_voter = voters.get(self._me.node_id) == self._me.directory_id
-        if role is Role.LEADER:
-            guard.replicate(now)
-            guard.transfer.leave_to(None if is_voter else guard.transfer.most_caught_up(voters))
-        self._journal.known_commit = guard.state.commit_index
-        guard.begin_under(voters, self._make_engine())
-        self._roles.append(Role.FOLLOWER)
-        self._follow_roles()
-        log.info("voters_in_force", extra={"voters": sorted(voters), "index": self._in_force.set_at})
-        if is_voter and (role is Role.LEADER or (role is Role.CANDIDATE and guard.elections.was_asked())):
-            # A leader that removed itself asked this candidate to campaign: commit and request arrive together. Any other
-            # candidate may apply a change late, while others follow another leader: it asks them again, by a pre-vote.
-            guard.elections.campaign(force=True)
-
-    def _send(self, outbox: list[tuple[NodeId, Message]]) -> None:
+    def _send(self, outbox: Outgoing) -> None:
         for target, message in outbox:
             self._transport.send(target, message)
         if outbox:
             self._transport.flush()
 
-    def _arm(self, now: float) -> None:
-        """Set the timer to what is due next."""
-        due = self._guard.deadline()
-        if (since := self._sync.running_since) is not None:
-            if not self._guard.state.disk_stalled:
-                due = min(due, since + self._settings.disk_stall_ms)
-        else:
-            due = min(due, self._sync.idle_at)
-            if (
-                self._is_leader
-                and not self._guard.transfer.is_under_way
-                and not self._guard.may_find_silence(now)
-            ):
-                due = min(due, self._submitted_at + IDLE_ENTRY_MS)
-        self._wake.arm(due, now)
-
     # --- syncs
 
-    def _watch_disk(self, now: float) -> None:
-        since = self._sync.running_since
-        if (
-            since is not None
-            and now - since > self._settings.disk_stall_ms
-            and not self._guard.state.disk_stalled
-        ):
-            self._guard.state.disk_stalled = True
-            log.warning("disk_stalled", extra={"stalled_ms": round(now - since)})
-            if (self._is_leader or self._applies_before_leading) and len(self._in_force.voters) > 1:
-                self._guard.state.step_down(self._engine.term + 1)
+    def _synced(self, held: Outgoing, failure: MetadataError | None) -> None:
+        """Resume after a sync, in the turn of the loop that learns of its end.
 
-    def _begin_sync(self, now: float) -> bool:
-        """Begin to sync what the journal holds, unless a sync is under way; answer whether one began.
-
-        The guard's held messages leave when that sync ends, or now if there is nothing to sync.
+        Raises:
+            MetadataError: what the sync raised.
         """
-        if self._sync.since is not None:
-            return False
-        held = self._guard.outbox.take_after_sync()
-        writing = self._sync.begin(now)
-        if writing is not None:
-            self._engine.syncing = True
-            self._spawn(self._finish_sync(writing, held))
-            return True
-        self._send(held)
-        self._sync.mark_if_idle(now)
-        return False
-
-    async def _finish_sync(self, writing: asyncio.Future[None], held: list[tuple[NodeId, Message]]) -> None:
-        try:
-            await writing
-            self._synced(held)
-        except Fault:
-            self._closing = True  # no further message may leave
-            raise
-
-    def _synced(self, held: list[tuple[NodeId, Message]]) -> None:
-        now = self._now_ms()
+        if failure is not None:
+            raise failure
+        now, node = self._now_ms(), self._node
         took_ms = self._sync.completed(now)
-        self._guard.state.disk_stalled = self._engine.syncing = False
-        if self._closing:
+        if node.state.is_closing:
             self._wake.set()
             return
         if self._sync.begins_next_file():
             self._spawn(self._make_next_file())
-        # First of all; a message of a former term is of no use to its receiver any more.
-        self._send([item for item in held if item[1]["term"] == self._engine.term])
-        self._guard.synced(now, sync_ms=took_ms)
-        if self._guard.may_find_silence(now):
-            self._wake.set()
-        else:
-            was_set = self._wake.clear()
-            self._pump()  # at once: acknowledgements that came before our own sync count now
-            if was_set and self._only_began_sync:
-                self._wake.set()  # the pump began the next sync and left the rest, such as a replay that goes on
+        self._send(node.still_of_use(held))  # first of all
+        node.synced(now, sync_ms=took_ms)
+        self._pump_at_once()  # acknowledgements that came before our own sync count now
 
     async def _make_next_file(self) -> None:
         try:
             await self._sync.make_next_file()
         except Fault:
-            self._closing = True
+            self._node.state.closed()
             raise
 
     # --- snapshots
+
+    def _take_offer(self) -> None:
+        """Begin to install the snapshot that a leader offered last, unless one is being installed."""
+        offered, self._guard.follower.offered = self._guard.follower.offered, None
+        if offered is not None:
+            leader, offer = offered
+            pointer = self._log_start.accept(leader, offer)
+            if pointer is not None:
+                self._spawn(self._install(leader, pointer))
 
     async def _install(self, leader: NodeId, pointer: Pointer) -> None:
         """Fetch the snapshot that a leader offers, and stand on it, unless the log has caught up meanwhile."""
         if await self._log_start.prepare(leader, pointer):
             self._stand_on(pointer)
-            self._begin()
+            self._node.begin()
             self._listener.on_restore(pointer.snapshot_id)
             self._guard.follower.acknowledge(leader, pointer.index)
             self._wake.set()

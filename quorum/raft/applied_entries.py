@@ -29,9 +29,9 @@ class AppliedEntries:
         self.position = RaftPosition((1, 0))
         self._under_way: Sliced[None] | None = None
         """The entry behind `position`, as far as it is applied; one large batch may take several pumps."""
-        self.committed_at = NEVER
-        """When an entry of the engine's current term was last applied; NEVER before the first."""
+        self._committed_at = NEVER
         self.committed_term = 0
+        """The newest term of which an entry was applied while the engine was in it; 0: none was."""
         self.level_at = NEVER
         """When a leader was heard last whose whole log, as far as it was committed then, is applied here since. An entry
         that is applied late says nothing of now.
@@ -44,6 +44,24 @@ class AppliedEntries:
     @property
     def index(self) -> int:
         return self.position[0]
+
+    def until(self) -> int:
+        """Return up to where entries may be applied: committed, and synced here."""
+        return min(self._state.commit_index, self._state.log.synced_index)
+
+    def is_behind(self) -> bool:
+        """Answer whether there are entries to apply now."""
+        return self.position[0] < self.until()
+
+    def committed_at(self) -> float:
+        """Return when an entry of the engine's current term was last applied; NEVER before the first."""
+        return self._committed_at if self.committed_term == self._state.engine.term else NEVER
+
+    def note_level(self) -> None:
+        """Note whether all is applied that the leader said is committed."""
+        heard = self._state.heard_commit
+        if heard is not None and self.index >= heard[0]:
+            self.level_at, self._state.heard_commit = heard[1], None
 
     def run(self, now: float) -> bool:
         """Apply entries that are committed and synced here; answer whether to go on in another pump.
@@ -58,7 +76,7 @@ class AppliedEntries:
 
     def _run(self, now: float) -> bool:
         state, log, began = self._state, self._state.log, self._now_ms()
-        until = min(state.commit_index, log.synced_index)
+        until = self.until()
         goes_on = False
         while (index := self.position[0] + 1) <= until:
             if self._now_ms() - began > APPLY_MS_PER_PUMP:
@@ -79,15 +97,11 @@ class AppliedEntries:
                 self._listener.on_voters(from_command(command)[0])
             self.position = RaftPosition((index, term))
             if term == state.engine.term:
-                self.committed_at, self.committed_term = now, term
+                self._committed_at, self.committed_term = now, term
             self._proposals.applied(index)
             if sets_voters:
                 goes_on = True
                 break  # the entries after it are for the next voters
-        if self.committed_term != state.engine.term:
-            self.committed_at = NEVER
-        if state.heard_commit is not None and self.index >= state.heard_commit[0]:
-            self.level_at, state.heard_commit = state.heard_commit[1], None
         return goes_on
 
     def has_tail(self) -> bool:

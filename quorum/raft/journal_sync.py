@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
-from metadata_log.errors import InvariantBroken
+from metadata_log.errors import InvariantBroken, MetadataError
 from metadata_log.limits import DISK_STALL_MS, HEARTBEAT_MS
 from quorum.raft.journal.journal import Journal, JournalBatch
 from quorum.raft.progress import NEVER
@@ -23,13 +23,19 @@ PREPARE_RESTS: Final = 4
 """That rest takes at least this many times as long as the part: on a slow disk most batches find no part before them."""
 
 
+Ended: TypeAlias = Callable[[MetadataError | None], None]
+"""Called on the event loop once work has ended, with the error that it raised."""
+RunInThread: TypeAlias = Callable[[Callable[[], None], Ended], None]
+"""Runs work off the loop, one piece after the other."""
+
+
 class JournalSync:
     """When the sync under way began, when the last one ended, and what they added up to. Futures raise DiskFailed."""
 
     def __init__(
         self,
         journal: Journal,
-        run_in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
+        run_in_thread: RunInThread,
         now_ms: Callable[[], float],
     ) -> None:
         self._journal = journal
@@ -65,27 +71,35 @@ class JournalSync:
         return max(self.since, self._free_at) + (syncs - 1) * DISK_STALL_MS
 
     def beside(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        """Run other work in the journal's thread: a batch that comes meanwhile waits for it."""
+        """Run other work in the journal's thread, unless it is cancelled before; a batch that comes meanwhile waits."""
         if not self._beside:
             self._beside_at = self._now_ms()
         self._beside += 1
-        ended = self._run_in_thread(work)
-        ended.add_done_callback(self._ended_beside)
-        return ended
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def _ended_beside(self, _ended: asyncio.Future[None]) -> None:
+        def unless_cancelled() -> None:
+            if not done.cancelled():
+                work()
+
+        self._run_in_thread(unless_cancelled, partial(self._ended_beside, done))
+        return done
+
+    def _ended_beside(self, done: asyncio.Future[None], failure: MetadataError | None) -> None:
         self._beside, self._ahead, self._free_at = self._beside - 1, max(self._ahead - 1, 0), self._now_ms()
+        if done.done():
+            return  # the waiting task was cancelled
+        if failure is None:
+            done.set_result(None)
+        else:
+            done.set_exception(failure)
 
-    def begin(self, now: float) -> asyncio.Future[None] | None:
-        """Begin to sync what the journal holds, and return what ends with it; None if there is nothing to sync.
-
-        `completed` must follow before the next.
-        """
+    def begin(self, now: float, ended: Ended) -> None:
+        """Begin to sync what the journal holds, which is something. Once it has ended, `completed` must precede the next."""
         batch = self._journal.take_batch()
         if batch is None:
-            return None
+            raise InvariantBroken("the journal holds nothing that is not synced")
         self._batch, self.since, self._ahead = batch, now, self._beside
-        return self._run_in_thread(partial(self._journal.write, batch))
+        self._run_in_thread(partial(self._journal.write, batch), ended)
 
     def completed(self, now: float) -> float:
         """Note that the batch is durable; return how long that took, in milliseconds."""

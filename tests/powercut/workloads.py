@@ -23,7 +23,7 @@ import broker_agent.cache as cache_module
 from broker_agent.cache import Cache
 from metadata_log.codec import read_header
 from metadata_log.digest import digest
-from metadata_log.errors import DiskFailed, ForeignDirectory
+from metadata_log.errors import DiskFailed, ForeignDirectory, MetadataError
 from metadata_log.ids import NO_NODE, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.log.segmented_log import SegmentedLog
@@ -40,6 +40,7 @@ from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.journal.os_disk import OsDisk
+from quorum.raft.journal_sync import Ended
 from quorum.raft.messages import PAYLOAD, Entry
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
@@ -689,9 +690,12 @@ class _Node:
             settings=RaftSettings(tail_entries=10),
             now_ms=lambda: loop.time() * 1000,
             rng=rng,
-            run_in_thread=lambda work: loop.create_task(_soon(work)),
+            run_in_thread=self._in_thread,
         )
         self.controller.attach(self.raft, [self.committed_log, self.keeper])
+
+    def _in_thread(self, work: Callable[[], None], ended: Ended) -> None:
+        self.loop.create_task(_soon(work, ended))
 
     def _now_ms(self) -> int:
         return int(self.loop.time() * 1000)
@@ -719,10 +723,15 @@ class _Node:
         self.journal.close()
 
 
-async def _soon(work: Callable[[], object]) -> None:
+async def _soon(work: Callable[[], object], ended: Ended) -> None:
     """Let the loop go on before the work is done, as a thread does."""
     await asyncio.sleep(0.005)
-    work()
+    failure: MetadataError | None = None
+    try:
+        work()
+    except MetadataError as error:
+        failure = error
+    ended(failure)
 
 
 async def _at_once(work: Callable[[], object]) -> None:

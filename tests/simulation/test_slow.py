@@ -20,7 +20,7 @@ from metadata_log.limits import (
 )
 from metadata_log.sliced import Sliced
 from quorum.raft.journal.journal import FILE_SYNCS, Journal
-from quorum.raft.journal_sync import JournalSync
+from quorum.raft.journal_sync import Ended, JournalSync
 from quorum.raft.messages import Message
 from tests.simulation.faults import slowness
 from tests.simulation.faults.profiles import PROFILES
@@ -77,7 +77,7 @@ class Narrow(Quorum):
         return self.entries(leader) + count
 
     def terms(self) -> list[int]:
-        return [node.log._engine.term for node in self.nodes if node.log is not None]
+        return [node.log._node.engine.term for node in self.nodes if node.log is not None]
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_a_leader_on_slow_disks_leads_on_while_snapshots_are_named_and_files_are
     """Goal: no work of several syncs is taken for one that hangs. Method: 120 frames each second fill files of 16 KiB, and
     are covered by snapshots, whose pointers are written in the journal's thread.
     """
-    leader, terms = slow.leader(), [node.log._engine.term for node in slow.nodes if node.log is not None]
+    leader, terms = slow.leader(), [node.log._node.engine.term for node in slow.nodes if node.log is not None]
     assert leader.log is not None
     for _ in range(80):
         for _ in range(60):
@@ -213,7 +213,7 @@ def test_a_leader_on_slow_disks_leads_on_while_snapshots_are_named_and_files_are
         slow.wait(0.5)
     assert leader.journal.snapshot_index > 1
     assert leader.journal._file_number > 2
-    assert [node.log._engine.term for node in slow.nodes if node.log is not None] == terms
+    assert [node.log._node.engine.term for node in slow.nodes if node.log is not None] == terms
     assert slow.world.violations == []
 
 
@@ -224,14 +224,14 @@ def test_followers_on_slow_disks_keep_their_leader_under_writes() -> None:
     quorum = Quorum()
     quorum.start()
     quorum.write(1)
-    leader, term = quorum.leader(), quorum.leader().log._engine.term  # type: ignore[union-attr]
+    leader, term = quorum.leader(), quorum.leader().log._node.engine.term  # type: ignore[union-attr]
     assert leader.log is not None
     others = [node.node_id for node in quorum.nodes if node is not leader]
     quorum.world.slowness.syncs.update(dict.fromkeys(others, 1.5))
     for _ in range(300):
         leader.log.append(quorum.world.next_frame())
         quorum.wait(1 / 30)
-    assert leader.is_leader() and leader.log._engine.term == term
+    assert leader.is_leader() and leader.log._node.engine.term == term
     assert quorum.world.violations == []
     quorum.end()
 
@@ -241,19 +241,17 @@ class _Thread:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.jobs: list[tuple[Callable[[], None], asyncio.Future[None]]] = []
+        self.jobs: list[tuple[Callable[[], None], Ended]] = []
 
-    def run(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        self.jobs.append((work, asyncio.get_running_loop().create_future()))
-        return self.jobs[-1][1]
+    def run(self, work: Callable[[], None], ended: Ended) -> None:
+        self.jobs.append((work, ended))
 
-    async def end(self, at: float) -> None:
+    def end(self, at: float) -> None:
         """End the first piece of work."""
         self.now = at
         work, ended = self.jobs.pop(0)
         work()
-        ended.set_result(None)
-        await asyncio.sleep(0)
+        ended(None)
 
 
 def test_a_sync_counts_from_when_the_disk_was_free_for_it() -> None:
@@ -263,30 +261,31 @@ def test_a_sync_counts_from_when_the_disk_was_free_for_it() -> None:
         thread = _Thread()
         journal = Journal.open(SimulatedDisk(), random_bytes=random.Random(1).randbytes)
         sync = JournalSync(journal, thread.run, lambda: thread.now)
+        ended: list[object] = []
         for _ in range(2):
             sync.beside(lambda: None)  # the pointer to a snapshot, a part of the next file
         thread.now = 100.0
         journal.setCurrentTerm(1, None)
-        sync.begin(thread.now)
+        sync.begin(thread.now, ended.append)
         first = sync._batch
         assert first is not None and first.syncs == 1 + FILE_SYNCS, "it is the first of its file"
         assert sync.running_since == DISK_STALL_MS, (
             "the first of two syncs of the work before it may take as long"
         )
-        await thread.end(1_900.0)
+        thread.end(1_900.0)
         assert sync.running_since == 1_900.0 + DISK_STALL_MS
-        await thread.end(3_700.0)
+        thread.end(3_700.0)
         assert sync.running_since == 3_700.0 + FILE_SYNCS * DISK_STALL_MS
         sync.beside(lambda: None)
         assert sync.running_since == 3_700.0 + FILE_SYNCS * DISK_STALL_MS, (
             "what comes behind it delays it not"
         )
-        await thread.end(9_000.0)
+        thread.end(9_000.0)
         sync.completed(thread.now)
         journal.setCurrentTerm(2, None)
-        sync.begin(9_500.0)
+        sync.begin(9_500.0, ended.append)
         assert sync.running_since == 9_000.0 + DISK_STALL_MS, "the other work began when the batch had ended"
-        await thread.end(9_800.0)
+        thread.end(9_800.0)
         assert sync._batch is not None and sync._batch.syncs == 1
         assert sync.running_since == 9_800.0
 

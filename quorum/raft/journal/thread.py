@@ -17,7 +17,7 @@ from metadata_log.errors import InvariantBroken, MetadataError
 class _Job(NamedTuple):
     work: Callable[[], None]
     loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[None]
+    ended: Callable[[MetadataError | None], None]
 
 
 class JournalThread:
@@ -38,26 +38,20 @@ class JournalThread:
         self._jobs.put(None)
         self._thread.join()
 
-    def run(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        """Run `work` once the work before it has ended, unless the future is cancelled before that.
+    def run(self, work: Callable[[], None], ended: Callable[[MetadataError | None], None]) -> None:
+        """Run `work` once the work before it has ended; then call `ended` on the loop, with the MetadataError it raised.
 
-        The future raises the MetadataError that the work raised. Any other exception becomes InvariantBroken, and no more
-        work is run after it.
+        Any other exception becomes InvariantBroken, and no more work is run after it.
 
         Raises:
             InvariantBroken: earlier work raised an unforeseen exception.
         """
         if self._broken is not None:
             raise self._broken
-        loop = asyncio.get_running_loop()
-        job = _Job(work, loop, loop.create_future())
-        self._jobs.put(job)
-        return job.done
+        self._jobs.put(_Job(work, asyncio.get_running_loop(), ended))
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
-            if job.done.cancelled():
-                continue
             try:
                 job.work()
             except MetadataError as error:
@@ -74,13 +68,4 @@ class JournalThread:
 
 def _report(job: _Job, failure: MetadataError | None) -> None:
     with suppress(RuntimeError):  # the loop was closed meanwhile, so nothing waits for the job
-        job.loop.call_soon_threadsafe(_settle, job.done, failure)
-
-
-def _settle(done: asyncio.Future[None], failure: MetadataError | None) -> None:
-    if done.done():
-        return  # the waiting task was cancelled
-    if failure is None:
-        done.set_result(None)
-    else:
-        done.set_exception(failure)
+        job.loop.call_soon_threadsafe(job.ended, failure)

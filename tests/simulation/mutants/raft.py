@@ -11,6 +11,7 @@ from tests.simulation.mutants.mutant import Directed, Mutant, Seeds, always, rea
 _GUARD_TESTS: Final = "tests/unit/quorum/raft/test_guard_rules.py"
 _ADAPTER_TESTS: Final = "tests/unit/quorum/raft/test_adapter.py"
 _SLOW_TESTS: Final = "tests/simulation/test_slow.py"
+_RAW_TESTS: Final = "tests/unit/quorum/raft/test_raw_node.py"
 _VOTERS_TESTS: Final = "tests/unit/quorum/raft/test_voters.py"
 _L: Final = "quorum.raft.adapter:PySyncObjLog"
 
@@ -31,19 +32,6 @@ def _only_what_is_applied(_original: Any) -> Any:
     return change_in_force
 
 
-def _applies_before_its_sync(apply: Any) -> Any:
-    def at_once(applied: Any, now: float) -> bool:
-        log, synced_index = applied._state.log, applied._state.log.synced_index
-        log.synced_index = log[-1][1]
-        try:
-            goes_on: bool = apply(applied, now)
-        finally:
-            log.synced_index = synced_index
-        return goes_on
-
-    return at_once
-
-
 def _asks_without_patience(probe: Any) -> Any:
     def asks(replication: Any, peer: Any, progress: Any) -> None:
         progress.asked_at = float("-inf")
@@ -53,11 +41,19 @@ def _asks_without_patience(probe: Any) -> Any:
 
 
 def _always_hurries(hurries: Any) -> Any:
-    def again(log: Any, now: float) -> Any:
-        log._only_began_sync = False
-        return hurries(log, now)
+    def again(node: Any) -> Any:
+        node.only_began_sync = False
+        return hurries(node)
 
     return again
+
+
+def _tells_each_role(_original: Any) -> Any:
+    def cease(node: Any) -> None:
+        node.proposals.clear()
+        node._tell += (False,)
+
+    return cease
 
 
 def _counts_who_forgot(count_synced: Any) -> Any:
@@ -139,21 +135,21 @@ MUTANTS: Final = (
     Mutant(
         "changes-at-once",
         "a change of voters is proposed while another is in flight",
-        "quorum.raft.adapter:PySyncObjLog._change_pending",
+        "quorum.raft.raw_node:RawNode.change_pending",
         always(False),
         Directed(f"{_VOTERS_TESTS}::test_one_change_at_a_time"),
     ),
     Mutant(
         "change-of-two",
         "two voters change at once",
-        "quorum.raft.adapter:check_one_change",
+        "quorum.raft.raw_node:check_one_change",
         always(None),
         Directed(f"{_VOTERS_TESTS}::test_two_voters_do_not_change_at_once"),
     ),
     Mutant(
         "change-unproved",
         "a leader proposes a change before it has committed anything",
-        "quorum.raft.adapter:PySyncObjLog.check_change",
+        "quorum.raft.raw_node:RawNode.check_change",
         always(None),
         Directed(f"{_VOTERS_TESTS}::test_no_change_before_the_leadership_has_committed_anything"),
     ),
@@ -295,16 +291,23 @@ MUTANTS: Final = (
     Mutant(
         "applies-early",
         "a node applies what is committed before it has synced that itself",
-        "quorum.raft.applied_entries:AppliedEntries.run",
-        _applies_before_its_sync,
+        "quorum.raft.applied_entries:AppliedEntries.until",
+        lambda _: lambda applied: applied._state.commit_index,
         Seeds("swarm", 120),
     ),
     Mutant(
         "only-syncs",
         "a follower under load never applies",
-        "quorum.raft.adapter:PySyncObjLog._syncs_first",
+        "quorum.raft.raw_node:RawNode.syncs_first",
         _always_hurries,
         Directed(f"{_ADAPTER_TESTS}::test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever"),
+    ),
+    Mutant(
+        "tells-a-leadership-of-no-time",
+        "the listener is told of a leadership that ended before it could append",
+        "quorum.raft.raw_node:RawNode._cease_to_lead",
+        _tells_each_role,
+        Directed(f"{_RAW_TESTS}::test_a_leadership_of_no_time_is_never_told"),
     ),
     Mutant(
         "forgot",

@@ -111,7 +111,7 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]
     (
         "damaged-payload",
         "an entry is journalled whose frames were damaged on their way",
-        "quorum.raft.adapter:PySyncObjLog._check_payloads",
+        "quorum.raft.raw_node:RawNode.check_payloads",
         _always(None),
         f"{_RAFT}/test_adapter.py::test_entries_damaged_on_their_way_are_fetched_again_and_never_journalled",
     ),

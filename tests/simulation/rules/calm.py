@@ -168,8 +168,8 @@ class Calm:
             return False
         voters = log.status().voters.items()
         observers = [node for node in self._world.nodes.values() if node.member not in voters]
-        terms = [node.log._engine.term for node in observers if node.log is not None]
-        if log._engine.term >= max(terms, default=0):
+        terms = [node.log._node.engine.term for node in observers if node.log is not None]
+        if log._node.engine.term >= max(terms, default=0):
             return False
         self._world.consequences["elections for an observer's term"] += 1
         if len(voters) > 1:

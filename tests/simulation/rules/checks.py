@@ -77,7 +77,7 @@ class Checks:
         log = node.log
         if log is None:
             return
-        journal, engine = node.journal, log._engine
+        journal, engine = node.journal, log._node.engine
         if engine.role is Role.LEADER:
             self._check_leader(node, engine.term)
             self._ask_for_changes(node)
@@ -152,7 +152,7 @@ class Checks:
         count = 1 if is_open or is_unproved else 2
         strangers = {NodeId(200 + number): directory_of(NodeId(20 + number), 0) for number in range(count)}
         with suppress(ChangePending, InvalidRequest):
-            log.check_change(dict(state.voters) | strangers)
+            log._node.check_change(dict(state.voters) | strangers)
             raise Violation(
                 f"one_change_at_a_time: node {node.node_id} takes {count} beside what is under way"
             )

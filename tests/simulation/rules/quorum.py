@@ -69,7 +69,7 @@ class QuorumRules:
             number = self._confirming.pop((sender.node_id, node.node_id, term, message["read_id"]), NEVER)
             pair = node.node_id, sender.node_id, term
             self._confirmed[pair] = max(self._confirmed[pair], number)
-        own = log._engine.term
+        own = log._node.engine.term
         if own < term <= own + TERM_JUMP_MAX:
             told = self._told.get(node.node_id)
             if told is None or told[0] < term:
@@ -89,7 +89,7 @@ class QuorumRules:
         leader, term, index = self._world.nodes.get(target), message["term"], message["next_node_idx"] - 1
         if leader is None or leader.log is None or not leader.has_engine():
             return None
-        engine = leader.log._engine
+        engine = leader.log._node.engine
         # Only while both are in that term: a later one may have cut either log.
         if engine.role is not Role.LEADER or not engine.term == term == node.journal.getCurrentTerm():
             return None
@@ -110,7 +110,7 @@ class QuorumRules:
     def read_began(self, node: "SimulatedNode") -> Reading | None:
         if node.log is None or not node.has_engine():
             return None
-        return Reading(node.log._engine.term, node.log._guard.state.voters, self._messages)
+        return Reading(node.log._node.engine.term, node.log._guard.state.voters, self._messages)
 
     def read_answered(self, node: "SimulatedNode", reading: Reading) -> str | None:
         """Return what is wrong with the answer of a read that began earlier in the same leadership."""
@@ -148,7 +148,7 @@ class QuorumRules:
 
     def _acts_under(self, node: "SimulatedNode", voters: Voters) -> str | None:
         assert node.log is not None
-        if not node.log._in_force.is_founded:
+        if not node.log._node.in_force.is_founded:
             return None  # the settings say who votes
         journal = node.journal
         if len(journal.voter_changes) > 1:

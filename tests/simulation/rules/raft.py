@@ -166,7 +166,7 @@ class RaftRules:
         if log is None or not node.has_engine():
             return
         state, source, now = log._guard.state, sender.node_id, self._world.loop.time()
-        kind, term, own = message["type"], message["term"], log._engine.term
+        kind, term, own = message["type"], message["term"], log._node.engine.term
         if source not in self._world.nodes:
             self._heard_stranger(node, source, message)
             return
@@ -228,7 +228,7 @@ class RaftRules:
         if log is None or node.incarnation != incarnation or node.rested_until > since or node.is_stopping:
             return
         if led is not None:
-            is_changed = (self._followed(node), log._engine.term) != led
+            is_changed = (self._followed(node), log._node.engine.term) != led
             last = max(self._asked_at.get(node.node_id, 0.0), self._lost_at.get(node.node_id, 0.0))
             if is_changed or last >= since:
                 return

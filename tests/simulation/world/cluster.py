@@ -565,7 +565,7 @@ class ClusterWorld(World):
             if not node.is_leader() or node.paused_until > now + AIMED_BEFORE_SECONDS:
                 continue
             assert node.log is not None
-            is_deposed = node.log._engine.term < newest
+            is_deposed = node.log._node.engine.term < newest
             if is_deposed or not node.is_awake():
                 self.sometimes(
                     "read asked of a deposed leader" if is_deposed else "read waits at a sleeping leader"

@@ -18,6 +18,7 @@ from metadata_log.errors import (
 from metadata_log.ids import NO_NODE, NodeId, Uuid
 from quorum.raft.journal import lost
 from quorum.raft.journal.format import frames_of_file, identity_of
+from quorum.raft.journal_sync import Ended
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Member, RaftListener, Role
@@ -142,7 +143,7 @@ class SimulatedNode:
         self.log.may_run = partial(self._may_run, self.log)
         self.log.read_began = partial(world.checks.quorum_rules.read_began, self)
         self.log.read_answered = partial(world.checks.read_answered, self)
-        self.transport.voters_in_force = partial(getattr, self.log._in_force, "voters")
+        self.transport.voters_in_force = partial(getattr, self.log._node.in_force, "voters")
         world.tell(self, "starts")
         self.task = world.loop.create_task_of(self.processor, self._run(self.log))
 
@@ -164,7 +165,7 @@ class SimulatedNode:
 
     def has_engine(self) -> bool:
         """Answer whether the log runs by now, and does not only make itself ready."""
-        return self.log is not None and self.log._has_engine
+        return self.log is not None and self.log._node.state.has_engine
 
     def has_voters_on_disk(self) -> bool:
         """Answer whether a start would find in the log, or in the pointer, who votes."""
@@ -174,7 +175,7 @@ class SimulatedNode:
 
     def has_founded(self) -> bool:
         """Answer whether the log says who votes."""
-        return self.log is not None and self.log._in_force.is_founded
+        return self.log is not None and self.log._node.in_force.is_founded
 
     @property
     def member(self) -> Member:
@@ -500,11 +501,20 @@ class SimulatedNode:
     # --- the worker thread
 
     def _begin_in_thread(
-        self, one_job: asyncio.Lock, incarnation: int, work: Callable[[], None]
-    ) -> asyncio.Task[None]:
+        self, one_job: asyncio.Lock, incarnation: int, work: Callable[[], None], ended: Ended
+    ) -> None:
         job = self.world.loop.create_task_of(None, self._run_in_thread(one_job, incarnation, work))
         self._own(job)
-        return job
+        self._own(self.world.loop.create_task(self._tell_ended(job, ended)))
+
+    async def _tell_ended(self, job: "asyncio.Task[None]", ended: Ended) -> None:
+        """Call back, in a turn of this process, once a job of its thread has ended."""
+        failure: MetadataError | None = None
+        try:
+            await job
+        except MetadataError as error:
+            failure = error
+        ended(failure)
 
     async def _run_in_thread(self, one_job: asyncio.Lock, incarnation: int, work: Callable[[], None]) -> None:
         async with one_job:

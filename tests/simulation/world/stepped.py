@@ -13,7 +13,7 @@ from tests.simulation.world.world import World
 def is_settled(node: SimulatedNode) -> bool:
     """Answer whether a running node has proposed and applied all that was given to it."""
     log = node.log
-    return log is not None and not log._proposals.waiting and not log._applied.has_tail()
+    return log is not None and not log._node.proposals.waiting and not log._applied.has_tail()
 
 
 class Quorum:

@@ -1,7 +1,8 @@
 """The shipped journal and log of a simulated node, watched: what its disk holds, and when anything may have changed."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.journal.format import NodeVote
@@ -54,6 +55,10 @@ class WatchedLog(PySyncObjLog):
         await super().read_index()
         if reading is not None:
             self.read_answered(reading)
+
+    def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
+        with suppress(Exception):  # `run` raises it, too
+            super()._guarded(work, *arguments)
 
     def _pump(self) -> None:
         if self.may_run():  # a process that sleeps finds on waking what came meanwhile

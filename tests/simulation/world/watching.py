@@ -22,7 +22,6 @@ from quorum.decide.elections import Election
 from quorum.fetch.polls import Polls
 from quorum.fetch.service import FetchService
 from quorum.log.snapshot_keeper import SnapshotKeeper
-from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.applied_entries import AppliedEntries
 from quorum.raft.belief import Belief
 from quorum.raft.elections import Elections
@@ -33,6 +32,7 @@ from quorum.raft.link import Link
 from quorum.raft.log_start import LogStart
 from quorum.raft.quorum_state import QuorumState
 from quorum.raft.raft_log import Role
+from quorum.raft.raw_node import RawNode
 from quorum.raft.read_rounds import ReadRounds
 from quorum.raft.transfer import LeadershipTransfer
 from quorum.raft.waiting_reads import WaitingReads
@@ -217,7 +217,7 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (LogStart, "prepare", _prepared),
     (LogStart, "ensure", _raises_later("start without its snapshot refused", DamagedFile)),
     (AppliedEntries, "has_tail", _returns("log applied before leading", _is_true)),
-    (PySyncObjLog, "check_change", _raises("second change of voters refused", ChangePending)),
+    (RawNode, "check_change", _raises("second change of voters refused", ChangePending)),
     (
         quorum.decide.quorum,
         "check_none_pending",

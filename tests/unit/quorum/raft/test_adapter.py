@@ -185,12 +185,12 @@ def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
     follower = next(node for node in quorum.nodes if node is not leader)
     assert leader.log is not None and follower.log is not None
     log = follower.log
-    hurries, synced, deliver = log._syncs_first, log._synced, log._on_message
+    hurries, synced, deliver = log._node.syncs_first, log._synced, log._on_message
     put_off: list[bool] = []
     mail: list[tuple[Member, Any]] = []
 
-    def watch(now: float) -> bool:
-        put_off.append(hurries(now))
+    def watch() -> bool:
+        put_off.append(hurries())
         return put_off[-1]
 
     def arrives(sender: Member, message: Any) -> None:
@@ -199,12 +199,12 @@ def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
         else:
             mail.append((sender, message))
 
-    def returns(held: Any) -> None:
-        log._events.extend(partial(log._guard.received, *letter) for letter in mail)
+    def returns(held: Any, failure: Any) -> None:
+        log._node.events.extend(partial(log._node.receive, *letter) for letter in mail)
         mail.clear()
-        synced(held)
+        synced(held, failure)
 
-    monkeypatch.setattr(log, "_syncs_first", watch)
+    monkeypatch.setattr(log._node, "syncs_first", watch)
     monkeypatch.setattr(log, "_synced", returns)
     monkeypatch.setattr(follower.transport, "on_message", arrives)
     before = frames_of(follower)
@@ -269,15 +269,15 @@ def test_a_pump_that_only_begins_a_sync_forgets_nothing_that_is_due(
     quorum.until(lambda: log._sync.since is None)
 
     def pump() -> None:
-        log._only_began_sync = puts_off
+        log._node.only_began_sync = puts_off
 
     monkeypatch.setattr(log, "_pump", pump)
-    monkeypatch.setattr(log._sync, "completed", lambda _now: None)
+    monkeypatch.setattr(log._sync, "completed", lambda _now: 0.0)
     for due in (True, False):
         log._wake._event.clear()
         if due:
             log._wake.set()
-        log._synced([])
+        log._synced([], None)
         assert log._wake._event.is_set() == (due and puts_off)
 
 
@@ -296,9 +296,9 @@ def test_a_lone_write_takes_two_pumps_of_a_voter_that_is_alone(monkeypatch: pyte
         pumps += 1
         pump()
 
-    def arrives(now: float) -> None:
-        completed(now)
+    def arrives(now: float) -> float:
         log._wake.set()
+        return completed(now)
 
     monkeypatch.setattr(log, "_pump", counted)
     monkeypatch.setattr(log._sync, "completed", arrives)
@@ -511,7 +511,7 @@ def test_followers_that_keep_up_are_known_to_under_load(quorum: Quorum) -> None:
 
     def feed() -> None:
         assert leader.log is not None
-        if not leader.log._proposals.waiting:
+        if not leader.log._node.proposals.waiting:
             leader.log.append(quorum.world.next_frame())
         if quorum.loop.time() < until:
             quorum.loop.call_later(0.0002, feed)
@@ -954,7 +954,7 @@ def test_a_new_leader_with_nothing_to_apply_leads_at_once(quorum: Quorum) -> Non
 
         def on_leadership(*, is_leader: bool, log: PySyncObjLog = log, tell: Any = tell) -> None:
             if is_leader:
-                told.append(log.applied_position()[1] < log._engine.term)
+                told.append(log.applied_position()[1] < log._node.engine.term)
             tell(is_leader=is_leader)
 
         node.listener.on_leadership = on_leadership  # type: ignore[method-assign]
@@ -969,7 +969,7 @@ def test_a_node_with_an_empty_log_founds_no_second_quorum() -> None:
     ignorant, *others = quorum.nodes  # it has no link to the one who has a log, and gets no vote
     for node in others:
         assert node.log is not None
-        node.log._others_founded = lambda: True
+        node.log._node.others_founded = lambda: True
     quorum.wait(5)
     for node in quorum.nodes:
         assert node.log is not None
@@ -982,13 +982,13 @@ def test_a_node_with_an_empty_log_founds_no_second_quorum() -> None:
     # The link to that one is gone: a log of which nobody knows is not waited for.
     for node in quorum.nodes:
         assert node.log is not None
-        node.log._others_founded = lambda: False
+        node.log._node.others_founded = lambda: False
     quorum.write()
     # With a log, nobody is held back by the others' logs.
     leader = quorum.leader()
     for node in quorum.nodes:
         assert node.log is not None
-        node.log._others_founded = lambda: True
+        node.log._node.others_founded = lambda: True
     leader.crash()
     quorum.until(
         lambda: any(

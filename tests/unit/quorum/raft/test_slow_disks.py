@@ -117,10 +117,10 @@ def test_the_first_candidate_wins_although_its_disk_is_later(quorum: Quorum) -> 
     slow_down(quorum.nodes, 0.4)
     leader = led(quorum)
     assert leader.log is not None
-    term = leader.log._engine.term
+    term = leader.log._node.engine.term
     leader.log.transfer_leadership(None)
     quorum.until(lambda: any(leads(node) for node in quorum.nodes if node is not leader), bound_s(0.4))
-    assert {node.log._engine.term for node in quorum.nodes if node.log} == {term + 1}
+    assert {node.log._node.engine.term for node in quorum.nodes if node.log} == {term + 1}
 
 
 @pytest.mark.parametrize(

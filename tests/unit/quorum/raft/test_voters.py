@@ -174,13 +174,13 @@ def test_an_observer_is_not_counted(quorum: Quorum) -> None:
 
 def test_a_voter_that_leads_on_does_so_at_once(quorum: Quorum) -> None:
     leader = quorum.leader()
-    term = leader.log._engine.term  # type: ignore[union-attr]
+    term = leader.log._node.engine.term  # type: ignore[union-attr]
     quorum.until(lambda: all(node.journal.is_prepared for node in quorum.nodes))  # the disks are idle
     change(quorum, voters_of(1, 2, 3, 4))
     began = quorum.loop.time()
     again = quorum.leader()
     assert again is leader
-    assert again.log._engine.term == term + 1  # type: ignore[union-attr]
+    assert again.log._node.engine.term == term + 1  # type: ignore[union-attr]
     assert quorum.loop.time() - began < 0.1  # simulated: no timeout passed
 
 
@@ -227,13 +227,13 @@ def test_a_candidate_that_applies_a_change_late_deposes_no_live_leader(
         patch.setattr(log._applied, "run", lambda _now: False)
         quorum.until(lambda: _proposed(quorum, leader, voters_of(1, 2, 3, 4)))
         quorum.until(lambda: leader.log is not None and 4 in leader.log.status().voters)
-        quorum.until(lambda: log._engine.commit_index >= log._in_force._log.voter_changes[-1])
+        quorum.until(lambda: log._node.engine.commit_index >= log._node.in_force._log.voter_changes[-1])
         assert 4 not in log.status().voters
         quorum.until(log._guard.elections.may_stand)  # its disk has what it would ask for votes for
         patch.setattr(late.transport, "send", lambda _target, message: sent.append(message))
         log._guard.elections.campaign(force=asked)
-        assert log._engine.role is Role.CANDIDATE
-        term = log._engine.term
+        assert log._node.engine.role is Role.CANDIDATE
+        term = log._node.engine.term
         patch.undo()
         patch.setattr(late.transport, "send", lambda _target, message: sent.append(message))
         quorum.until(lambda: 4 in log.status().voters)
