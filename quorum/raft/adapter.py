@@ -20,7 +20,7 @@ from metadata_log.ids import NodeId
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal_sync import JournalSync, RunInThread
 from quorum.raft.log_start import LogStart, PointerDisk
-from quorum.raft.messages import Message, RaftTransport
+from quorum.raft.messages import RaftTransport
 from quorum.raft.peer_status import ms_ago, peer_statuses, why_led_below
 from quorum.raft.pointer import Pointer
 from quorum.raft.progress import NEVER
@@ -34,7 +34,7 @@ from quorum.raft.raft_log import (
     Voters,
 )
 from quorum.raft.raft_settings import RaftSettings
-from quorum.raft.raw_node import Outgoing, Plan, RawNode
+from quorum.raft.raw_node import NOTHING, Outgoing, Plan, RawNode
 from quorum.raft.waiting_reads import WaitingReads
 from quorum.raft.wake import Wake
 
@@ -173,7 +173,7 @@ class PySyncObjLog:
         if not self._node.state.is_closing:
             self._node.begin()
             self._node.state.takes_part()
-            self._transport.on_message = self._on_message
+            self._transport.on_message, self._transport.on_read = self._node.arrived, self._on_read
 
     async def _unless_closed(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do work that may take long, and cancel it if `close` is called; answer whether it was done."""
@@ -191,17 +191,17 @@ class PySyncObjLog:
 
     def append(self, frames: bytes, voters: Voters | None = None) -> None:
         self._node.propose(frames, voters)
-        self._wake.set()
+        self._look()
 
     async def read_index(self) -> None:
         self._node.check_leads()
         answered = self._reads.add()
-        self._wake.set()
+        self._look()
         await answered
 
     def transfer_leadership(self, to: NodeId | None) -> None:
         self._node.transfer_to(to, self._now_ms())
-        self._wake.set()
+        self._look()
 
     def applied_position(self) -> RaftPosition:
         return self._applied.position
@@ -215,7 +215,7 @@ class PySyncObjLog:
 
     async def _compact(self, pointer: Pointer) -> None:
         if await self._log_start.compact(pointer):
-            self._wake.set()
+            self._look()
 
     def pinned_snapshots(self) -> frozenset[str]:
         return self._log_start.pinned
@@ -249,11 +249,17 @@ class PySyncObjLog:
 
     # --- what the transport calls
 
-    def _on_message(self, sender: Member, message: Message) -> None:
-        self._happened(partial(self._node.receive, sender, message))
+    def _on_read(self) -> None:
+        if self._node.has_unread:
+            self._guarded(self._pump_at_once)
 
     def _happened(self, event: Callable[[float], None]) -> None:
-        self._node.events.append(event)
+        self._node.happened(event)
+        self._wake.set()
+
+    def _look(self) -> None:
+        """Have the next pump look at everything."""
+        self._node.has_news = True
         self._wake.set()
 
     # --- the pump
@@ -261,10 +267,15 @@ class PySyncObjLog:
     def _pump(self) -> None:
         """Carry out what is to be done now, up to the first rest of a long replay."""
         now, node = self._now_ms(), self._node
-        self._carry_out(node.step(now), now)
+        plan = node.step(now, timer_is_set=self._wake.is_armed)
+        if plan is NOTHING:
+            return
+        self._carry_out(plan, now)
         if node.only_began_sync:
             return
-        self._carry_out(node.advance(now), now)
+        plan = node.advance(now)
+        if plan is not NOTHING:
+            self._carry_out(plan, now)
         self._reads.serve(now, self._applied.index)
         self._carry_out(node.dispatch(now), now)
         self._take_offer()
@@ -273,17 +284,17 @@ class PySyncObjLog:
             self._listener.on_leader_hint(self._reported_leader)
 
     def _pump_at_once(self) -> None:
-        """Pump in the turn of the loop that learns of the end of a sync.
+        """Pump in the turn of the loop in which something ended or arrived: a turn and a wake-up more would delay commits.
 
         If this node is about to find others silent, `run` reads all sockets before that.
         """
         if self._guard.may_find_silence(self._now_ms()):
-            self._wake.set()
+            self._look()
             return
         was_set = self._wake.clear()
         self._pump()
         if was_set and self._node.only_began_sync:
-            self._wake.set()  # the pump began the next sync and left the rest, such as a replay that goes on
+            self._look()  # the pump began the next sync and left the rest, such as a replay that goes on
 
     def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
         """Do what `run` does not; it raises what is raised here. A MetadataError is not passed on to asyncio, which would
@@ -317,7 +328,7 @@ class PySyncObjLog:
         if plan.sync is not None:
             self._sync.begin(now, partial(self._guarded, self._synced, plan.sync))
         if plan.apply and self._applied.run(now):
-            self._wake.set()
+            self._look()
         if plan.timer is not None:
             if self._sync.since is None:
                 self._sync.mark_if_idle(now)
@@ -379,4 +390,4 @@ class PySyncObjLog:
             self._node.begin()
             self._listener.on_restore(pointer.snapshot_id)
             self._guard.follower.acknowledge(leader, pointer.index)
-            self._wake.set()
+            self._look()

@@ -114,6 +114,7 @@ class SyncObjEngine:
         others = voters.keys() - {member.node_id}
         # The engine of a node that may not lead has one in any case: an engine without other nodes elects itself.
         self._others = [Node(other) for other in sorted(others if may_lead else others | {NO_NODE})]
+        self._nodes = {node.id: node for node in self._others}
         self._alone = not self._others
         self.syncing = False
         self.role = Role.FOLLOWER
@@ -150,7 +151,8 @@ class SyncObjEngine:
 
     def deliver(self, source: NodeId, message: Message, heard_at: float | None = None) -> None:
         _CLOCK.seconds = (self._now_ms() if heard_at is None else heard_at) / 1000
-        self._links._onMessageReceived(Node(source), message)  # noqa: SLF001 - the base class's way in
+        node = self._nodes.get(source) or Node(source)  # the same object each time is compared by identity
+        self._links._onMessageReceived(node, message)  # noqa: SLF001 - the base class's way in
 
     def tick(self) -> None:
         if not self.may_tick():

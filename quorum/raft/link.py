@@ -63,6 +63,7 @@ class LinkOwner(Protocol):
     hello: Hello
     now_ms: Callable[[], int]
     on_message: Callable[[Member, messages.Message], None]
+    on_read: Callable[[], None]
     on_arriving: Callable[[Member], None]
 
     def objection(self, hello: Hello, *, dialled: NodeId | None) -> Refusal | None:
@@ -115,7 +116,6 @@ class Link(asyncio.Protocol):
         """When the owner last learned that bytes of it arrive; at first, when they began to."""
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
-        self._flushing: asyncio.Handle | None = None
         self._hello: Hello | None = None
         """The other end's hello, once it arrived."""
         self._objection: Refusal | None = None
@@ -186,7 +186,12 @@ class Link(asyncio.Protocol):
             self._write_now(hello_message(self._owner.hello))
 
     def data_received(self, data: bytes) -> None:
-        received = self._received
+        if self._take_messages(data):
+            self._owner.call(self._owner.on_read)
+
+    def _take_messages(self, data: bytes) -> bool:
+        """Hand over the messages that are whole; answer whether there was one behind the handshake."""
+        received, has_any = self._received, False
         received += data
         position = 0
         while not self._closing and len(received) - position >= _LENGTH_BYTES:
@@ -195,7 +200,7 @@ class Link(asyncio.Protocol):
             limit = RAFT_HELLO_BYTES_MAX if self._established_at_ms is None else RAFT_MESSAGE_BYTES_MAX
             if length > limit:
                 self.drop(f"a message of {length} bytes; {limit} are allowed")
-                return
+                return has_any
             if len(received) - start < length:
                 break
             position = start + length
@@ -211,10 +216,12 @@ class Link(asyncio.Protocol):
                     continue
             except ValueError as error:
                 self.drop(str(error))
-                return
+                return has_any
             self._owner.call(self._owner.on_message, self.member, message)
+            has_any = True
         del received[:position]
         self._check_becomes_whole(is_another=position > 0)
+        return has_any
 
     def _check_becomes_whole(self, *, is_another: bool) -> None:
         """Drop a link on which a message, perhaps of a damaged length, is not whole in time.
@@ -253,11 +260,10 @@ class Link(asyncio.Protocol):
     # --- sending
 
     def send(self, message: messages.Message) -> None:
+        """Queue a message for the next `flush`: a call of the loop for that would cost a turn of its own."""
         if self._closing or self._transport is None:
             return
         framed = _framed(message, has_crc=self._crc_bytes > 0)
-        if not self._outbox:
-            self._flushing = asyncio.get_running_loop().call_soon(self.flush)
         self._outbox.append(framed)
         self._outbox_bytes += len(framed)
         unsent = self.unsent_bytes()
@@ -289,8 +295,6 @@ class Link(asyncio.Protocol):
     def flush(self) -> None:
         if not self._outbox:
             return
-        if self._flushing is not None:
-            self._flushing.cancel()
         if not self._closing and self._transport is not None:
             self._transport.write(b"".join(self._outbox))
         self._outbox = []

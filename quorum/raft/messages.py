@@ -44,6 +44,8 @@ class RaftTransport(Protocol):
     """
 
     on_message: Callable[[Member, Message], None]
+    on_read: Callable[[], None]
+    """Called after `on_message` got all messages that came together, in the same turn of the loop."""
     on_connected: Callable[[Member], None]
     on_lost: Callable[[Member, bool], None]
     """The bool is `by_peer`: EOF or RST on an established link, not our own close."""
@@ -51,13 +53,13 @@ class RaftTransport(Protocol):
     """Called once in HEARTBEAT_MS while bytes of a message arrive that is not whole yet."""
 
     def send(self, node_id: NodeId, message: Message) -> None:
-        """Queue a message, or drop it if there is no link; never block."""
+        """Queue a message until `flush`, or drop it if there is no link; never block."""
 
     def drop(self, member: Member, reason: str) -> None:
         """Close the link of a member that breaks the protocol, and count it; nothing if there is none any more."""
 
     def flush(self) -> None:
-        """Write all queued messages now, with one write per link; otherwise they leave in the loop's next turn."""
+        """Write all queued messages now, with one write per link."""
 
 
 def is_entry_command(command: bytes) -> bool:

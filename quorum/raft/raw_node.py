@@ -10,6 +10,7 @@ Nothing here waits, sends, writes or applies. Source: etcd-io/raft, whose RawNod
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -60,6 +61,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     """When to look again, if nothing arrives before; None: the next plan says so, and follows at once."""
 
 
+NOTHING: Final = Plan()
+"""All is as it was: the timer, too."""
+
+
 class Syncs(Protocol):
     """What is read of the syncs of the journal."""
 
@@ -104,7 +109,9 @@ class RawNode:
         self.engine: SyncObjEngine
         """Set by `begin`, and again when the voters change or a snapshot is installed."""
         self._syncs = syncs
-        self.events: deque[Callable[[float], None]] = deque()
+        self.has_news = True
+        """Whether the next step must look at everything: set by whatever is not the answer of a follower."""
+        self._events: deque[Callable[[float], None]] = deque()
         """What happened to links and came over them, in order; each is called with the time of the next step."""
         self.only_began_sync = False
         """Whether the last step did nothing but begin a sync."""
@@ -180,12 +187,29 @@ class RawNode:
 
     # --- what arrives
 
-    def receive(self, sender: Member, message: Message, now: float) -> None:
+    def happened(self, event: Callable[[float], None]) -> None:
+        """Let the next step handle what happened to a link."""
+        self._events.append(event)
+        self.has_news = True
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether something has arrived for the next step of a node that takes part."""
+        return bool(self._events) and self.state.has_engine
+
+    def arrived(self, sender: Member, message: Message) -> None:
+        """Let the next step handle a message."""
+        self._events.append(partial(self._receive, sender, message))
+        if message["type"] != "next_node_idx":
+            self.has_news = True
+
+    def _receive(self, sender: Member, message: Message, now: float) -> None:
         try:
             self.check_payloads(message)
             self.guard.received(sender, message, now)
         except ForeignMessage as error:
             self._drop += ((sender, str(error)),)
+            self.has_news = True
 
     def check_payloads(self, message: Message) -> None:
         """Check the frames of entries before they are journalled: once committed, damage would stop every node, for good."""
@@ -201,17 +225,22 @@ class RawNode:
 
     def synced(self, now: float, *, sync_ms: float) -> None:
         """Resume what waited for a sync, which has ended."""
+        self.has_news = True
         self.guard.state.disk_stalled = self.engine.syncing = False
         self.guard.synced(now, sync_ms=sync_ms)
 
     # --- plans
 
-    def step(self, now: float) -> Plan:
-        guard = self.guard
-        while self.events:
-            self.events.popleft()(now)
+    def step(self, now: float, *, timer_is_set: bool = False) -> Plan:
+        """Take in what has arrived; NOTHING: no more is to be done, and the timer that is set is early enough."""
+        guard, may_be_nothing = self.guard, timer_is_set and bool(self._events)
+        while self._events:
+            self._events.popleft()(now)
             if self.in_force.follow(self.applied.index):
                 self._change_voters(now)
+        if may_be_nothing and self.is_all_as_it_was():
+            return NOTHING
+        self.has_news = False
         self.only_began_sync = self.syncs_first()
         if self.only_began_sync:
             return self._sending(now)
@@ -223,6 +252,19 @@ class RawNode:
         self._follow_roles()
         return self._plan(apply=self.applied.is_behind())
 
+    def is_all_as_it_was(self) -> bool:
+        """Answer whether a leader's followers answered, and nothing follows from that: the second one of three voters
+        mostly acknowledges what is committed already.
+        """
+        guard, outbox = self.guard, self.guard.outbox
+        return (
+            self.state.leads
+            and not self.has_news
+            and not (self._roles or self.proposals.waiting or outbox.at_once or outbox.after_sync)
+            and not (guard.replication.may_commit_more or guard.replication.may_lack)
+            and not guard.transfer.is_under_way
+        )
+
     def advance(self, now: float) -> Plan:
         self.applied.note_level()
         if self.in_force.follow(self.applied.index):
@@ -230,7 +272,7 @@ class RawNode:
         if self.state.now is State.CATCHING_UP and self.applied.position[1] == self.engine.term:
             self.state.caught_up()
             self._begin_to_lead()
-        return self._plan()
+        return self._plan() if self._tell or self._facts else NOTHING
 
     def dispatch(self, now: float) -> Plan:
         guard = self.guard

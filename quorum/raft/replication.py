@@ -46,6 +46,8 @@ class Replication:
         self.heartbeat_at = NEVER
         self.may_commit_more = False
         """Whether the engine may find more committed at its next tick."""
+        self.may_lack = True
+        """Whether a follower may be due for more than news of commits and heartbeats, since `run` looked last."""
 
     # --- leadership
 
@@ -55,9 +57,11 @@ class Replication:
         known = {peer: state.voters[peer] for peer in state.others} | state.links
         self.peers = {peer: self._unknown(directory_id) for peer, directory_id in sorted(known.items())}
         self.heartbeat_at = state.now
+        self.may_lack = True
 
     def linked(self, member: Member) -> None:
         """Go on with a follower whose link is new: what was in flight on an older one may be lost."""
+        self.may_lack = True
         progress = self.peers.get(member.node_id)
         if progress is None or progress.directory_id != member.directory_id:
             self.peers[member.node_id] = self._unknown(member.directory_id)
@@ -72,10 +76,10 @@ class Replication:
 
     def unheard_at(self) -> float:
         """Return when a leader will have been without a majority's answers for too long (check-quorum)."""
-        state = self._state
+        state, peers = self._state, self.peers
         heard = [state.now]
         for voter in state.others:
-            progress = self.peers.get(voter)
+            progress = peers.get(voter)
             is_known = progress is not None and progress.directory_id == state.voters[voter]
             heard.append(progress.heard_at if progress is not None and is_known else NEVER)
         heard.sort(reverse=True)
@@ -99,6 +103,7 @@ class Replication:
 
     def run(self) -> None:
         """Send every linked follower what it lacks, synced here or not, news of commits, and heartbeats that are due."""
+        self.may_lack = False
         for peer, progress in self.peers.items():
             if peer in self._state.links:
                 self._replicate_to(peer, progress)
@@ -217,6 +222,7 @@ class Replication:
         if progress is None or progress.directory_id != sender.directory_id:
             return  # the answer came by a link that is gone
         progress.heard_at = state.now
+        self.may_lack = self.may_lack or progress.probing or progress.forgot or message["reset"]
         if message["success"]:
             if acked > state.log[-1][1]:
                 self._refuse_unsent(sender, acked)
@@ -228,6 +234,7 @@ class Replication:
             progress.next = self.next_index(progress, acked)
             progress.acknowledged(acked)
             progress.reached(acked, state.log[-1][1], state.now)
+            self.may_lack = self.may_lack or progress.next <= state.log[-1][1]
         elif message["reset"]:
             hinted = self._position_for(message["hint_index"], message["hint_term"])
             progress.forgot = hinted < progress.match

@@ -90,6 +90,7 @@ class TcpTransport:
         tls: Tls | None = None,
     ) -> None:
         self.on_message: Callable[[Member, messages.Message], None] = lambda _member, _message: None
+        self.on_read: Callable[[], None] = lambda: None
         self.on_connected: Callable[[Member], None] = lambda _member: None
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
         self.on_arriving: Callable[[Member], None] = lambda _member: None
@@ -224,7 +225,7 @@ class TcpTransport:
     # --- what the adapter calls
 
     def send(self, node_id: NodeId, message: messages.Message) -> None:
-        """Queue a message, or drop it if there is no link. All messages of one turn of the loop leave in one write."""
+        """Queue a message for the next `flush`, or drop it if there is no link."""
         link = self._established.get(node_id)
         if link is not None:
             link.send(message)

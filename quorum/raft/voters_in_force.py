@@ -54,6 +54,9 @@ class VotersInForce:
 
     def follow(self, applied_index: int) -> bool:
         """Keep up with the log, and with what of it is applied; answer whether other voters are in force now."""
+        changes = self._log.voter_changes
+        if changes and changes[-1] == self.set_at:
+            return False  # the newest change is in force
         index = self._change_in_force(applied_index)
         if index == self.set_at:
             return False

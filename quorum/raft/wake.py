@@ -18,6 +18,11 @@ class Wake:
     def set(self) -> None:
         self._event.set()
 
+    @property
+    def is_armed(self) -> bool:
+        """Whether a timer is set, and has not rung."""
+        return self._timer is not None
+
     def clear(self) -> bool:
         """Forget what has been set, because the pump runs now; answer whether anything was."""
         was_set = self._event.is_set()

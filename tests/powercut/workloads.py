@@ -605,6 +605,7 @@ class NobodyThere:
     """The transport of a quorum of one."""
 
     on_message: Callable[..., None]
+    on_read: Callable[..., None]
     on_connected: Callable[..., None]
     on_lost: Callable[..., None]
     on_arriving: Callable[..., None]

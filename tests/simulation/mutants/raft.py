@@ -48,6 +48,18 @@ def _always_hurries(hurries: Any) -> Any:
     return again
 
 
+def _forgets_who_lacks(original: Any) -> Any:
+    def is_all_as_it_was(node: Any) -> Any:
+        node.guard.replication.may_lack = False
+        return original(node)
+
+    return is_all_as_it_was
+
+
+def _trusts_any_timer(step: Any) -> Any:
+    return lambda node, now, timer_is_set=False: step(node, now, timer_is_set=True)
+
+
 def _tells_each_role(_original: Any) -> Any:
     def cease(node: Any) -> None:
         node.proposals.clear()
@@ -301,6 +313,20 @@ MUTANTS: Final = (
         "quorum.raft.raw_node:RawNode.syncs_first",
         _always_hurries,
         Directed(f"{_ADAPTER_TESTS}::test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever"),
+    ),
+    Mutant(
+        "forgets-who-lacks-more",
+        "a follower that acknowledged a full window is sent the next entries with a heartbeat only",
+        "quorum.raft.raw_node:RawNode.is_all_as_it_was",
+        _forgets_who_lacks,
+        Directed(f"{_RAW_TESTS}::test_a_follower_that_lacks_more_is_sent_it_with_its_answer"),
+    ),
+    Mutant(
+        "trusts-a-timer-that-rang",
+        "an answer from which nothing follows, as the timer rings, leaves a leader without a timer",
+        "quorum.raft.raw_node:RawNode.step",
+        _trusts_any_timer,
+        Directed(f"{_RAW_TESTS}::test_a_plan_of_nothing_needs_a_timer_that_is_set"),
     ),
     Mutant(
         "tells-a-leadership-of-no-time",

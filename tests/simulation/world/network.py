@@ -19,7 +19,7 @@ from quorum.raft.raft_log import Member, Voters
 from quorum.raft.transport import TcpTransport
 from tests.simulation.faults.hostility import STRANGER, Stranger, rotten
 from tests.simulation.faults.slowness import Slowness
-from tests.simulation.world.virtual_loop import VirtualLoop
+from tests.simulation.world.virtual_loop import Processor, VirtualLoop
 
 Pair: TypeAlias = tuple[NodeId, NodeId]
 DELAY_SECONDS: Final = 0.002
@@ -70,6 +70,9 @@ class SimulatedTransport:
         self.node_id = member.node_id
         self.alive = True
         self.on_message: Callable[[Member, Message], None] = lambda _member, _message: None
+        self.on_read: Callable[[], None] = lambda: None
+        self.processor: Processor | None = None
+        """Of its process."""
         self.on_connected: Callable[[Member], None] = lambda _member: None
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
         self.on_arriving: Callable[[Member], None] = lambda _member: None
@@ -346,6 +349,7 @@ class Network:
         self.note("message", source, target, message["type"], message["term"])
         receiver.on_arrival(Member(source, of[0]), message)
         receiver.on_message(Member(source, of[0]), message)
+        self._loop.call_soon_of(receiver.processor, receiver.on_read)
 
     # --- hostility
 

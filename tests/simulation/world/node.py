@@ -116,6 +116,7 @@ class SimulatedNode:
         self._check_recovery()
         self.durable, self.writing = self.journal.standing(), None
         self.transport = self._attach()
+        self.transport.processor = self.processor
         self.transport.on_send = partial(world.checks.sent, self)
         self.transport.on_arrival = partial(world.checks.received, self)
         self.transport.on_end = partial(self._lost, self.incarnation)

@@ -20,7 +20,7 @@ from quorum.raft.messages import Message
 from quorum.raft.raft_log import Member, Voters
 from quorum.raft.transport import TcpTransport
 from tests.simulation.world.network import LinkFaults, Network, Pair, flipped
-from tests.simulation.world.virtual_loop import VirtualLoop
+from tests.simulation.world.virtual_loop import Processor, VirtualLoop
 
 CLUSTER_ID: Final = "T" * 22
 KERNEL_BUFFER_BYTES: Final = 64 * 1024
@@ -95,6 +95,8 @@ class StreamTransport(TcpTransport):
         """Sees the end of each link, and whether its peer ended it, before the node does."""
         self.on_refusal: Callable[[Member], None] = lambda _member: None
         """Sees who sent what the node refuses; its link may have ended by then."""
+        self.processor: Processor | None = None
+        """Of its process."""
         self.port = Port()
         super().__init__(
             node_id=member.node_id,
@@ -133,6 +135,9 @@ class StreamTransport(TcpTransport):
         super().drop(member, reason)
 
     def call(self, callback: Callable[..., None], *arguments: Any) -> None:
+        if callback == self.on_read:
+            self._network.loop.call_soon_of(self.processor, self.on_read)
+            return
         if callback == self.on_message:
             self.on_arrival(*arguments)
         elif callback == self.on_lost:
@@ -159,6 +164,7 @@ class StreamTransport(TcpTransport):
         self.on_arrival = lambda _member, _message: None
         self.on_end = lambda _peer, _by_peer: None
         self.on_message = lambda _member, _message: None
+        self.on_read = lambda: None
         self.on_connected = lambda _member: None
         self.on_lost = lambda _member, _by_peer: None
         self.on_arriving = lambda _member: None

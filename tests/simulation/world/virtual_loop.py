@@ -129,6 +129,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._set_timer(when, handle)
         return handle
 
+    def call_soon_of(self, processor: Processor | None, callback: Callable[..., object]) -> None:
+        """As `call_soon`, for a turn of another process than the present one."""
+        self._ready.append(_Handle((callback, (), processor, self._now)))
+
     def call_outside(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
         """As `call_later`, for what happens whether or not a process is busy: a message arrives, a link ends."""
         when = self._now + self._worked + delay

@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -97,6 +96,7 @@ def test_a_stranger_on_a_link_stops_nobody_and_loses_it(
         ):
             node.transport.on_connected(stranger)
             node.transport.on_message(stranger, forged)
+            node.log._wake.set()
     quorum.wait(1.0)
     # The leader: all but the last. A follower ignores an acknowledgement as well.
     assert len(dropped) == 3 + 2 + 2
@@ -185,7 +185,7 @@ def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
     follower = next(node for node in quorum.nodes if node is not leader)
     assert leader.log is not None and follower.log is not None
     log = follower.log
-    hurries, synced, deliver = log._node.syncs_first, log._synced, log._on_message
+    hurries, synced, deliver = log._node.syncs_first, log._synced, log._node.arrived
     put_off: list[bool] = []
     mail: list[tuple[Member, Any]] = []
 
@@ -200,7 +200,8 @@ def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
             mail.append((sender, message))
 
     def returns(held: Any, failure: Any) -> None:
-        log._node.events.extend(partial(log._node.receive, *letter) for letter in mail)
+        for letter in mail:
+            log._node.arrived(*letter)
         mail.clear()
         synced(held, failure)
 
@@ -416,7 +417,7 @@ def test_nobody_is_judged_by_words_that_wait_to_be_read(
     assert node.log is not None
     unread: list[tuple[Member, Any]] = []
     asked: list[NodeId] = []
-    carry, judges, deliver = quorum.world.network.carry, Guard.may_find_silence, node.log._on_message
+    carry, judges, deliver = quorum.world.network.carry, Guard.may_find_silence, node.log._node.arrived
 
     def hold(sender: Any, target: NodeId, message: Any) -> None:
         if message["type"] == "pre_vote":
@@ -431,6 +432,7 @@ def test_nobody_is_judged_by_words_that_wait_to_be_read(
             sender, message = unread.pop(0)
             node.transport.on_arrival(sender, message)
             deliver(sender, message)
+            node.log._wake.set()  # type: ignore[union-attr]
 
     def judge(guard: Guard, now_ms: float) -> bool:
         about_to_judge = judges(guard, now_ms)

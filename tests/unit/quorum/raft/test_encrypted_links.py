@@ -14,7 +14,7 @@ from metadata_log.node.tls import Tls
 from ops.certificates import Authority
 from tests.support.certificates import DAY_S, certified
 from tests.support.processes import free_ports
-from tests.unit.quorum.raft.test_transport import CLUSTER, NACK, Node, linked, until
+from tests.unit.quorum.raft.test_transport import CLUSTER, NACK, Node, linked, say, until
 
 
 def pair_with(one: TlsFiles, two: TlsFiles) -> tuple[Node, Node, dict[int, int]]:
@@ -33,7 +33,7 @@ def test_links_are_encrypted_and_carry_messages(tmp_path: Path) -> None:
         one, two, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
         async with one.running(), two.running():
             await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
-            one.transport.send(NodeId(2), NACK)
+            say(one.transport, NodeId(2), NACK)
             await until(lambda: two.messages, "a message arrives")
             # Who speaks no TLS, or shows nothing, is not answered.
             reader, writer = await asyncio.open_connection("127.0.0.1", ports[1])

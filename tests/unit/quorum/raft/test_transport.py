@@ -83,6 +83,12 @@ def founders(*ids: int) -> Voters:
     return {NodeId(node_id): directory(node_id) for node_id in ids}
 
 
+def say(transport: TcpTransport, peer: NodeId, message: messages.Message) -> None:
+    """Send one message now."""
+    transport.send(peer, message)
+    transport.flush()
+
+
 async def until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
@@ -244,9 +250,9 @@ def test_two_voters_find_each_other_and_talk() -> None:
                 await until(lambda: linked(one.transport) and linked(two.transport), "both connected")
                 assert linked(one.transport) == {2} and linked(two.transport) == {1}
                 for term in range(100):
-                    one.transport.send(NodeId(2), {"type": "nack", "term": term})
-                    two.transport.send(NodeId(1), {"type": "nack", "term": term})
-                one.transport.send(NodeId(3), NACK)  # no such link: dropped
+                    say(one.transport, NodeId(2), {"type": "nack", "term": term})
+                    say(two.transport, NodeId(1), {"type": "nack", "term": term})
+                say(one.transport, NodeId(3), NACK)  # no such link: dropped
                 await until(lambda: len(one.messages) == len(two.messages) == 100, "all arrived")
                 assert one.messages == [(member(2), {"type": "nack", "term": term}) for term in range(100)]
             await until(lambda: not linked(one.transport), "lost")
@@ -283,7 +289,7 @@ def test_a_connection_that_is_being_accepted_as_a_node_stops_is_closed(turns: in
     assert [str(each.message) for each in unclosed] == []
 
 
-def test_messages_of_one_turn_leave_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queued_messages_leave_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         one, two, _ = pair()
         async with one.running(), two.running():
@@ -301,6 +307,7 @@ def test_messages_of_one_turn_leave_in_one_write(monkeypatch: pytest.MonkeyPatch
             for _ in range(10):
                 one.transport.send(NodeId(2), NACK)
             assert writes == []
+            one.transport.flush()
             await until(lambda: len(two.messages) == 10, "all arrived")
             assert writes == [10 * checked(NACK)]
 
@@ -321,12 +328,12 @@ def test_large_entries_arrive_whole() -> None:
         }
         async with one.running(), two.running():
             await until(lambda: linked(one.transport), "connected")
-            one.transport.send(NodeId(2), message)
-            one.transport.send(NodeId(2), NACK)
+            say(one.transport, NodeId(2), message)
+            say(one.transport, NodeId(2), NACK)
             await until(lambda: len(two.messages) == 2, "arrived")
             assert two.messages == [(member(1), message | {"entries": [[command, 2, 1]]}), (member(1), NACK)]
             with pytest.raises(InvariantBroken, match="too large"):
-                one.transport.send(NodeId(2), {"type": "nack", "term": bytes(RAFT_MESSAGE_BYTES_MAX)})
+                say(one.transport, NodeId(2), {"type": "nack", "term": bytes(RAFT_MESSAGE_BYTES_MAX)})
 
     run(test())
 
@@ -494,8 +501,8 @@ def test_a_node_that_no_settings_name_is_an_observer() -> None:
         async with voter.running():
             async with observer.running():
                 await until(lambda: linked(voter.transport) and linked(observer.transport), "linked")
-                observer.transport.send(NodeId(1), NACK)
-                voter.transport.send(NodeId(7), NACK)
+                say(observer.transport, NodeId(1), NACK)
+                say(voter.transport, NodeId(7), NACK)
                 await until(lambda: voter.messages and observer.messages, "both hear")
                 assert voter.messages == [(member(7), NACK)]
                 assert voter.transport.members[NodeId(7)].http == http(7)
@@ -524,7 +531,7 @@ def test_a_wiped_voter_is_an_observer_until_it_comes_with_its_old_directory() ->
             # And while that one runs, the other is a second process of its id.
             hello = hello_of(2, ports, directory_id=OTHER_DIRECTORY)
             assert await refusal_of(hello, ports[1]) == VOTER_DIRECTORY_CHANGED
-            one.transport.send(NodeId(2), NACK)
+            say(one.transport, NodeId(2), NACK)
             assert await read_frame(voter_reader) == NACK
             assert len(one.events) == 3
             writer.close()
@@ -561,7 +568,7 @@ def test_who_votes_may_change_while_links_stand() -> None:
             reader, new_writer = await established(ports[1], ports, 2, directory_id=OTHER_DIRECTORY)
             await until(lambda: len(one.events) == 3, "the new voter replaces the old, an observer now")
             assert await refusal_of(hello_of(2, ports), ports[1]) == VOTER_DIRECTORY_CHANGED
-            one.transport.send(NodeId(2), NACK)
+            say(one.transport, NodeId(2), NACK)
             assert await read_frame(reader) == NACK
             writer.close()
             new_writer.close()
@@ -789,7 +796,7 @@ async def crossed(one: Node, two: Node) -> None:
             "one link",
         )
         for node, peer in ((one, 2), (two, 1)):
-            node.transport.send(NodeId(peer), NACK)
+            say(node.transport, NodeId(peer), NACK)
         await until(lambda: one.messages and two.messages, "both hear")
         assert one.transport.foreign_bytes_total == two.transport.foreign_bytes_total == 0
 
@@ -819,14 +826,14 @@ def test_of_two_links_that_crossed_the_higher_id_keeps_its_own() -> None:
             await until(lambda: linked(two.transport), "connected")
             crossing, crossing_writer = await established(ports[2], ports, 1)
             assert await drained(crossing) == b""
-            two.transport.send(NodeId(1), NACK)
+            say(two.transport, NodeId(1), NACK)
             assert await read_frame(reader) == NACK
             assert two.events == [("connected", member(1))]
             # Later nothing crosses any more: whoever dials then has lost the link.
             now = GRACE_MS
             later, later_writer = await established(ports[2], ports, 1)
             await until(lambda: len(two.events) == 3, "replaced")
-            two.transport.send(NodeId(1), NACK)
+            say(two.transport, NodeId(1), NACK)
             assert await read_frame(later) == NACK
             for each in (writer, crossing_writer, later_writer):
                 each.close()
@@ -843,7 +850,7 @@ def test_of_two_links_that_crossed_the_lower_id_keeps_that_of_the_other() -> Non
             await until(lambda: linked(one.transport), "connected")
             other, other_writer = await established(ports[1], ports, 2)
             assert await drained(reader) == b""
-            one.transport.send(NodeId(2), NACK)
+            say(one.transport, NodeId(2), NACK)
             assert await read_frame(other) == NACK
             writer.close()
             other_writer.close()
@@ -979,7 +986,7 @@ def test_messages_have_checksums_where_both_ends_know_them() -> None:
             reader, writer = await with_checksums(ports[1], ports)
             writer.write(checked(NACK))
             await until(lambda: one.messages, "arrived")
-            one.transport.send(NodeId(2), NACK)
+            say(one.transport, NodeId(2), NACK)
             assert await reader.readexactly(len(checked(NACK))) == checked(NACK)
             writer.close()
 
@@ -1268,7 +1275,7 @@ def test_a_link_is_made_again_after_the_peer_returns() -> None:
             await until(lambda: not linked(two.transport), "lost")
             async with Node(1, ports).running() as one_again:
                 await until(lambda: linked(two.transport), "connected again")
-                two.transport.send(NodeId(1), NACK)
+                say(two.transport, NodeId(1), NACK)
                 await until(lambda: one_again.messages, "arrived")
         assert two.events == [
             ("connected", member(1)),
@@ -1288,7 +1295,7 @@ def test_a_newer_link_of_the_same_peer_replaces_the_older() -> None:
             await until(lambda: linked(one.transport), "connected")
             reader, writer = await established(ports[1], ports, 2)
             assert await drained(old_reader) == b""
-            one.transport.send(NodeId(2), NACK)
+            say(one.transport, NodeId(2), NACK)
             assert await read_frame(reader) == NACK
             assert one.events == [
                 ("connected", member(2)),
@@ -1334,7 +1341,7 @@ def test_a_link_with_too_much_unsent_is_closed(monkeypatch: pytest.MonkeyPatch) 
             }
 
             def lost_after_another() -> bool:
-                one.transport.send(NodeId(2), message)
+                say(one.transport, NodeId(2), message)
                 return not linked(one.transport)
 
             await until(lost_after_another, "closed")
@@ -1361,7 +1368,7 @@ def test_of_observers_with_too_much_unsent_together_the_one_with_the_most_is_clo
             def lost_after_more() -> bool:
                 for peer in (NodeId(2), *observers):
                     size = 60_000 if peer == observers[0] else 30_000
-                    one.transport.send(peer, message | {"pointer": bytes(size)})
+                    say(one.transport, peer, message | {"pointer": bytes(size)})
                 links = one.transport._established
                 unsent = sum(links[peer].unsent_bytes() for peer in observers if peer in links)
                 assert unsent <= 400_000 + 2 * 64 * 1024  # whoever has less is not looked at

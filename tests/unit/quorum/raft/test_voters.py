@@ -337,7 +337,8 @@ def hear(quorum: Quorum, entries: list[Entry]) -> None:
     log = quorum.nodes[0].log
     assert log is not None
     message = messages.append_entries(term=4, commit_index=1, previous=(1, 0), entries=entries)
-    log._on_message(quorum.nodes[2].member, message)
+    log._node.arrived(quorum.nodes[2].member, message)
+    log._wake.set()
     quorum.wait(0.01)
 
 
