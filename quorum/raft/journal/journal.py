@@ -6,35 +6,32 @@ Changes gather as waiting records; `take_batch` (loop) encodes them, `write` (wo
 `completed` (loop) moves the synced marks. One batch is under way at a time. Between batches `prepare` (the same thread)
 makes the next file, so that no batch waits for it.
 
-`format.py` has the bytes, `recovery.py` reads them back.
+`format.py` has the bytes, `files.py` the files that they go to, `recovery.py` reads them back.
 """
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from metadata_log.errors import DiskFailed, InvariantBroken
 from metadata_log.limits import JOURNAL_FILE_BYTES
 from quorum.raft.journal.disk import Disk
+from quorum.raft.journal.files import JournalFiles
 from quorum.raft.journal.format import (
     BATCH_HEADER,
     FILE_HEADER,
-    IDENTITY_BYTES,
-    PARTS,
     RECORD_BYTES,
     VOTE_BYTES_MAX,
     Append,
     Compact,
-    JournalFile,
     NodeVote,
     Placement,
     Record,
     Truncate,
     Vote,
     encode_records,
-    file_name,
 )
 from quorum.raft.journal.recovery import Found, recover
 from quorum.raft.voters import is_change
@@ -80,19 +77,20 @@ class Journal(list[tuple[bytes, int, int]]):
     ) -> None:
         super().__init__(found.entries)
         self.voter_changes = [index for command, index, _ in self if is_change(command)]
-        self._disk = disk
-        self._random_bytes = random_bytes
         self._file_bytes = file_bytes
-        # Used by `write` in the worker thread, and by `mark_idle` while no batch is under way.
-        self._current = found.current
-        self._spare = found.spare or self._begin_file(found.current.number + 1 if found.current else 1)
-        self._make_spare()
-        self._lowest_file = min(found.standing.starts, default=1)
+        self._files = JournalFiles(
+            disk,
+            current=found.current,
+            spare=found.spare,
+            lowest=min(found.standing.starts, default=1),
+            random_bytes=random_bytes,
+            file_bytes=file_bytes,
+        )
         # Used on the loop: the state after all records taken, and the place of the next batch.
         self._standing = found.standing
         self._term, self._vote = found.standing.term, found.standing.vote
         self._taken_vote = self._synced_vote = self._term, self._vote
-        self._file_number = self._spare.number - 1
+        self._file_number = self._files.spare.number - 1
         self._capacity = 0 if found.current is None else found.current.file.size()
         self._position = found.position
         self._previous = found.previous
@@ -228,7 +226,7 @@ class Journal(list[tuple[bytes, int, int]]):
             needed_from=needed_from,
             syncs=len(parts)
             + FILE_SYNCS * (self._file_number - file_number)
-            + max(needed_from - self._lowest_file, 0),
+            + max(needed_from - self._files.lowest, 0),
         )
         return self._under_way
 
@@ -239,19 +237,13 @@ class Journal(list[tuple[bytes, int, int]]):
             DiskFailed: nothing can be written any more; only the next `open` knows whether the batch is on disk.
         """
         with self._failing_once():
-            start = 0
-            for placement in batch.placements:
-                self._write_part(placement, batch.data[start : start + placement.size])
-                start += placement.size
-            # Lowest first, each removal durable before the next, so that a crash leaves no gap.
-            while self._lowest_file < batch.needed_from:
-                self._disk.remove(file_name(self._lowest_file))
-                self._lowest_file += 1
+            self._files.write_all(batch.placements, batch.data)
+            self._files.remove_below(batch.needed_from)
 
     @property
     def is_prepared(self) -> bool:
         """Whether the next file is finished; only valid while the worker thread is idle."""
-        return self._spare.is_whole
+        return self._files.spare.is_whole
 
     def prepare(self) -> None:
         """Make another part of the next file unless it is finished, in the worker thread between batches.
@@ -260,7 +252,7 @@ class Journal(list[tuple[bytes, int, int]]):
             DiskFailed: as `write`.
         """
         with self._failing_once():
-            self._make_spare(parts=1)
+            self._files.make_spare(parts=1)
 
     def completed(self, batch: JournalBatch) -> None:
         """Move the synced marks, on the loop, after `write` returned."""
@@ -275,17 +267,16 @@ class Journal(list[tuple[bytes, int, int]]):
     def mark_idle(self) -> None:
         """Write an empty batch, without a sync, if nothing waits; damage before it is then known not to be a torn write."""
         with self._failing_once():
-            if self._waiting or self._under_way or self._marked or self._current is None:
+            current = self._files.current
+            if self._waiting or self._under_way or self._marked or current is None:
                 return
             self._number += 1
             self._marked = True
-            self._current.put(self._position, self._number, b"")
+            current.put(self._position, self._number, b"")
 
     def close(self) -> None:
         """Close the files while no batch is under way. Waiting records are lost, as in a crash."""
-        self._spare.file.close()
-        if self._current not in (None, self._spare):
-            self._current.file.close()
+        self._files.close()
 
     # --- within
 
@@ -335,40 +326,6 @@ class Journal(list[tuple[bytes, int, int]]):
         placement = Placement(self._number, self._file_number, self._position, len(data))
         self._position += BATCH_HEADER.size + len(data)
         return placement, data
-
-    def _write_part(self, placement: Placement, records: bytes) -> None:
-        enters_spare = placement.file_number == self._spare.number
-        if enters_spare:
-            self._make_spare()  # it is unfinished only if files fill up faster than they are made
-            # The old file needs no sync: at most an idle mark in it is not synced, and nothing depends on that.
-            if self._current is not None:
-                self._current.file.close()
-            self._current = self._spare
-        if self._current is None or self._current.number != placement.file_number:
-            raise InvariantBroken(
-                f"batch {placement.number} of the journal is not for the file being written"
-            )
-        self._current.put(placement.position, placement.number, records)
-        self._current.file.sync()
-        if enters_spare:
-            # Before the batch is acknowledged: the next file's existence proves that this file's first batch was synced.
-            self._spare = self._begin_file(placement.file_number + 1)
-
-    def _begin_file(self, number: int) -> JournalFile:
-        file = self._disk.create(file_name(number))
-        return JournalFile(file, number, self._random_bytes(IDENTITY_BYTES), to_make=self._file_bytes)
-
-    def _make_spare(self, *, parts: int = PARTS) -> None:
-        if self._spare.is_whole:
-            return
-        try:
-            self._spare.make(parts=parts)
-        except DiskFailed:
-            with suppress(DiskFailed):
-                self._disk.remove(
-                    file_name(self._spare.number)
-                )  # if the disk is full, let it not stay so for this
-            raise
 
     @contextmanager
     def _failing_once(self) -> Iterator[None]:

@@ -258,7 +258,7 @@ MUTANTS: Final = (
     Mutant(
         "file-half-made",
         "the journal enters a file that is still in the making",
-        "quorum.raft.journal.journal:Journal._make_spare",
+        "quorum.raft.journal.files:JournalFiles.make_spare",
         always(None),
         Directed(f"{_JOURNAL_TESTS}::test_a_new_file_is_whole_and_synced_before_its_first_batch"),
     ),

@@ -980,7 +980,7 @@ def test_a_batch_whose_records_are_not_ours_is_refused() -> None:
     journal = open_on(disk)
     add(journal)
     flush(journal)
-    assert journal._current is not None
+    assert journal._files.current is not None
     for records in (
         b"\xc1",
         b"\x01",
@@ -990,6 +990,6 @@ def test_a_batch_whose_records_are_not_ours_is_refused() -> None:
         b"\x91\x92\x04\x63",
         b"\x91\x94\x02\x09\x01\xc4\x00",
     ):
-        journal._current.put(journal._position, 2, records)
+        journal._files.current.put(journal._position, 2, records)
         with pytest.raises(DamagedFile, match="batch 2 is none of ours"):
             open_on(disk.copy())
