@@ -1,8 +1,6 @@
-"""Edge: the links between controllers: who is dialled, and which one link per pair of nodes stays.
+"""Edge: the links between controllers: which one link per pair of nodes stays; `dialling.py` makes those to known addresses.
 
-A node dials every address it knows. It dials a lower id at once, and a higher id only when that peer has not dialled
-for DIAL_GRACE_MS: the peer may not know our address. A lost link is dialled again. Every controller of the cluster is
-admitted; one that is not a voter in force is an observer.
+Every controller of the cluster is admitted; one that is not a voter in force is an observer.
 
 A newer link of a peer replaces the older one, with two exceptions:
 
@@ -14,47 +12,36 @@ A newer link of a peer replaces the older one, with two exceptions:
 
 import asyncio
 import logging
-import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from metadata_log.errors import CannotListen, InvariantBroken, MetadataError
 from metadata_log.ids import NodeId
 from metadata_log.limits import (
     CONTROLLERS_MAX,
     DIAL_GRACE_MS,
-    DNS_THREADS,
-    HANDSHAKE_TIMEOUT_MS,
     RAFT_HANDSHAKES_MAX,
     RAFT_OBSERVERS_OUTBOX_BYTES_MAX,
-    RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
-    RECONNECT_MS,
     TLS_CHECK_S,
-    UNREACHABLE_REPORTED_MS,
 )
 from metadata_log.node.accepting import stop_accepting
 from metadata_log.node.access import peer_certificate
 from metadata_log.node.addresses import HostPort, address_text
 from metadata_log.node.certificate_dates import has_ended
 from metadata_log.node.certified_names import name_in
-from metadata_log.node.credentials import why_it_failed
 from metadata_log.node.recent_warnings import BY_STRANGER
 from metadata_log.node.tls import Encrypting, Tls
 from quorum.raft import messages
+from quorum.raft.dialling import Dialler, reason_of
 from quorum.raft.handshake import Hello, Refusal, objection_to
 from quorum.raft.link import Link
 from quorum.raft.raft_log import Member, Voters
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-_AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
-"""As getaddrinfo returns it."""
 
 REFUSED_LATELY_MS: Final = 10 * RECONNECT_MAX_MS
 """A refused peer is reported for this time after its last attempt. While it runs, it dials again within a tenth of it."""
@@ -66,13 +53,21 @@ _REMEMBERED_MAX: Final = 2 * CONTROLLERS_MAX
 """The transport remembers the last hello, and the last refusal, of this many peers."""
 
 
-@dataclass(slots=True)
-class _Absence:
-    """A peer that cannot be reached at its address: since when, and which causes (error type and errno) were logged."""
+class _Strangers:
+    """Bounds how much is logged of links to others than voters."""
 
-    address: HostPort
-    since_ms: int
-    reported: set[tuple[type[Exception], int | None]] = field(default_factory=set)
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._since_ms = now_ms()
+        self._logged = 0
+
+    def may_be_logged(self) -> bool:
+        """Answer whether one more event that anybody may cause is logged."""
+        now = self._now_ms()
+        if now - self._since_ms >= _STRANGERS_SPAN_MS:
+            self._since_ms, self._logged = now, 0
+        self._logged += 1
+        return self._logged <= _STRANGERS_LOGGED_MAX
 
 
 class TcpTransport:
@@ -105,8 +100,7 @@ class TcpTransport:
         self.foreign_bytes_total = 0
         """Links dropped: foreign bytes, messages that their sender may not send, a handshake that took too long, or too many
         unsent bytes."""
-        self._strangers_since_ms = now_ms()
-        self._strangers_logged = 0
+        self._strangers = _Strangers(now_ms)
         self.node_id = node_id
         self.hello = hello
         """Sent in the next handshake; the owner of the transport replaces it when it changes."""
@@ -117,23 +111,23 @@ class TcpTransport:
         self._tls = tls
         self._encrypting: dict[Link, asyncio.Transport] = {}
         """Links that others dialled and that have not finished their TLS handshake, oldest first."""
-        self._addresses: dict[NodeId, HostPort] = {}
         self._socket: socket.socket | None = None
         self._links: dict[Link, None] = {}
         """Oldest first."""
         self._established: dict[NodeId, Link] = {}
         self._refused: dict[NodeId, tuple[Refusal, int]] = {}
         """The last refusal of each peer by this node, and when."""
-        self._absent: dict[NodeId, _Absence] = {}
-        """Peers that could not be dialled since their last link."""
         self._failure: asyncio.Future[None] | None = None
-        self._tasks: asyncio.TaskGroup | None = None
         """None unless `run` runs."""
-        self._names = ThreadPoolExecutor(DNS_THREADS, "raft-names")
-        """A look-up may take half a minute: those of other clients must not delay a link, nor theirs one another."""
-        self._look_ups: dict[HostPort, asyncio.Future[list[_AddressInfo]]] = {}
-        self._dialling: dict[NodeId, asyncio.Task[None]] = {}
-        self.set_addresses(addresses)
+        self.dialler = Dialler(
+            node_id=node_id,
+            make_link=lambda peer: Link(self, peer),
+            established=self._established,
+            voters=lambda: self.voters,
+            encryption=lambda: None if self._tls is None else self._tls.peer_client,
+            now_ms=now_ms,
+        )
+        self.dialler.set_addresses(addresses)
 
     # --- what the server calls
 
@@ -144,12 +138,12 @@ class TcpTransport:
             CannotListen: the address is in use, not this host's, or unknown.
         """
         try:
-            family, *_, address = (await self._look_up(self._listen))[0]
+            family, *_, address = (await self.dialler.look_up(self._listen))[0]
             listening = socket.create_server(address[:2], family=family, backlog=RAFT_HANDSHAKES_MAX)
         except (OSError, UnicodeError) as error:
             cure = "Stop the process that uses it, or change [listen] raft in this controller's settings."
             raise CannotListen(
-                f"cannot listen on {address_text(self._listen)} for other controllers: {_reason(error)}. {cure}"
+                f"cannot listen on {address_text(self._listen)} for other controllers: {reason_of(error)}. {cure}"
             ) from error
         listening.setblocking(False)
         self._socket = listening
@@ -165,18 +159,16 @@ class TcpTransport:
         try:
             await server.start_serving()
             async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
                 if self._tls is not None:
-                    tasks.create_task(self._keep_ending(self._tls))
+                    tasks.create_task(_keep_ending(self, self._tls))
                 try:
-                    self.set_addresses(self._addresses)
+                    self.dialler.begin(tasks)
                     await self._failure
                 finally:
-                    self._tasks = None
+                    self.dialler.stop()
         finally:
             self._failure = None
-            names, self._names = self._names, ThreadPoolExecutor(DNS_THREADS, "raft-names")
-            names.shutdown(wait=False, cancel_futures=True)
+            self.dialler.shut_down()
             await stop_accepting(self._socket.fileno())
             server.close()
             for transport in self._encrypting.values():
@@ -188,22 +180,15 @@ class TcpTransport:
 
     def set_addresses(self, addresses: Mapping[NodeId, HostPort]) -> None:
         """Dial exactly these peers from now on; established links stay. Our own id is ignored."""
-        self._addresses = {peer: addresses[peer] for peer in addresses if peer != self.node_id}
-        for peer in self._dialling.keys() - self._addresses.keys():
-            self._dialling.pop(peer).cancel()
-        for peer in self.refusals.keys() - self._addresses.keys():
+        self.dialler.set_addresses(addresses)
+        for peer in self.refusals.keys() - self.dialler.addresses.keys():
             del self.refusals[peer]
-        for peer in self._absent.keys() - self._addresses.keys():
-            del self._absent[peer]
-        if self._tasks is not None:
-            for peer in self._addresses.keys() - self._dialling.keys():
-                self._dialling[peer] = self._tasks.create_task(self._keep_dialling(peer))
 
     def set_voters(self, voters: Voters) -> None:
         """Set the voters in force; links stay, also those of removed voters."""
         self.voters = dict(voters)
-        for link in self._established.values():
-            self._hurry(link)
+        for link in filter(self._is_voters, self._established.values()):
+            self.serve_first(link.descriptor)
 
     def others_founded(self) -> bool:
         """Answer whether the log of any linked controller sets the voters.
@@ -270,9 +255,9 @@ class TcpTransport:
             raise ValueError(f"it says that it is node {node_id}, and its certificate is that of {name}")
 
     def encryption_failed(self, peer: NodeId, error: ssl.SSLError) -> None:
-        address = self._addresses.get(peer)
+        address = self.dialler.addresses.get(peer)
         if address is not None:
-            self._not_reached(peer, address, error)
+            self.dialler.not_reached(peer, address, error)
 
     def established(self, link: Link, hello: Hello) -> None:
         peer = hello.node_id
@@ -289,15 +274,16 @@ class TcpTransport:
         self._established[peer] = link
         self.refusals.pop(peer, None)
         self._refused.pop(peer, None)
-        self._absent.pop(peer, None)
+        self.dialler.reached(peer)
         self._remember(self.members, peer, hello)
         for attempt in self._links:
             if attempt.is_attempt_at(peer):
                 attempt.close()  # the other end has not finished it either: the acceptor finishes after the dialler
-        if self._is_logged(hello.member):
-            strange = not self._is_voters(link)
-            log.info("raft_link_established", extra={"peer_id": peer, BY_STRANGER: strange})
-        self._hurry(link)
+        is_voters = self._is_voters(link)
+        if is_voters or self._strangers.may_be_logged():
+            log.info("raft_link_established", extra={"peer_id": peer, BY_STRANGER: not is_voters})
+        if is_voters:
+            self.serve_first(link.descriptor)
         self.call(self.on_connected, hello.member)
 
     def closed(self, link: Link, peer: NodeId | None, *, by_peer: bool) -> None:
@@ -307,7 +293,7 @@ class TcpTransport:
 
     def refused_by(self, peer: NodeId, refusal: Refusal) -> None:
         """Record that the node at a peer's own address refuses this one."""
-        if peer not in self._addresses:
+        if peer not in self.dialler.addresses:
             return  # the peer is no longer dialled
         known = self.refusals.get(peer)
         self.refusals[peer] = refusal
@@ -323,7 +309,7 @@ class TcpTransport:
         self._remember(self._refused, peer, (refusal, self.now_ms()))
         if known is not None and known[0].error == refusal.error:  # logged once, not at every attempt
             return
-        if self._logs_stranger():
+        if self._strangers.may_be_logged():
             log.error(
                 "raft_peer_refused",
                 extra={
@@ -336,7 +322,7 @@ class TcpTransport:
 
     def dropped(self, peer: NodeId | None, address: object, reason: str) -> None:
         self.foreign_bytes_total += 1
-        if self._logs_stranger():
+        if self._strangers.may_be_logged():
             log.warning(
                 "raft_link_dropped",
                 extra={"peer_id": peer, "address": str(address), "detail": reason, BY_STRANGER: True},
@@ -373,12 +359,6 @@ class TcpTransport:
 
     # --- within
 
-    async def _keep_ending(self, tls: Tls) -> None:
-        """Drop links whose other end showed a certificate that is valid no longer: TLS looks once, when a link begins."""
-        while True:
-            await asyncio.sleep(TLS_CHECK_S)
-            self.drop_ended(tls.now_s)
-
     def drop_ended(self, now_s: float) -> None:
         for link in list(self._established.values()):
             if has_ended(link.certificate or {}, now_s):
@@ -388,23 +368,8 @@ class TcpTransport:
         """Answer whether the other end of an established link is a voter in force."""
         return self.voters.get(link.member.node_id) == link.member.directory_id
 
-    def _hurry(self, link: Link) -> None:
-        if self._is_voters(link):
-            self.serve_first(link.descriptor)
-
     def _is_known(self, link: Link) -> bool:
         return link.is_dialled() or self._is_voters(link)
-
-    def _is_logged(self, member: Member) -> bool:
-        return self.voters.get(member.node_id) == member.directory_id or self._logs_stranger()
-
-    def _logs_stranger(self) -> bool:
-        """Answer whether one more event that anybody may cause is logged."""
-        now = self.now_ms()
-        if now - self._strangers_since_ms >= _STRANGERS_SPAN_MS:
-            self._strangers_since_ms, self._strangers_logged = now, 0
-        self._strangers_logged += 1
-        return self._strangers_logged <= _STRANGERS_LOGGED_MAX
 
     def _accepted(self) -> asyncio.BaseProtocol:
         link = Link(self, None)
@@ -445,7 +410,8 @@ class TcpTransport:
     def _forget(self, link: Link, *, by_peer: bool) -> None:
         member = link.member
         del self._established[member.node_id]
-        if self._is_logged(member):
+        is_voters = self._is_voters(link)
+        if is_voters or self._strangers.may_be_logged():
             log.log(
                 logging.INFO if link.closed_here else logging.WARNING,
                 "raft_link_lost",
@@ -453,109 +419,14 @@ class TcpTransport:
                     "peer_id": member.node_id,
                     "by_peer": by_peer,
                     "age_ms": link.age_ms(),
-                    BY_STRANGER: not self._is_voters(link),
+                    BY_STRANGER: not is_voters,
                 },
             )
         self.call(self.on_lost, member, by_peer)
 
-    async def _keep_dialling(self, peer: NodeId) -> None:
-        grace_ms = DIAL_GRACE_MS if peer > self.node_id else 0
-        await asyncio.sleep(grace_ms / 1000)
-        delay_ms = RECONNECT_MS
-        while True:
-            link = self._established.get(peer) or await self._dial(peer)
-            await link.lost.wait()
-            if link.age_ms() >= RECONNECT_MAX_MS:  # a link that is lost at once is no success
-                delay_ms = RECONNECT_MS
-            elif not link.is_answered():
-                delay_ms = min(delay_ms, RECONNECT_ABSENT_MAX_MS)
-            await asyncio.sleep(max(delay_ms, grace_ms) / 1000)
-            delay_ms = min(2 * delay_ms, RECONNECT_MAX_MS)
 
-    async def _dial(self, peer: NodeId) -> Link:
-        """Connect to a peer's address and return the link; if the connection failed, the link is already lost."""
-        link = Link(self, peer)
-        address = self._addresses[peer]
-        try:
-            async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
-                await self._connect(link, address)
-        except (
-            OSError,
-            UnicodeError,
-        ) as error:  # UnicodeError: a host with an empty label; TimeoutError is an OSError
-            self._not_reached(peer, address, error)
-            link.lost.set()
-        return link
-
-    async def _connect(self, link: Link, address: HostPort) -> None:
-        """Connect to the first address of a host that answers.
-
-        Raises:
-            OSError: its name is unknown, or none of its addresses answers.
-            UnicodeError: its name has an empty label.
-        """
-        loop = asyncio.get_running_loop()
-        failure: OSError | None = None
-        for family, kind, protocol, _, socket_address in await self._look_up(address):
-            connection = socket.socket(family, kind, protocol)
-            connection.setblocking(False)
-            try:
-                await loop.sock_connect(connection, socket_address)
-            except OSError as error:
-                connection.close()
-                failure = error
-                continue
-            except BaseException:
-                connection.close()
-                raise
-            context = None if self._tls is None else self._tls.peer_client
-            name = None if context is None else address[0]
-            await loop.create_connection(lambda: link, sock=connection, ssl=context, server_hostname=name)
-            return
-        raise failure or OSError(f"{address_text(address)} has no address")
-
-    async def _look_up(self, address: HostPort) -> list[_AddressInfo]:
-        """Return what getaddrinfo does, in a thread of these links alone; a slow look-up is not begun again."""
-        running = self._look_ups.get(address)
-        if running is None:
-            host, port = address
-            look_up: Callable[[], Any] = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-            running = asyncio.get_running_loop().run_in_executor(self._names, look_up)
-            self._look_ups[address] = running
-            running.add_done_callback(lambda ended: self._looked_up(address, ended))
-        return await asyncio.shield(running)
-
-    def _looked_up(self, address: HostPort, ended: "asyncio.Future[list[_AddressInfo]]") -> None:
-        del self._look_ups[address]
-        if not ended.cancelled():
-            ended.exception()  # whoever waits for it has it; perhaps nobody does any more
-
-    def _not_reached(self, peer: NodeId, address: HostPort, error: OSError | UnicodeError) -> None:
-        """Log why a voter is unreachable, after UNREACHABLE_REPORTED_MS: each cause once per address, until it is linked."""
-        if peer in self._established or peer not in self.voters:
-            return  # a removed voter may stay in the settings; its absence is no problem
-        absence = self._absent.get(peer)
-        if absence is None or absence.address != address:
-            absence = self._absent[peer] = _Absence(address, self.now_ms())
-        cause = type(error), getattr(error, "errno", None)
-        if cause in absence.reported or self.now_ms() - absence.since_ms < UNREACHABLE_REPORTED_MS:
-            return
-        absence.reported.add(cause)
-        log.warning(
-            "raft_peer_unreachable",
-            extra={"peer_id": peer, "address": address_text(address), "detail": _reason(error)},
-        )
-
-
-def _reason(error: OSError | UnicodeError) -> str:
-    """Return why an address cannot be dialled, or listened on."""
-    match error:
-        case TimeoutError():
-            return f"no answer within {HANDSHAKE_TIMEOUT_MS} ms"
-        case ssl.SSLError():
-            return why_it_failed(error)
-        case OSError(errno=int(number)) if not isinstance(error, socket.gaierror):
-            return os.strerror(number)  # asyncio's own text has the address instead of the reason
-        case OSError(strerror=str(text)):
-            return text
-    return str(error)
+async def _keep_ending(transport: TcpTransport, tls: Tls) -> None:
+    """Drop links whose other end showed a certificate that is valid no longer: TLS looks once, when a link begins."""
+    while True:
+        await asyncio.sleep(TLS_CHECK_S)
+        transport.drop_ended(tls.now_s)

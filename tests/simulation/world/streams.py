@@ -114,6 +114,7 @@ class StreamTransport(TcpTransport):
             now_ms=now_ms,
         )
         self._socket = self.port  # type: ignore[assignment]  # it is only listened on
+        self.dialler.connect = self._connect  # type: ignore[method-assign]
 
     @property
     def links(self) -> dict[NodeId, Link]:

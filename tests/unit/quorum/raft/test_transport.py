@@ -30,10 +30,11 @@ from metadata_log.limits import (
     RECONNECT_MAX_MS,
     UNREACHABLE_REPORTED_MS,
 )
+from quorum.raft import dialling, messages
 from quorum.raft import handshake as handshake_module
 from quorum.raft import link as link_module
-from quorum.raft import messages
 from quorum.raft import transport as transport_module
+from quorum.raft.dialling import Dialler
 from quorum.raft.handshake import (
     INCONSISTENT_CLUSTER_ID,
     INCONSISTENT_VOTER_SET,
@@ -76,7 +77,8 @@ def http(node_id: int) -> str:
 
 @pytest.fixture(autouse=True)
 def a_short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "DIAL_GRACE_MS", GRACE_MS)
+    for module in (transport_module, dialling):
+        monkeypatch.setattr(module, "DIAL_GRACE_MS", GRACE_MS)
 
 
 def founders(*ids: int) -> Voters:
@@ -677,17 +679,18 @@ def test_who_does_not_listen_is_soon_dialled_again(listens: bool, monkeypatch: p
 
 def test_a_peer_that_is_linked_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DIAL_GRACE_MS", "RECONNECT_MS", "RECONNECT_MAX_MS"):
-        monkeypatch.setattr(transport_module, name, 1)
+        monkeypatch.setattr(dialling, name, 1)
+    monkeypatch.setattr(transport_module, "DIAL_GRACE_MS", 1)
 
     async def test() -> None:
         one, _, ports = pair()
-        dial = one.transport._dial
+        dial = one.transport.dialler.dial
 
         async def dial_unlinked(peer: NodeId) -> Any:
             assert peer not in linked(one.transport)
             return await dial(peer)
 
-        monkeypatch.setattr(one.transport, "_dial", dial_unlinked)
+        monkeypatch.setattr(one.transport.dialler, "dial", dial_unlinked)
         async with one.running(), answering(ports[2], hello_of(2, ports)) as dialled:
             _, writer = await asyncio.wait_for(dialled.get(), DEADLINE_S)
             await until(lambda: linked(one.transport), "linked")
@@ -704,7 +707,7 @@ def test_a_peer_that_is_linked_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_higher_id_is_not_dialled_within_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "DIAL_GRACE_MS", 600_000)
+    monkeypatch.setattr(dialling, "DIAL_GRACE_MS", 600_000)
 
     async def test() -> None:
         one, two, three = free_ports(3)
@@ -731,7 +734,7 @@ def test_a_connection_that_was_made_too_late_says_nothing() -> None:
             _, writer = await established(ports[1], ports, 2)
             await until(lambda: linked(one.transport), "connected")
             async with answering(ports[2], hello_of(2, ports)) as dialled:
-                attempt = await one.transport._dial(NodeId(2))
+                attempt = await one.transport.dialler.dial(NodeId(2))
                 await asyncio.wait_for(attempt.lost.wait(), DEADLINE_S)
                 assert dialled.empty()
             assert one.events == [("connected", member(2))]
@@ -802,7 +805,8 @@ async def crossed(one: Node, two: Node) -> None:
 
 
 def test_two_that_dial_each_other_at_once_end_with_one_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "DIAL_GRACE_MS", 1)
+    for module in (transport_module, dialling):
+        monkeypatch.setattr(module, "DIAL_GRACE_MS", 1)
 
     async def test() -> None:
         for _ in range(20):
@@ -1118,15 +1122,15 @@ def test_a_slow_look_up_is_begun_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return getaddrinfo(host, *others, **rest)
 
     asked: list[str] = []
-    look_up = TcpTransport._look_up
+    look_up = Dialler.look_up
 
-    async def counted(transport: TcpTransport, address: tuple[str, int]) -> Any:
+    async def counted(dialler: Dialler, address: tuple[str, int]) -> Any:
         asked.extend(["slow"] if address[0] == "slow" else [])
-        return await look_up(transport, address)
+        return await look_up(dialler, address)
 
-    monkeypatch.setattr(TcpTransport, "_look_up", counted)
+    monkeypatch.setattr(Dialler, "look_up", counted)
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    monkeypatch.setattr(transport_module, "HANDSHAKE_TIMEOUT_MS", 20)
+    monkeypatch.setattr(dialling, "HANDSHAKE_TIMEOUT_MS", 20)
 
     async def test() -> None:
         one, two, ports = pair()
@@ -1436,10 +1440,10 @@ def test_a_host_that_cannot_be_looked_up_is_no_bug() -> None:
         one.transport.set_addresses({NodeId(3): bad, NodeId(2): good})
         async with one.running(), two.running():
             await until(lambda: NodeId(2) in linked(one.transport), "linked")
-            link = await one.transport._dial(NodeId(3))
+            link = await one.transport.dialler.dial(NodeId(3))
             assert link.lost.is_set()
-            assert one.transport._dialling.keys() == {2, 3}
-            assert not any(task.done() for task in one.transport._dialling.values())
+            assert one.transport.dialler.dialling.keys() == {2, 3}
+            assert not any(task.done() for task in one.transport.dialler.dialling.values())
         one.transport._listen = bad
         with pytest.raises(CannotListen, match=r"ctl3\.\.example:9093.*label empty or too long"):
             await one.transport.listen()
@@ -1461,7 +1465,7 @@ def test_why_a_voter_cannot_be_dialled_is_told_once_it_lasts(caplog: pytest.LogC
 
         async def told() -> list[tuple[int, str, str]]:
             for _ in range(3):
-                await one.transport._dial(NodeId(2))
+                await one.transport.dialler.dial(NodeId(2))
             said = [vars(each) for each in caplog.records if each.getMessage() == "raft_peer_unreachable"]
             return [(each["peer_id"], each["address"], each["detail"]) for each in said]
 
@@ -1471,14 +1475,16 @@ def test_why_a_voter_cannot_be_dialled_is_told_once_it_lasts(caplog: pytest.LogC
             assert await told() == []
             now += 1
             assert await told() == [refused], "once, not at every attempt"
-            one.transport._not_reached(NodeId(2), ("127.0.0.1", ports[2]), TimeoutError())
+            one.transport.dialler.not_reached(NodeId(2), ("127.0.0.1", ports[2]), TimeoutError())
             assert await told() == [refused, (2, address, "no answer within 2000 ms")], "each cause"
             now += 10 * UNREACHABLE_REPORTED_MS
             assert len(await told()) == 2
             async with two.running():
                 await until(lambda: linked(one.transport), "linked")
-                one.transport._not_reached(NodeId(2), ("127.0.0.1", ports[2]), TimeoutError())
-                assert one.transport._absent == {}, "an attempt that failed beside the link says nothing"
+                one.transport.dialler.not_reached(NodeId(2), ("127.0.0.1", ports[2]), TimeoutError())
+                assert one.transport.dialler.absent == {}, (
+                    "an attempt that failed beside the link says nothing"
+                )
             await until(lambda: not linked(one.transport), "lost")
             assert len(await told()) == 2
             now += UNREACHABLE_REPORTED_MS
@@ -1490,7 +1496,7 @@ def test_why_a_voter_cannot_be_dialled_is_told_once_it_lasts(caplog: pytest.LogC
             (where, why) = (await told())[3][1:]
             assert where == "ctl2..example:9093" and "label empty or too long" in why
             one.transport.set_addresses({})
-            assert one.transport._absent == {}
+            assert one.transport.dialler.absent == {}
 
     run(test())
 
@@ -1504,7 +1510,7 @@ def test_who_votes_no_more_is_missed_by_nobody(caplog: pytest.LogCaptureFixture)
         one.transport.now_ms = lambda: now
         one.transport.set_voters(founders(1))
         for _ in range(2):
-            await one.transport._dial(NodeId(2))
+            await one.transport.dialler.dial(NodeId(2))
             now += UNREACHABLE_REPORTED_MS
         assert caplog.records == []
 
