@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, TypeVar, assert_never
+from typing import Final, Self, TypeVar
 
 from broker_agent import http_api
 from broker_agent.cache import Cache
@@ -19,10 +19,11 @@ from broker_agent.config import BrokerSettings
 from broker_agent.controller_client import ControllerClient
 from broker_agent.fetch_loop import FetchLoop, OnDelta
 from broker_agent.host import Host
+from broker_agent.host_replicas import HostReplicas
 from broker_agent.kafka_state import KafkaState, kafka_state
-from broker_agent.lifecycle import Action, Event, State, step
+from broker_agent.lifecycle import SERVING, Event, State, due, step
 from broker_agent.metrics import BrokerNumbers
-from broker_agent.replicas import LocalReplicas, Phase
+from broker_agent.replicas import LocalReplicas
 from broker_agent.session import Fetched, Outcome, Refused, Session, Unreachable
 from metadata_log.errors import BrokerNotAvailable, MetadataError, leaves, most_telling
 from metadata_log.ids import BrokerId, Uuid, random_uuid
@@ -109,20 +110,20 @@ class BrokerAgent:
             on_progress=self._on_progress,
             on_delta=self._on_delta,
         )
-        self._host = host
         self._react = on_delta
         self._log_dirs = tuple(log_dirs)
         self._features = tuple(features)
-        self._replicas = LocalReplicas(settings.broker_id, listener=listener)
-        self._must_start_replicas = asyncio.Event()
-        self._is_host_ready = host is None
-        """Whether the host was told of all its replicas: before that this broker asks to stay fenced."""
+        self.replicas = HostReplicas(
+            host,
+            LocalReplicas(settings.broker_id, listener=listener),
+            image=lambda: self.image,
+            on_ready=self._tell_controllers,
+        )
         self._offline_log_dirs: tuple[Uuid, ...] = ()
         self._cordoned_log_dirs: tuple[Uuid, ...] | None = None
         self._meta: Meta | None = None
         self._session: Session | None = None
         self._stack = contextlib.AsyncExitStack()
-        self._serving = False
         self._was_online = False
         self._want_fence = False
         self._stop_deadline_ms: int | None = None
@@ -140,15 +141,6 @@ class BrokerAgent:
     @property
     def image(self) -> MetadataImage:
         return self.fetch_loop.follower.image
-
-    @property
-    def high_watermark(self) -> int:
-        """As of the newest answer of a controller."""
-        return self.fetch_loop.high_watermark
-
-    @property
-    def controller_id(self) -> int:
-        return self.fetch_loop.controller_id
 
     @property
     def controller_url(self) -> str:
@@ -177,17 +169,17 @@ class BrokerAgent:
     def may_serve(self) -> bool:
         """Answer whether a client may be served now; ask this before each answer to a client."""
         self._reconcile()
-        return self._serving
+        return self.state in SERVING
 
     def numbers(self) -> BrokerNumbers:
         image, fetch_loop = self.image, self.fetch_loop
-        behind = image.end_offset < self.high_watermark
+        behind = image.end_offset < fetch_loop.high_watermark
         return BrokerNumbers(
             state=self.state,
             kafka_state=self.kafka_state,
-            serves=self._serving,
+            serves=self.state in SERVING,
             image=image,
-            high_watermark=self.high_watermark,
+            high_watermark=fetch_loop.high_watermark,
             broker_epoch=self.broker_epoch,
             session_left_ms=self.session_left_ms,
             lag_ms=max(unix_ms() - image.last_time_ms, 0) if behind else 0,
@@ -198,26 +190,13 @@ class BrokerAgent:
             snapshots_failed=self.cache.snapshots_failed,
             warnings=(
                 *self.cache.warnings.items(),
-                *self._starting(),
+                *self.replicas.warnings(),
                 *(() if self.tls is None else self.tls.reasons()),
             ),
             calls_failed=fetch_loop.failed_calls.count,
             certificates=dates_of_node(self.tls),
             logged_faults=self.recent.counts(),
         )
-
-    @property
-    def replicas_phase(self) -> str | None:
-        """Whether the host was told of all its replicas: the name of a phase of `LocalReplicas`. None: there is no host."""
-        return None if self._host is None else self._replicas.phase.value
-
-    def _starting(self) -> list[tuple[str, str]]:
-        """Return the reason with which a broker says that its host does not follow the log yet, or no longer."""
-        if self._host is None or self._replicas.phase is Phase.FOLLOWING:
-            return []
-        image_is_old = self._replicas.phase is Phase.CATCHING_UP
-        done = "the image may be old" if image_is_old else f"{self._replicas.visited} compared so far"
-        return [("REPLICAS_STARTING", f"the host is not told of all its replicas yet: {done}")]
 
     def stop(self) -> None:
         """Begin the controlled shutdown, as SIGTERM does; `run` returns at its end."""
@@ -261,7 +240,7 @@ class BrokerAgent:
             self.fetch_loop.interrupt()
 
     def _set_wishes(self, session: Session) -> None:
-        session.want_fence = self._want_fence or not self._is_host_ready
+        session.want_fence = self._want_fence or not self.replicas.is_ready
         session.offline_log_dirs = self._offline_log_dirs
         session.cordoned_log_dirs = self._cordoned_log_dirs
 
@@ -364,7 +343,17 @@ class BrokerAgent:
 
     async def _run_from(self, image: MetadataImage) -> None:
         """Run from local start-up work to exit."""
-        self._session = await self._new_session()
+        self._clean_epoch = await self._cache_thread.run(self.cache.take_clean_stop)
+        self._session = session = Session(
+            self.settings,
+            incarnation_id=self.incarnation_id,
+            log_dirs=self.log_dirs,
+            endpoints=self.settings.endpoints(read_url(self.http_url)[1]),
+            features=self._features,
+            previous_broker_epoch=self._clean_epoch,
+            rng=self._rng,
+        )
+        self._set_wishes(session)
         self.fetch_loop.replace_image(image)
         log.info(
             "cache_opened",
@@ -376,82 +365,38 @@ class BrokerAgent:
                 tasks.create_task(self._cache_thread.keep_durable()),
                 tasks.create_task(self._lock.keep_checking(self._cache_thread.run)),
                 tasks.create_task(self._watch_deadlines()),
-                tasks.create_task(self._start_replicas()),
+                tasks.create_task(self.replicas.keep_starting()),
             ]
-            await self.fetch_loop.run(self._session)
-            await self._say_farewell(self._session)
+            await self.fetch_loop.run(session)
+            await self._say_farewell(session)
             for task in background:
                 task.cancel()
-
-    async def _new_session(self) -> Session:
-        assert self._meta is not None
-        self._clean_epoch = await self._cache_thread.run(self.cache.take_clean_stop)
-        session = Session(
-            self.settings,
-            incarnation_id=self.incarnation_id,
-            log_dirs=self.log_dirs,
-            endpoints=self.settings.endpoints(read_url(self.http_url)[1]),
-            features=self._features,
-            previous_broker_epoch=self._clean_epoch,
-            rng=self._rng,
-        )
-        self._set_wishes(session)
-        return session
 
     # --- the host's replicas
 
     def _on_delta(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> None:
-        instructions = self._replicas.on_delta(before, after, delta)
-        if self._host is not None and self._replicas.phase is not Phase.CATCHING_UP:
-            self._host.carry_out(instructions, after)
+        self.replicas.on_delta(before, after, delta)
         if self._react is not None:
             self._react(before, after, delta)
 
     def _on_progress(self) -> None:
         self._reconcile()
-        if self._host is not None and self._replicas.may_start(self.image, self.broker_epoch):
-            held = self._host.held()
-            self._replicas.start(self.image, held, known_offset=self._host.known_offset)
-            self._must_start_replicas.set()
-
-    async def _start_replicas(self) -> None:
-        """Tell the host of its replicas whenever the image has caught up, in slices; then the broker may be unfenced."""
-        while True:
-            await self._must_start_replicas.wait()
-            self._must_start_replicas.clear()
-            while self._host is not None and self._replicas.phase is Phase.STARTING:
-                self._host.carry_out(self._replicas.next_slice(self.image), self.image)
-                await asyncio.sleep(0)
-            if self._replicas.phase is not Phase.FOLLOWING:
-                continue  # the image was replaced meanwhile
-            log.info("replicas_started", extra={"end_offset": self.image.end_offset})
-            if self._replicas.strays_withheld:
-                log.warning("strays_withheld", extra={"end_offset": self.image.end_offset})
-            if not self._is_host_ready:
-                self._is_host_ready = True
-                self._tell_controllers()
+        self.replicas.on_progress(self.broker_epoch)
 
     # --- the lifecycle
 
     def _step(self, event: Event) -> None:
-        before = self.state
-        self.state, actions = step(before, event)
-        if self.state is not before:
-            log.info(
-                "broker_state_changed",
-                extra={"before": before.value, "after": self.state.value, "cause": event.name},
-            )
+        before, self.state = self.state, step(self.state, event)
         self._deadlines_moved.set()
-        for action in actions:
-            match action:
-                case Action.SERVE_CLIENTS:
-                    self._serving = self._was_online = True
-                case Action.REFUSE_CLIENTS:
-                    self._serving = False
-                case Action.EXIT:
-                    self.fetch_loop.end()
-                case _:
-                    assert_never(action)
+        if self.state is before:
+            return
+        log.info(
+            "broker_state_changed",
+            extra={"before": before.value, "after": self.state.value, "cause": event.name},
+        )
+        self._was_online = self._was_online or self.state is State.ONLINE
+        if self.state is State.OFFLINE:
+            self.fetch_loop.end()
 
     def _on_outcome(self, outcome: Outcome) -> None:
         match outcome:
@@ -459,7 +404,7 @@ class BrokerAgent:
                 self._clean_epoch = -1
             case Fetched():
                 if outcome.answer.kind is FetchKind.DELTA:
-                    self._replicas.answered(outcome.answer.high_watermark)
+                    self.replicas.answered(outcome.answer.high_watermark)
                 if outcome.answer.should_shut_down and self.state is State.STOPPING:
                     self._stop_granted = True
                     self._step(Event.STOP_GRANTED)
@@ -471,23 +416,22 @@ class BrokerAgent:
         session, now_ms = self._session, self._now_ms()
         if session is None or self.state is State.OFFLINE:
             return
-        may_serve = session.may_serve(now_ms, self.image)
-        if self.state is State.FENCED:
-            if may_serve:
-                self._step(Event.MAY_SERVE)
-        elif not may_serve:
-            self._step(Event.MUST_NOT_SERVE)
-            if not session.is_alive(now_ms):
-                self.fetch_loop.interrupt()  # the parked fetch can renew nothing any more: send another
-        elif self._stop_deadline_ms is not None and now_ms >= self._stop_deadline_ms:
-            self._step(Event.STOP_OVERDUE)
+        event = due(
+            self.state,
+            may_serve=session.may_serve(now_ms, self.image),
+            is_overdue=self._stop_deadline_ms is not None and now_ms >= self._stop_deadline_ms,
+        )
+        if event is not None:
+            self._step(event)
+        if event is Event.MUST_NOT_SERVE and not session.is_alive(now_ms):
+            self.fetch_loop.interrupt()  # the parked fetch can renew nothing any more: send another
 
     async def _watch_deadlines(self) -> None:
         """Notice deadlines that pass without a question; each answer to a client compares clocks for itself."""
         assert self._session is not None
         while not self.fetch_loop.ending:
             deadlines = [self._stop_deadline_ms]
-            if self._serving:
+            if self.state in SERVING:
                 deadlines.append(self._session.deadline_ms)
             left_s = [(at_ms - self._now_ms()) / 1000 for at_ms in deadlines if at_ms is not None]
             self._deadlines_moved.clear()

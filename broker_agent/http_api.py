@@ -163,7 +163,7 @@ class HttpApi:
         image = self._agent.image
         return {
             "X-Controller-Epoch": str(image.controller_epoch),
-            "X-High-Watermark": str(self._agent.high_watermark),
+            "X-High-Watermark": str(self._agent.fetch_loop.high_watermark),
         }
 
     def _ok(self, request: web.BaseRequest, body: object, *, status: int = 200) -> web.Response:
@@ -176,7 +176,7 @@ class HttpApi:
             return self._ok(request, error_body(error), status=status_of(error))
         body = error_body(
             error,
-            controller_id=self._agent.controller_id,
+            controller_id=self._agent.fetch_loop.controller_id,
             controller_epoch=self._agent.image.controller_epoch,
         )
         return self._ok(request, body, status=status_of(error))
@@ -226,10 +226,10 @@ class HttpApi:
             "broker_epoch": -1 if agent.broker_epoch is None else agent.broker_epoch,
             "incarnation_id": uuid_text(agent.incarnation_id),
             "applied_offset": agent.image.end_offset,
-            "high_watermark": agent.high_watermark,
+            "high_watermark": agent.fetch_loop.high_watermark,
             "digest": {"end_offset": counted.end_offset, "value": digest(counted)},
-            "controller_id": agent.controller_id,
-            "replicas": agent.replicas_phase,
+            "controller_id": agent.fetch_loop.controller_id,
+            "replicas": agent.replicas.phase,
             "session_left_ms": agent.session_left_ms,
             "records_fetched": agent.fetch_loop.follower.records_fetched,
             "snapshots_fetched": agent.fetch_loop.follower.snapshots_fetched,
@@ -264,9 +264,9 @@ class HttpApi:
             return _with_reason(
                 "out of contact with the controllers", agent.fetch_loop.failed_calls.last_reason
             )
-        if agent.image.end_offset < agent.high_watermark:
-            return f"catching up: applied {agent.image.end_offset} of {agent.high_watermark}"
-        if agent.replicas_phase not in (None, Phase.FOLLOWING.value):
+        if agent.image.end_offset < agent.fetch_loop.high_watermark:
+            return f"catching up: applied {agent.image.end_offset} of {agent.fetch_loop.high_watermark}"
+        if agent.replicas.phase not in (None, Phase.FOLLOWING.value):
             return "its host is not told of all its replicas yet, so it asks to stay fenced"
         return "the controllers have it fenced"
 

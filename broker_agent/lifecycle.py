@@ -28,12 +28,6 @@ class Event(enum.Enum):
     """Leaderships did not move within shutdown_timeout_ms."""
 
 
-class Action(enum.Enum):
-    SERVE_CLIENTS = enum.auto()
-    REFUSE_CLIENTS = enum.auto()
-    EXIT = enum.auto()
-
-
 class IllegalTransition(Fault):
     """An event arrived in a state whose row does not list it: a bug."""
 
@@ -58,16 +52,12 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
         Event.STOP_OVERDUE: State.OFFLINE,
     },
 }
-ON_ENTRY: Final[Mapping[State, tuple[Action, ...]]] = {
-    State.OFFLINE: (Action.REFUSE_CLIENTS, Action.EXIT),
-    State.FENCED: (Action.REFUSE_CLIENTS,),
-    State.ONLINE: (Action.SERVE_CLIENTS,),
-    State.STOPPING: (),  # clients are served as before; the listener itself is open from start to exit
-}
+SERVING: Final = (State.ONLINE, State.STOPPING)
+"""Clients are served here and nowhere else; the listener itself is open from start to exit."""
 
 
-def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
-    """Return the state after `event`, and the actions that the caller carries out, in order.
+def step(state: State, event: Event) -> State:
+    """Return the state after `event`. Whoever enters OFFLINE ends the process.
 
     Raises:
         IllegalTransition: the table has no such row.
@@ -75,4 +65,15 @@ def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
     entered = TRANSITIONS[state].get(event)
     if entered is None:
         raise IllegalTransition(f"{event.name} in {state.name}")
-    return entered, () if entered is state else ON_ENTRY[entered]
+    return entered
+
+
+def due(state: State, *, may_serve: bool, is_overdue: bool) -> Event | None:
+    """Return what the session and the clock lead to now; `is_overdue`: the time for an orderly stop is over."""
+    if state is State.FENCED:
+        return Event.MAY_SERVE if may_serve else None
+    if state not in SERVING:
+        return None
+    if not may_serve:
+        return Event.MUST_NOT_SERVE
+    return Event.STOP_OVERDUE if is_overdue and state is State.STOPPING else None

@@ -325,7 +325,7 @@ def test_a_redirect_is_followed_and_a_silent_hint_survived(tmp_path: Path) -> No
                 lambda: agent.image.end_offset == cluster.log.image.end_offset, "the new one is found"
             )
             assert agent.state is State.ONLINE
-            assert agent.controller_id == 2
+            assert agent.fetch_loop.controller_id == 2
             assert len(cluster.registrations) == 1
 
     asyncio.run(scenario())

@@ -97,14 +97,14 @@ def test_a_broker_says_that_its_host_is_not_told_of_all_its_replicas_yet(
 
         def look() -> None:
             warnings = dict(agent.numbers().warnings)
-            seen.append((agent.replicas_phase, [*warnings.values()]))
+            seen.append((agent.replicas.phase, [*warnings.values()]))
 
         host = RecordingHost(check=look)
         async with (
             controllers(cluster) as members,
             BrokerAgent(settings_for(tmp_path, members), host=host) as agent,
         ):
-            assert agent.replicas_phase == "CATCHING_UP"
+            assert agent.replicas.phase == "CATCHING_UP"
             status, body = await get(agent, "/readyz")
             assert (status, body["ready"]) == (503, False)
             assert "REPLICAS_STARTING" in [reason["code"] for reason in body["reasons"]]

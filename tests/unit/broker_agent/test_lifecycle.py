@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker_agent.lifecycle import ON_ENTRY, TRANSITIONS, Action, Event, IllegalTransition, State, step
+from broker_agent.lifecycle import SERVING, TRANSITIONS, Event, IllegalTransition, State, due, step
 
 OFFLINE, FENCED, ONLINE, STOPPING = State.OFFLINE, State.FENCED, State.ONLINE, State.STOPPING
 LEGAL = {
@@ -28,27 +28,40 @@ def test_every_pair_of_state_and_event(state: State, event: Event) -> None:
         with pytest.raises(IllegalTransition, match=f"{event.name} in {state.name}"):
             step(state, event)
     else:
-        assert step(state, event) == (after, () if after is state else ON_ENTRY[after])
+        assert step(state, event) is after
 
 
-def test_clients_are_served_online_and_stopping_and_nowhere_else() -> None:
-    """Goal: no path leads to serving but through MAY_SERVE. Method: walk every path, keeping what was last said."""
-    seen: set[tuple[State, bool]] = set()
-    pending = [(OFFLINE, False)]
+def test_clients_are_served_only_by_way_of_may_serve() -> None:
+    """Goal: no path leads to serving but through MAY_SERVE. Method: walk every path without that event."""
+    seen: set[State] = set()
+    pending = [OFFLINE]
     while pending:
-        state, serving = pending.pop()
-        if (state, serving) in seen:
-            continue
-        seen.add((state, serving))
-        for event in TRANSITIONS[state]:
-            after, actions = step(state, event)
-            now = serving
-            for action in actions:
-                now = {Action.SERVE_CLIENTS: True, Action.REFUSE_CLIENTS: False}.get(action, now)
-            pending.append((after, now))
-    assert seen == {(OFFLINE, False), (FENCED, False), (ONLINE, True), (STOPPING, True)}
+        state = pending.pop()
+        if state not in seen:
+            seen.add(state)
+            pending += [after for event, after in TRANSITIONS[state].items() if event is not Event.MAY_SERVE]
+    assert seen == {OFFLINE, FENCED}
+    assert SERVING == (ONLINE, STOPPING)
 
 
-def test_every_way_into_offline_ends_the_process() -> None:
-    assert Action.EXIT in ON_ENTRY[OFFLINE]
-    assert all(Action.EXIT not in actions for state, actions in ON_ENTRY.items() if state is not OFFLINE)
+@pytest.mark.parametrize(
+    ("state", "may_serve", "is_overdue", "event"),
+    [
+        (OFFLINE, True, True, None),
+        (OFFLINE, False, True, None),
+        (FENCED, False, True, None),
+        (FENCED, True, False, Event.MAY_SERVE),
+        (ONLINE, True, False, None),
+        (ONLINE, True, True, None),
+        (ONLINE, False, False, Event.MUST_NOT_SERVE),
+        (STOPPING, True, False, None),
+        (STOPPING, False, True, Event.MUST_NOT_SERVE),
+        (STOPPING, True, True, Event.STOP_OVERDUE),
+    ],
+)
+def test_what_the_session_and_the_clock_lead_to(
+    state: State, may_serve: bool, is_overdue: bool, event: Event | None
+) -> None:
+    assert due(state, may_serve=may_serve, is_overdue=is_overdue) is event
+    if event is not None:
+        step(state, event)
