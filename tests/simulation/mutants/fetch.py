@@ -53,6 +53,17 @@ def _fetches_at_once(original: Any) -> Any:
     return init
 
 
+def _answers_the_refused(original: Any) -> Any:
+    def next_piece(polls: Any) -> bool:
+        for poll in polls._ready:
+            if poll.state.name == "REFUSED":
+                poll.state = type(poll.state).DUE
+        done: bool = original(polls)
+        return done
+
+    return next_piece
+
+
 def _forgets_the_last(original: Any) -> Any:
     def take_before(waiting: Any, end_offset: int) -> Any:
         return original(waiting, end_offset)[:-1]
@@ -109,6 +120,15 @@ MUTANTS: Final = (
         "quorum.fetch.polls:Polls._take_unproved",
         lambda _: lambda polls: polls._unproved,
         Directed(f"{_FETCH_TESTS}::test_a_round_of_probes_counts_for_those_alone_that_arrived_before_it"),
+    ),
+    Mutant(
+        "answers-the-refused",
+        "a poll of a claim that ended is answered under the next one",
+        "quorum.fetch.polls:Polls._next_piece",
+        _answers_the_refused,
+        Directed(
+            f"{_FETCH_TESTS}::test_a_poll_that_was_refused_is_not_answered_by_the_next_claim_of_the_same_controller"
+        ),
     ),
     Mutant(
         "poll-forgotten",

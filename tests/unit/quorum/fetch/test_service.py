@@ -21,7 +21,7 @@ from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
 from quorum.controller import Controller
 from quorum.decide.decision import Decision
 from quorum.decide.registry import decide
-from quorum.fetch.poll import Reply
+from quorum.fetch.poll import PollState, Reply
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
 from tests.support.callers import anybody
@@ -555,6 +555,26 @@ def test_a_clean_stop_ends_the_session_and_is_not_parked(tmp_path: Path) -> None
         lab.quorum.commit()
         assert header(await fetch)["should_shut_down"] is True
         assert not controller.sessions.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
+
+    run(tmp_path, story)
+
+
+def test_a_poll_that_was_refused_is_not_answered_by_the_next_claim_of_the_same_controller(
+    tmp_path: Path,
+) -> None:
+    """It arrived under another claim, whose proofs say nothing. Method: the controller leads again before the slice."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        fetch = lab.fetch(1, lab.at_end(controller, 11, epoch))
+        await spin()
+        [waiting] = lab.services[1].polls.under_way
+        lab.quorum.depose()
+        assert lab.lead(1).is_active
+        assert waiting.state is PollState.REFUSED
+        with pytest.raises(NotController):
+            await fetch
 
     run(tmp_path, story)
 
