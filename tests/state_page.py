@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from broker_agent import lifecycle
+from quorum.fetch import poll
 from quorum.raft import node_state
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "states.md"
@@ -36,6 +37,13 @@ MACHINES: Final = (
         "broker_agent/lifecycle.py",
         lifecycle.TRANSITIONS,
         lifecycle.State.OFFLINE,
+    ),
+    Machine(
+        "A poll",
+        "From its arrival at a controller to its answer.",
+        "quorum/fetch/poll.py",
+        poll.MOVES,
+        poll.PollState.ARRIVED,
     ),
 )
 

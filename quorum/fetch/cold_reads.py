@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from metadata_log.errors import MetadataError, OffsetCompacted
-from quorum.fetch.poll import Poll, PollState
+from quorum.fetch.poll import Poll, PollEvent
 from quorum.fetch.polls import Polls
 from quorum.fetch.replies import ColdRead
 from quorum.log.committed_log import CommittedLog
@@ -30,7 +30,7 @@ class ColdReads:
         self._waiting: dict[ColdRead, list[Poll]] = {}
 
     def add(self, poll: Poll, read: ColdRead) -> None:
-        poll.move(PollState.COLD)
+        poll.on(PollEvent.FRAMES_ARE_COLD)
         if read not in self._waiting:
             self._waiting[read] = []
             self._reads.put_nowait(read)

@@ -1,9 +1,4 @@
-"""Pure: one poll under way: what it asks, and in which state it is until it is answered.
-
-ARRIVED ---> WAITING ---> UNPROVED ---> PROVING ---> DUE ---> COLD ---> OVER
-`-----------------------^---------------------------^        |
-`----------------------------------------^--------'
-"""
+"""Pure: one poll under way: what it asks, and in which state it is until it is answered (drawn in docs/states.md)."""
 
 import enum
 from collections.abc import Callable, Mapping
@@ -49,17 +44,36 @@ class PollState(enum.Enum):
     """It was answered, refused, or given up by its client."""
 
 
-_ENDS: Final = (PollState.REFUSED, PollState.OVER)
-MOVES: Final[Mapping[PollState, frozenset[PollState]]] = {
-    PollState.ARRIVED: frozenset({PollState.WAITING, PollState.UNPROVED, PollState.DUE, PollState.OVER}),
-    PollState.WAITING: frozenset({PollState.UNPROVED, PollState.DUE, *_ENDS}),
-    PollState.UNPROVED: frozenset({PollState.PROVING, *_ENDS}),
-    PollState.PROVING: frozenset({PollState.DUE, *_ENDS}),
-    PollState.DUE: frozenset({PollState.COLD, PollState.OVER}),
-    PollState.REFUSED: frozenset({PollState.OVER}),
+class PollEvent(enum.Enum):
+    PARKED = "nothing for it yet"
+    WANTS_PROOF = "news or deadline, leadership not proved since its arrival"
+    ROUND_BEGAN = "a round of probes began"
+    READY = "news or deadline, leadership proved"
+    RESIGNED = "the controller resigned"
+    FRAMES_ARE_COLD = "its frames are in segments only"
+    ENDED = "answered, refused or given up"
+
+
+_UNTIL_DUE: Final = {PollEvent.RESIGNED: PollState.REFUSED, PollEvent.ENDED: PollState.OVER}
+MOVES: Final[Mapping[PollState, Mapping[PollEvent, PollState]]] = {
+    PollState.ARRIVED: {
+        PollEvent.PARKED: PollState.WAITING,
+        PollEvent.WANTS_PROOF: PollState.UNPROVED,
+        PollEvent.READY: PollState.DUE,
+        PollEvent.ENDED: PollState.OVER,
+    },
+    PollState.WAITING: {
+        PollEvent.WANTS_PROOF: PollState.UNPROVED,
+        PollEvent.READY: PollState.DUE,
+        **_UNTIL_DUE,
+    },
+    PollState.UNPROVED: {PollEvent.ROUND_BEGAN: PollState.PROVING, **_UNTIL_DUE},
+    PollState.PROVING: {PollEvent.READY: PollState.DUE, **_UNTIL_DUE},
+    PollState.DUE: {PollEvent.FRAMES_ARE_COLD: PollState.COLD, PollEvent.ENDED: PollState.OVER},
+    PollState.REFUSED: {PollEvent.ENDED: PollState.OVER},
     # A retention may remove what it reads: then a snapshot is due.
-    PollState.COLD: frozenset({PollState.DUE, PollState.OVER}),
-    PollState.OVER: frozenset(),
+    PollState.COLD: {PollEvent.READY: PollState.DUE, PollEvent.ENDED: PollState.OVER},
+    PollState.OVER: {},
 }
 
 
@@ -115,12 +129,13 @@ class Poll:
     def is_over(self) -> bool:
         return self.state is PollState.OVER
 
-    def move(self, to: PollState) -> None:
-        """Enter a state that MOVES has for the present one."""
-        assert to in MOVES[self.state], f"a poll that is {self.state.name} became {to.name}"
+    def on(self, event: PollEvent) -> None:
+        """Enter the state that MOVES has for an event in the present one."""
+        to = MOVES[self.state].get(event)
+        assert to is not None, f"{event.name} of a poll that is {self.state.name}"
         self.state = to
 
     def finish(self, outcome: Outcome) -> None:
         if self.state is not PollState.OVER:
-            self.move(PollState.OVER)
+            self.on(PollEvent.ENDED)
             self._done(outcome)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from metadata_log.errors import NotController
 from metadata_log.ids import BrokerId
 from metadata_log.node.pace import Pieces
-from quorum.fetch.poll import Outcome, Poll, PollState
+from quorum.fetch.poll import Outcome, Poll, PollEvent, PollState
 from quorum.fetch.waiting import WaitingPolls
 
 
@@ -64,12 +64,12 @@ class Polls:
     def give_up(self, poll: Poll) -> None:
         """Forget a poll: nobody waits for its answer any more."""
         if not poll.is_over:
-            poll.move(PollState.OVER)
+            poll.on(PollEvent.ENDED)
         self.waiting.take(poll)
         self._under_way.pop(poll, None)
 
     def park(self, poll: Poll, *, until_ms: int) -> None:
-        poll.move(PollState.WAITING)
+        poll.on(PollEvent.PARKED)
         poll.waits_at = self._end_offset()
         self.waiting.park(poll, until_ms=until_ms)
 
@@ -96,10 +96,10 @@ class Polls:
             if poll.is_over:
                 continue
             if not poll.is_proved and self._end_offset() <= poll.arrived_end:
-                poll.move(PollState.UNPROVED)
+                poll.on(PollEvent.WANTS_PROOF)
                 self._unproved.append(poll)
                 continue
-            poll.move(PollState.DUE)
+            poll.on(PollEvent.READY)
             if first:
                 self._ready.appendleft(poll)
             else:
@@ -133,13 +133,13 @@ class Polls:
         polls = [poll for poll in self._unproved if not poll.is_over]
         self._unproved = []
         for poll in polls:
-            poll.move(PollState.PROVING)
+            poll.on(PollEvent.ROUND_BEGAN)
         return polls
 
     def _refuse(self, polls: Sequence[Poll]) -> None:
         for poll in polls:
             if not poll.is_over:
-                poll.move(PollState.REFUSED)
+                poll.on(PollEvent.RESIGNED)
                 self._ready.append(poll)
         self._slices.wake()
 

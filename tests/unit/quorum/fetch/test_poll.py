@@ -7,7 +7,7 @@ import pytest
 from metadata_log.errors import NotController
 from metadata_log.node.rights import ANYBODY
 from quorum.callers import Caller
-from quorum.fetch.poll import MOVES, Outcome, Poll, PollState
+from quorum.fetch.poll import MOVES, Outcome, Poll, PollEvent, PollState
 from tests.support.lab import fetch_of
 
 
@@ -18,15 +18,16 @@ def made(state: PollState, outcomes: list[Outcome]) -> Poll:
     return poll
 
 
-@pytest.mark.parametrize(("state", "to"), list(itertools.product(PollState, PollState)))
-def test_only_the_moves_of_the_table_are_made(state: PollState, to: PollState) -> None:
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(PollState, PollEvent)))
+def test_only_the_moves_of_the_table_are_made(state: PollState, event: PollEvent) -> None:
     poll = made(state, [])
-    if to in MOVES[state]:
-        poll.move(to)
+    to = MOVES[state].get(event)
+    if to is not None:
+        poll.on(event)
         assert poll.state is to
     else:
-        with pytest.raises(AssertionError, match=f"is {state.name} became {to.name}"):
-            poll.move(to)
+        with pytest.raises(AssertionError, match=f"{event.name} of a poll that is {state.name}"):
+            poll.on(event)
 
 
 @pytest.mark.parametrize("state", list(PollState))
@@ -42,10 +43,10 @@ def test_each_poll_has_one_outcome_wherever_it_is(state: PollState) -> None:
 
 def test_a_poll_is_answered_only_after_a_proof_or_with_a_commit_of_its_own() -> None:
     """What was refused, or has no proof yet, is never due."""
-    assert {state for state, moves in MOVES.items() if PollState.DUE in moves} == {
+    assert {state for state, moves in MOVES.items() if PollState.DUE in moves.values()} == {
         PollState.ARRIVED,
         PollState.WAITING,
         PollState.PROVING,
         PollState.COLD,
     }
-    assert all(PollState.OVER in moves for state, moves in MOVES.items() if state is not PollState.OVER)
+    assert all(PollEvent.ENDED in moves for state, moves in MOVES.items() if state is not PollState.OVER)
