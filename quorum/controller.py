@@ -24,7 +24,7 @@ from metadata_log.errors import (
     NotController,
     OutcomeUnknown,
 )
-from metadata_log.ids import NodeId
+from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced
@@ -220,11 +220,10 @@ class Controller(Upkeep):
                     under_way.request = key  # it was begun for nobody who waits any more
                 await self._until_over(under_way)
                 continue
-            tip = reign.tip
             writing = self._writing(command, actor, operation, key)
             written = await self.turns.in_slices(
                 writing,
-                goes_on=partial(self._holds, command, tip),
+                goes_on=partial(self._holds, command, reign.tip, reign.changes.leaving()),
                 may_be_overtaken=times_overtaken < OVERTAKEN_MAX,
             )
             self.turns.rest_after(began_ms)
@@ -252,15 +251,18 @@ class Controller(Upkeep):
                     "this controller leads no more, and the next one goes on: repeat with the same X-Request-Id"
                 )
 
-    def _holds(self, command: Command, image: MetadataImage) -> bool:
+    def _holds(self, command: Command, image: MetadataImage, leaving: frozenset[BrokerId]) -> bool:
         """Answer whether what was decided on `image` may still be appended behind it; raises as `tip`.
 
-        A late heartbeat writes nothing, and renews the session of the process whose id another one would get.
+        `leaving` are the brokers that got nothing then. A change that has just begun for another one may have written
+        nothing yet, and be past the partitions that this decision would give it. A late heartbeat writes nothing either, and
+        renews the session of the process whose id another one would get.
         """
-        if self.tip is not image:
+        reign = self.active_reign
+        if reign.tip is not image or not reign.changes.leaving() <= leaving:
             return False
         return not isinstance(command, RegisterBroker) or not is_taken(
-            command, image, self.sessions, now_ms=self._now_ms()
+            command, image, reign.sessions, now_ms=self._now_ms()
         )
 
     def _writing(

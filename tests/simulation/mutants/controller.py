@@ -81,6 +81,10 @@ def _joins_those_under_way(elect_for: Any) -> Any:
     return lambda changes, broker_id: None if changes.elected_to else elect_for(changes, broker_id)
 
 
+def _looks_at_the_tip_alone(_original: Any) -> Any:
+    return lambda controller, _command, image, _leaving: controller.tip is image
+
+
 def _takes_the_first(_original: Any) -> Any:
     return lambda changes: next(iter(changes), None)
 
@@ -368,6 +372,15 @@ MUTANTS: Final = (
         "quorum.controller:OVERTAKEN_MAX",
         lambda _original: 0,
         Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_overtakes_a_large_request_which_is_decided_behind_it"),
+    ),
+    Mutant(
+        "overtaken-by-nothing-written",
+        "a large request gives partitions to a broker whose fencing began meanwhile and is past them",
+        f"{_C}._holds",
+        _looks_at_the_tip_alone,
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_fencing_that_begins_without_a_record_overtakes_a_large_request_too"
+        ),
     ),
     Mutant(
         "overtaken-for-ever",

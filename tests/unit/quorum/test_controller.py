@@ -1144,28 +1144,80 @@ def test_a_fencing_overtakes_a_large_request_which_is_decided_behind_it() -> Non
     run(story)
 
 
+async def _at_its_end(controller: Controller) -> None:
+    """Wait until no decision rests: the one that did is at its end, or given up."""
+    while controller.turns.is_mid_decision:
+        await asyncio.sleep(0)
+
+
+def _counting_decisions(controller: Controller) -> list[object]:
+    """Return what grows with each time that a request is decided."""
+    begun: list[object] = []
+    writing = controller._writing
+
+    def begins(*arguments: Any) -> Any:
+        begun.append(arguments)
+        return writing(*arguments)
+
+    controller._writing = begins  # type: ignore[assignment, method-assign]
+    return begun
+
+
+def test_a_fencing_that_begins_without_a_record_overtakes_a_large_request_too() -> None:
+    """Goal: a creation gives nothing to a broker whose fencing is past the new topic. Method: the tip stays as it is."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        fence_the_silent(lab, controller, (12, epochs[12]))
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset), anybody())
+        lab.quorum.commit()
+        assert not controller.committed.brokers[BrokerId(11)].fenced
+        for _ in range(2):
+            lab.now_ms += 4_400
+            controller.heartbeat(poll(12, epochs[12], applied=controller.committed.end_offset), anybody())
+            controller.check_sessions()
+        lab.now_ms += 300
+        now_ms, context = controller._now_ms, controller._context
+        ticking(lab)
+        both = (tuple(map(BrokerId, (11, 12))),) * 3_000
+        begun = _counting_decisions(controller)
+        write = asyncio.create_task(controller.submit(topic_of(-1, name="both", assignment=both), anybody()))
+        while not controller.turns.is_mid_decision:
+            await asyncio.sleep(0)
+        controller._now_ms = now_ms
+        slow_parts(lab, controller, looks=1)
+        before = controller.tip
+        assert controller.check_sessions() > 0
+        assert controller.tip is before and controller.is_taken_out(BrokerId(11))
+        controller._context = context  # type: ignore[method-assign]
+        await _at_its_end(controller)
+        while not len(controller._waiters):
+            controller.make_part()
+            await asyncio.sleep(0)
+        lab.quorum.commit()
+        await write
+        assert len(begun) == 2
+        made = controller.committed.topics.named("both")
+        assert made is not None and {partition.isr for partition in made.partitions} == {(12,)}
+        lab.same_everywhere()
+
+    run(story)
+
+
 def test_a_large_request_that_is_overtaken_again_and_again_is_decided_all_the_same() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         await online(lab, controller, 11)
         ticking(lab)
-        began, overtook = 0, 0
-        writing = controller._writing
-
-        def begins(*arguments: Any) -> Any:
-            nonlocal began
-            began += 1
-            return writing(*arguments)
-
-        controller._writing = begins  # type: ignore[method-assign,assignment]
+        begun, overtook = _counting_decisions(controller), 0
         write = asyncio.create_task(controller.submit(many("a"), anybody()))
         async with asyncio.timeout(30):
             while not len(controller._waiters):
                 await asyncio.sleep(0)
                 turns = controller.turns
-                if turns.is_mid_decision and not turns.is_exclusive and overtook < began:
+                if turns.is_mid_decision and not turns.is_exclusive and overtook < len(begun):
                     controller.append(Decision(records=(NoOpRecord(),)), NO_ENVELOPE)
-                    overtook = began
+                    overtook = len(begun)
         assert overtook == OVERTAKEN_MAX
         lab.quorum.commit()
         await write
