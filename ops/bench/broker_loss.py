@@ -6,8 +6,8 @@ of its three members, through the JSON gateway, waits for all deletions. Etcd el
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, Final
 
 from ops.bench.etcd_lease import lease_loss_ms
@@ -127,15 +127,14 @@ async def _lose(
         made = await ours.request("POST", f"{controller}/v1/topics", topic)
         end = made["offsets"]["end"]
     await ours.kill(victim.http)
-    creating = asyncio.create_task(_keep_creating(ours, name)) if beside_creation else None
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             killed = controller if kill_leader else None
             if killed is not None:
                 controller = await kill_amid_fencing(ours, killed, from_offset=end)
-            await is_fenced(ours, controller, victim.id)
-            if creating is not None:
-                await _ended(creating)
+            async with _creating(ours, name) if beside_creation else nullcontext():
+                await is_fenced(ours, controller, victim.id)
+            if beside_creation:
                 began_ms, *_, last_ms = await _fencing_times(
                     ours, controller, broker_id=victim.id, from_offset=end
                 )
@@ -169,10 +168,13 @@ async def _keep_creating(ours: OurPeer, name: str) -> None:
             await ours.request("DELETE", f"{controller}/v1/topics/{large['name']}")
 
 
-async def _ended(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+@asynccontextmanager
+async def _creating(ours: OurPeer, name: str) -> AsyncIterator[None]:
+    """Create large topics meanwhile."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_keep_creating(ours, name))
+        yield
+        task.cancel()
 
 
 async def _fencing_times(ours: OurPeer, controller: str, *, broker_id: int, from_offset: int) -> list[float]:
