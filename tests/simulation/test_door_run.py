@@ -4,7 +4,8 @@ import pytest
 
 from tests.simulation.mutants.mutant import Seeds
 from tests.simulation.mutants.trial import in_place, named, violations_of
-from tests.simulation.world.door_run import CONNECTIONS_MAX, HIGH_WATER_BYTES, DoorRun
+from tests.simulation.world.door_connections import CONNECTIONS_MAX, HIGH_WATER_BYTES
+from tests.simulation.world.door_run import DoorRun
 
 SEEDS = range(1, 17)
 

@@ -44,7 +44,7 @@ from tests.simulation.rules.answers import check_answer
 from tests.simulation.world.broker_cache import BrokerDisk
 from tests.simulation.world.cluster_controller import SimulatedController
 from tests.simulation.world.cluster_node import CLOCK_RATES, CLUSTER_ID, uuid
-from tests.simulation.world.data_plane import DataHost
+from tests.simulation.world.data_host import DataHost
 from tests.simulation.world.virtual_loop import Processor
 from tests.support.callers import anybody
 

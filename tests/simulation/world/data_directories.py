@@ -19,7 +19,8 @@ from tests.support.replica_log import Disks
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster_broker import SimulatedBroker
-    from tests.simulation.world.data_plane import DataHost, DataPlane
+    from tests.simulation.world.data_host import DataHost
+    from tests.simulation.world.data_plane import DataPlane
 
 DIRECTORIES: Final = (1, 2, 2, 3)
 """A broker has so many."""

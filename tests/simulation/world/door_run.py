@@ -16,11 +16,8 @@ import asyncio
 import hashlib
 import json
 import random
-import socket
-from collections import deque
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
@@ -32,8 +29,7 @@ from metadata_log import limits
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.node.http_answers import JSON, MSGPACK
 from metadata_log.node.http_server import listen
-from metadata_log.node.rights import ROLES, Right
-from metadata_log.node.threads import Threads
+from metadata_log.node.rights import Right
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.decide.configs import AlterConfigs
@@ -41,28 +37,33 @@ from quorum.http.app import RULES, DoorRunner
 from quorum.http.poll_connection import poll_connections
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.disk import SimulatedDisk
+from tests.simulation.world.door_clients import (
+    ANSWERS_OWED_MAX,
+    PEOPLE,
+    PRINCIPALS_LIVE,
+    Asked,
+    Client,
+    Due,
+    Principals,
+    token_of,
+)
+from tests.simulation.world.door_connections import (
+    CONNECTIONS_MAX,
+    Certificate,
+    DoorLoop,
+    ServerEnd,
+    SoonThreads,
+)
 from tests.simulation.world.files import Volume, in_memory
-from tests.simulation.world.virtual_loop import VirtualLoop
 from tests.support.desk import Desk
 from tests.support.lab import Lab, fetch_of, registration
 
 SECONDS: Final = 6.0
 FOLDERS: Final = ("log", "snapshots", "quarantine")
-CONNECTIONS_MAX: Final = 24
-"""As if the process could open few files, so that an address uses up its share."""
 CLIENTS: Final = 7
 WRITES_AT_FIRST: Final = 6
 WRITE_BYTES: Final = 20_000
-HIGH_WATER_BYTES: Final = 64 * 1024
-LOW_WATER_BYTES: Final = HIGH_WATER_BYTES // 4
-ANSWERS_OWED_MAX: Final = 4
-"""Whole answers of the log that a client may be owed, beyond what the kernel takes."""
-ANSWERED_IN_S: Final = 3.0
-"""Polls wait for less, and nothing else waits."""
-PRINCIPALS_LIVE: Final = (0.4, 2.5)
-GRACE_S: Final = limits.IDENTITY_CHECK_S + 0.1
 UNREGISTERED: Final = "Broker:12"
-PEOPLE: Final = ("User:admin", "User:reader", "Broker:11", "Broker:12", "Controller:2")
 ROLE_OF: Final = {"User": ("admin", "reader"), "Broker": ("broker",), "Controller": ("controller",)}
 REFUSED: Final = frozenset({401, 403})
 REFUSED_TO_PAGES: Final = frozenset({400, 403, 415})
@@ -79,354 +80,6 @@ FOREIGN: Final[tuple[dict[str, str], ...]] = (
     {"Host": "rebound.example", "Origin": "http://rebound.example"},
 )
 """What a page of somebody else makes a browser send."""
-
-
-# --- connections in memory
-
-
-class _Socket:
-    family = socket.AF_UNIX
-
-    def setsockopt(self, *_option: int) -> None:
-        """Do nothing."""
-
-
-class _Listener:
-    """What `listen` gets for a server."""
-
-    sockets = ()
-
-
-class DoorLoop(VirtualLoop):
-    """The virtual loop, on which a server listens, and work of threads is done a moment later."""
-
-    accept: Callable[[], asyncio.BaseProtocol]
-
-    async def create_server(self, accept: Any, *_where: Any, **_how: Any) -> Any:  # type: ignore[override]  # one of all
-        self.accept = accept
-        return _Listener()
-
-    def run_in_executor(self, _executor: Any, work: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
-        async def later() -> Any:
-            await asyncio.sleep(0.001)
-            return work(*args)
-
-        return self.create_task(later())
-
-
-class _SoonThreads(Threads):
-    """Work of threads, done on the loop a moment later."""
-
-    async def run(self, work: Callable[..., Any], *args: object, **_when: Any) -> Any:
-        await asyncio.sleep(0.001)
-        return work(*args)
-
-
-class _Certificate:
-    """What a client showed when it began TLS."""
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-
-    def getpeercert(self) -> dict[str, Any]:
-        return {"subjectAltName": (("URI", self._uri),)}
-
-
-class ServerEnd(asyncio.Transport):
-    """The server's end of a connection; the other one is a `Client`."""
-
-    def __init__(self, loop: DoorLoop, client: "Client", extra: dict[str, Any]) -> None:
-        super().__init__({"socket": _Socket(), **extra})
-        self._loop, self._client = loop, client
-        self.protocol: Any = loop.accept()
-        self.unread = bytearray()
-        """What the client has not read."""
-        self._arrived: deque[bytes | None] = deque()
-        """What the server has not read; None: the end."""
-        self._is_paused = self._holds_back = False
-        self.is_closing_ = self.is_lost = False
-        self.protocol.connection_made(self)
-
-    # --- what the server calls
-
-    def write(self, data: Any) -> None:
-        if self.is_closing_:
-            return
-        self.unread += data
-        if not self._holds_back and self.get_write_buffer_size() > HIGH_WATER_BYTES:
-            self._holds_back = True
-            self.protocol.pause_writing()
-        self._client.run.check_unread(self)
-        self._client.written_to()
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.write(b"".join(list_of_data))
-
-    def get_write_buffer_size(self) -> int:
-        return max(len(self.unread) - limits.HTTP_SEND_BUFFER_BYTES, 0)
-
-    def is_closing(self) -> bool:
-        return self.is_closing_
-
-    def pause_reading(self) -> None:
-        self._is_paused = True
-
-    def resume_reading(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
-            self._loop.call_soon(self._read)
-
-    def is_reading(self) -> bool:
-        return not self._is_paused
-
-    def get_protocol(self) -> Any:
-        return self.protocol
-
-    def set_protocol(self, protocol: Any) -> None:
-        self.protocol = protocol
-
-    def close(self) -> None:
-        if not self.is_closing_:
-            self.is_closing_ = True
-            self._loop.call_soon(self._lose_if_sent)
-
-    def abort(self) -> None:
-        self.is_closing_ = True
-        self.unread.clear()
-        self._loop.call_soon(self.lose, None)
-
-    # --- what the client does
-
-    def arrive(self, data: bytes | None) -> None:
-        self._arrived.append(data)
-        self._read()
-
-    def _read(self) -> None:
-        while self._arrived and not self._is_paused and not self.is_closing_:
-            data = self._arrived.popleft()
-            if data is None:
-                if not self.protocol.eof_received():
-                    self.close()
-            else:
-                self.protocol.data_received(data)
-
-    def take(self, size: int) -> bytes:
-        """Let the client read so many bytes."""
-        data = bytes(self.unread[:size])
-        del self.unread[:size]
-        if self._holds_back and self.get_write_buffer_size() <= LOW_WATER_BYTES and not self.is_lost:
-            self._holds_back = False
-            self.protocol.resume_writing()
-        if self.is_closing_:
-            self._lose_if_sent()
-        return data
-
-    def _lose_if_sent(self) -> None:
-        if not self.get_write_buffer_size():
-            self.lose(None)
-
-    def lose(self, error: OSError | None) -> None:
-        if not self.is_lost:
-            self.is_lost = self.is_closing_ = True
-            self.protocol.connection_lost(error)
-            self._client.written_to()
-
-
-# --- what is asked
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One request, and what its answer must be held to."""
-
-    data: bytes
-    seams: tuple[int, ...]
-    """Where a client likes to cut it."""
-    method: str
-    path: str
-    route: tuple[str, str]
-    is_foreign: bool = False
-    speaks_as: str | None = None
-    """The node that it names as its sender."""
-    key: str | None = None
-    """The setting that it writes."""
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
-
-
-@dataclass(slots=True)
-class _Due:
-    asked: Asked
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Who:
-    """How a client shows itself: by the token or the certificate of a principal, or not at all."""
-
-    name: str | None
-    by_certificate: bool = False
-
-
-@dataclass(slots=True)
-class Principals:
-    """What stood in the file, and since when."""
-
-    changes: list[tuple[float, dict[str, str]]] = field(default_factory=list)
-
-    def may(self, who: Who, right: Right, since: float, until: float) -> bool:
-        """Return whether this principal had a right at any time, as far as the node may know."""
-        if right is Right.OPEN:
-            return True
-        if who.name is None:
-            return False
-        ends = [at for at, _ in self.changes[1:]] + [float("inf")]
-        for (begin, rows), end in zip(self.changes, ends, strict=True):
-            if begin > until or end + GRACE_S < since:
-                continue
-            role = rows.get(who.name)
-            if role is None and who.by_certificate:
-                role = {"Broker": "broker", "Controller": "controller"}.get(who.name.partition(":")[0])
-            if role is not None and right in ROLES[role]:
-                return True
-        return False
-
-
-def token_of(name: str) -> str:
-    return f"token-of-{name.replace(':', '-')}-0123456789"
-
-
-class Client:
-    """One client: it connects, asks, and reads at its own pace."""
-
-    def __init__(self, run: "DoorRun") -> None:
-        rng = run.rng
-        self.run, self.rng, self.loop = run, random.Random(rng.getrandbits(64)), run.loop
-        self.address = f"10.0.0.{rng.randint(1, 3)}"
-        self.who = Who(rng.choice((None, *PEOPLE, *PEOPLE)), by_certificate=rng.random() < 0.5)
-        self.is_page = rng.random() < 0.25
-        """Whether a foreign page makes it ask."""
-        self.pipelines = rng.random() < 0.4
-        self.reads = rng.random() > 0.15
-        self.cuts = rng.choice((0.0, 0.3, 0.9))
-        """The chance that a request comes in pieces."""
-        self.end: ServerEnd | None = None
-        self.due: deque[_Due] = deque()
-        self._received = bytearray()
-        self._wakes = asyncio.Event()
-        self._reads_later = False
-
-    # --- its connection
-
-    def connect(self) -> None:
-        self.due.clear()
-        self._received.clear()
-        self.end = self.run.connect(self)
-
-    def written_to(self) -> None:
-        """Take what the server sent, in a moment; unless this client reads nothing."""
-        if not self._reads_later and self.reads:
-            self._reads_later = True
-            self.loop.call_outside(self.rng.uniform(0.0, 0.004), self._read)
-
-    def _read(self) -> None:
-        self._reads_later = False
-        end = self.end
-        if end is None:
-            return
-        self._received += end.take(self.rng.choice((100, 5_000, 1 << 20)))
-        while self._received and self._take_answer():
-            pass
-        if end.unread:
-            self.written_to()
-        self._wakes.set()
-
-    def _take_answer(self) -> bool:
-        """Hold the next answer to the rules, if all of it is here."""
-        head, separator, rest = bytes(self._received).partition(b"\r\n\r\n")
-        if not separator:
-            return False
-        first, *lines = head.decode().split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-        if headers.get("transfer-encoding") == "chunked":
-            size = _chunked_bytes(rest)
-            if size is None:
-                return False
-        else:
-            size = int(headers.get("content-length", 0))
-        if len(rest) < size:
-            return False
-        status = int(first.split(" ")[1])
-        del self._received[: len(head) + 4 + size]
-        if not self.due:
-            self.run.answers_nothing(first)
-            return False
-        self.run.check_answer(self, self.due.popleft(), status, headers)
-        return True
-
-    def check_answered(self) -> None:
-        if self.reads and self.due and self.end is not None and not self.end.is_closing_:
-            waited = self.loop.time() - self.due[0].at
-            if waited > ANSWERED_IN_S:
-                raise Violation(f"who_reads_is_answered: {self.due[0].asked} waits for {waited:.1f} s")
-
-    # --- what it does
-
-    async def live(self) -> None:
-        rng = self.rng
-        await asyncio.sleep(rng.uniform(0.0, 0.5))
-        while True:
-            if self.end is None or self.end.is_lost:
-                self.connect()
-            await self._ask()
-            await asyncio.sleep(rng.choice((0.0, 0.001, 0.02, 0.2)))
-            if rng.random() < 0.04:
-                assert self.end is not None
-                self.end.lose(ConnectionResetError())
-
-    async def _ask(self) -> None:
-        rng = self.rng
-        asked = self.run.request_of(self)
-        pieces = [asked.data]
-        if rng.random() < self.cuts:
-            places = {rng.choice(asked.seams) for _ in range(rng.choice((0, 1, 1, 3)))}
-            places |= {rng.randrange(len(asked.data)) for _ in range(rng.choice((0, 0, 0, 1, 4)))}
-            cuts = sorted(places)
-            pieces = [
-                asked.data[begin:stop]
-                for begin, stop in zip((0, *cuts), (*cuts, len(asked.data)), strict=True)
-            ]
-        end = self.end
-        assert end is not None
-        self.due.append(_Due(asked, self.loop.time()))
-        for piece in pieces:
-            if piece and not end.is_lost:
-                end.arrive(piece)
-                await asyncio.sleep(rng.choice((0.0, 0.001, 0.01)))
-        if self.pipelines or not self.reads:
-            return
-        while self.due and not end.is_lost:
-            self._wakes.clear()
-            await self._wakes.wait()
-
-
-def _chunked_bytes(data: bytes) -> int | None:
-    """Return how long a body in chunks is; None: its end is not here."""
-    at = 0
-    while True:
-        line_end = data.find(b"\r\n", at)
-        if line_end < 0:
-            return None
-        size = int(data[at:line_end], 16)
-        at = line_end + 2 + size + 2
-        if at > len(data):
-            return None
-        if not size:
-            return at
-
-
-# --- the run
 
 
 class DoorRun:
@@ -458,7 +111,7 @@ class DoorRun:
                 patch("metadata_log.node.access.time", SimpleNamespace(monotonic=self.loop.time))
             )
             patched.enter_context(patch.object(limits, "HTTP_CONNECTIONS_MAX", CONNECTIONS_MAX))
-            patched.enter_context(patch("tests.support.desk.Threads", _SoonThreads))
+            patched.enter_context(patch("tests.support.desk.Threads", SoonThreads))
             try:
                 self.loop.run_until_complete(self._run())
             except Violation as violation:
@@ -551,7 +204,7 @@ class DoorRun:
         if client.who.by_certificate and client.who.name is not None:
             kind, _, name = client.who.name.partition(":")
             uri = f"metaquorum://{self.desk.door.settings.cluster_id}/{kind.lower()}/{name}"
-            extra["ssl_object"] = _Certificate(uri)
+            extra["ssl_object"] = Certificate(uri)
         end = ServerEnd(self.loop, client, extra)
         self._ends = [(address, one) for address, one in self._ends if not one.is_lost]
         self._ends.append((client.address, end))
@@ -685,7 +338,7 @@ class DoorRun:
 
     # --- rules
 
-    def check_answer(self, client: Client, due: _Due, status: int, headers: dict[str, str]) -> None:
+    def check_answer(self, client: Client, due: Due, status: int, headers: dict[str, str]) -> None:
         try:
             self._check_answer(client, due, status, headers)
         except Violation as violation:
@@ -698,7 +351,7 @@ class DoorRun:
         """Let the run end with this: whoever met it is deep in the server's own code."""
         self._violation = self._violation or violation
 
-    def _check_answer(self, client: Client, due: _Due, status: int, headers: dict[str, str]) -> None:
+    def _check_answer(self, client: Client, due: Due, status: int, headers: dict[str, str]) -> None:
         asked, who = due.asked, client.who
         self.answers[status] = self.answers.get(status, 0) + 1
         what = f"{asked} of {who.name} is answered with {status}"
