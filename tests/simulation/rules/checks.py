@@ -1,4 +1,7 @@
-"""Raft's properties and durability, checked after every step of any node."""
+"""Raft's properties and durability, checked after every step of any node.
+
+one_change_at_a_time    a leader takes no change of voters beside another, nor two voters at once
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress

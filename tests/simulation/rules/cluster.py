@@ -1,4 +1,8 @@
-"""Properties of the committed log and of the brokers that follow it: see `cluster` for the list."""
+"""Properties of the committed log and of the brokers that follow it; `cluster` lists more of them.
+
+one_registration_per_incarnation  a process of a controller registers once, however often its request was sent
+who_joins_an_isr_is_active  a broker that joins an ISR is neither fenced nor shutting down
+"""
 
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final

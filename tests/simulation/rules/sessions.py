@@ -8,6 +8,8 @@ the_silent_are_fenced       a broker that says nothing for longer is fenced, or 
 fencings_go_on              a fencing in parts is gone on with at once by the next controller that knows of it
 unfenced_brokers_caught_up  a broker is unfenced once it has reported that it applied its own registration
 who_stops_is_known_to_stop  a broker in controlled shutdown goes once every other one has applied that its leaderships moved
+taken_over_after_a_session  another process gets a broker's id once the former one's session is over, or it stopped cleanly
+who_walks_out_gets_nothing  a controller decides as if each broker whose change in parts is under way were gone
 decides_under_its_claim     a controller decides on a state that its own claim leads to
 batches_continue            each batch that a controller appends continues the one that it appended before
 waiters_are_answered        nobody waits at a controller for records that it has applied

@@ -26,7 +26,6 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     who_may_lead_leads          no partition waits for a leader while a broker in sync may lead, and has no elections left
     nobody_falls_silent         where nothing befalls controllers, links and disks, the first leader leads on
     available                   while a majority runs, is linked and has sound disks, commits go on
-    deltas_have_no_gap          a broker's follower takes every batch it is sent
     one_id_same_bytes           a snapshot has the same bytes on every node; one that rotted is never loaded
     liveness                    within LIVENESS_SECONDS of the last fault one controller is active, every broker is online,
                                 every client was answered and no change of voters is left pending; another is carried out

@@ -1,4 +1,7 @@
-"""The shipped broker session and follower, with a host, on a simulated broker."""
+"""The shipped broker session and follower, with a host, on a simulated broker.
+
+refused_for_good_once   a report that was refused for good is not sent once more
+"""
 
 import asyncio
 import random

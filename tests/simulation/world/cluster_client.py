@@ -1,4 +1,7 @@
-"""Clients of a simulated cluster."""
+"""Clients of a simulated cluster.
+
+repetition_gets_first_answer  a request that is repeated gets the offset of its first answer
+"""
 
 import asyncio
 from contextlib import suppress

@@ -4,6 +4,8 @@ A directory that fails takes its replicas along until the process ends; a broker
 is back once the disk is mended, or lost for good with it. A process that starts with a directory which failed before started
 after an unclean end, as Kafka's: there was nothing to write the mark of a clean one to.
 
+    nothing_placed_in_cordoned  no new topic is placed on a broker all of whose directories are cordoned
+
 A disk is lost for good only where `DataPlane.may_lose` says that Kafka's rules survive it, as the power is.
 """
 

@@ -13,6 +13,7 @@ Checked all the time, of each partition of the clients' topics:
     truncates_nothing_committed      a follower cuts nothing below its high watermark
     roll_keeps_leaders               while brokers are rolled in order, no partition of two replicas or more is leaderless
     roll_ends_whole                  after each broker of the roll every ISR is whole within ROLL_SECONDS
+    directories_are_left             a broker leaves the ISRs of what lay in a directory that failed
     data_converges                   in the calm each partition takes appends, and then all its logs are equal
 
 Two exceptions, both Kafka's. A partition that was elected uncleanly, or whose topic allows that, need not hold what was

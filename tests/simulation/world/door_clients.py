@@ -1,4 +1,7 @@
-"""Clients of a simulated controller's HTTP: who they are, what they ask, and how they cut it into pieces."""
+"""Clients of a simulated controller's HTTP: who they are, what they ask, and how they cut it into pieces.
+
+who_reads_is_answered   a client that reads is answered within ANSWERED_IN_S
+"""
 
 import asyncio
 import random

@@ -2,14 +2,17 @@
 
 Clients of several principals, hosts, origins, addresses and manners ask for all routes: they cut their bytes anywhere, put
 what looks like a request into another's headers, send the next request before the answer, hang up, and read nothing; the
-file of principals changes meanwhile. The controller decides on a model quorum, on the virtual loop. Rules:
+file of principals changes meanwhile. The controller decides on a model quorum, on the virtual loop.
 
-- no route answers a principal without the right from the table, of which the principal knew for a second;
-- nothing that a foreign page may have sent is done;
-- nobody speaks as another broker;
-- a broker that is not registered gets no bytes of the log;
-- each request is answered once, in order, and as what it is;
-- what a client has not read is bounded, and so are the connections of one address.
+    no_route_answers_who_has_no_right  no route answers a principal without the right from the table, known for a second
+    nothing_of_a_foreign_page_is_done  nothing that a foreign page may have sent is done
+    nobody_speaks_as_another_node  no broker or controller is taken for another one
+    none_unregistered_reads_the_log  a broker that is not registered gets no bytes of the log
+    each_request_is_answered_once  each request is answered once, and in order
+    each_request_is_answered_as_what_it_is  a poll is answered as a poll, and nothing else is
+    what_was_answered_is_written  a write that was answered is in the log
+    what_is_unread_is_bounded  what a client has not read is bounded
+    an_address_has_its_share  so are the connections of one address
 """
 
 import asyncio

@@ -3,10 +3,11 @@
 The process works, stops, is killed, or loses power: at any sync, of its starts, too. A sync fails now and then, which
 ends the process, and files of the log rot while none runs. Rules hold whatever befalls:
 
-- what was acknowledged, as synced or as kept, is there after any crash, and nothing is there that was never written;
-- what a start found is durable from then on;
-- the log reaches whatever the pointer names, and that snapshot is there;
-- a damaged file of the log is in its place or in quarantine, byte for byte.
+    what_was_acknowledged_is_there  what was acknowledged, as synced or as kept, is there after any crash
+    only_what_was_written   nothing is there that was never written
+    starts_again            the next process starts, and what a start found is durable from then on
+    a_pointer_names_what_is_durable  the log reaches whatever the pointer names, and that snapshot is there
+    what_is_cut_is_in_quarantine  a damaged file of the log is in its place or in quarantine, byte for byte
 """
 
 import hashlib

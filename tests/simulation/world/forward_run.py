@@ -3,9 +3,11 @@
 Connections break before and after a controller received a request, a write takes effect late, controllers refuse, throttle,
 answer nothing, and leadership moves. Rules:
 
-- a write is carried out once at most, however often it was sent: with an id as the controllers see to it, without one as
-  nobody else does;
-- an answer that says that nothing was written is true for good, and one that says that something was, is true by then.
+    a_write_is_carried_out_once  a write is carried out once at most, however often it was sent: the controllers see to
+                            it where it has an id, and the forwarder where it has none
+    what_is_not_written_stays_so  an answer that says that nothing was written is true for good
+    what_is_written_is      one that says that something was, is true by then
+    nothing_unforeseen      no task and no callback fails
 """
 
 import asyncio

@@ -1,7 +1,11 @@
 """A run of a plan of reassignments: the shipped run of a plan on a controller's own decisions.
 
 Runs of the plan are killed and begun again, requests fail before or after they were carried out, and the replicas that are
-added catch up by and by. Rules: nothing is reassigned twice; never more is under way than was said; the plan ends done.
+added catch up by and by.
+
+    nothing_is_reassigned_twice  what is done already is not begun again
+    no_more_is_under_way_than_was_said  never more reassignments are under way than was said
+    a_plan_ends_done        each plan comes to its end
 """
 
 import random
