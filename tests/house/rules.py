@@ -14,17 +14,58 @@ from pathlib import Path
 from typing import Final
 
 ROOMS: Final = ("metadata_log", "snapshots", "quorum", "broker_agent", "ops")
-REPLAY: Final = "metadata_log.replay"
+DESIGN: Final = Path(__file__).resolve().parents[2] / "docs" / "design.md"
+
+
+def rooms_of(page: str) -> dict[str, frozenset[str]]:
+    """Return what each room of the table in docs/design.md may import, by dotted names.
+
+    The column names rooms, or says "nobody" (the room itself alone), "everyone", or "as" another room, which may be named
+    without the folders before it.
+    """
+    table = page.partition("| room | what it is | imports |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table]
+    written = {room.strip("`/").replace("/", "."): imports for room, *_, imports in cells}
+
+    def allowed(room: str) -> frozenset[str]:
+        imports = written[room]
+        if imports == "everyone":
+            return frozenset(written) - {"tests"} | {room}
+        if imports == "nobody":
+            return frozenset({room})
+        if imports.startswith("as "):
+            named = imports.removeprefix("as ").strip("`/").replace("/", ".")
+            return allowed(next(each for each in written if each == named or each.endswith(f".{named}"))) | {
+                room
+            }
+        return frozenset({room, *imports.split(", ")})
+
+    return {room: allowed(room) for room in written}
+
+
+LISTED: Final = rooms_of(DESIGN.read_text(encoding="utf-8"))
+
+
+def _is_closed(room: str) -> bool:
+    """Answer whether a room imports more than the one around it: then that one does not import it, nor do others unnamed."""
+    around = room.rpartition(".")[0]
+    return not around or not LISTED[room] <= {room, *LISTED[around]}
+
+
+CLOSED: Final = frozenset(room for room in LISTED if _is_closed(room))
+
+
+def _room(dotted: str) -> str:
+    """Return the closed room that a module or a name in it is in, or the top of its path."""
+    inside = (room for room in CLOSED if f"{dotted}.".startswith(f"{room}."))
+    return max(inside, key=len, default=dotted.split(".", maxsplit=1)[0])
+
 
 ARROWS: Final[Mapping[str, frozenset[str]]] = {
-    "metadata_log": frozenset({"metadata_log"}),
-    REPLAY: frozenset({REPLAY, "metadata_log", "snapshots"}),
-    "snapshots": frozenset({"snapshots", "metadata_log"}),
-    "quorum": frozenset({"quorum", "metadata_log", "snapshots"}),
-    "broker_agent": frozenset({"broker_agent", "metadata_log", "snapshots"}),
-    "ops": frozenset({*ROOMS, REPLAY}),
+    room: frozenset({room, *(each for each in map(_room, LISTED[room]))}) for room in sorted(CLOSED)
 }
-"""Which rooms a room may import; `replay/` is a room of its own, for `ops` (and tests) alone."""
+"""Which rooms a room may import, by the table in docs/design.md. An inner room that imports no more than the room around it
+is a part of that; `replay/` is a room of its own, for `ops` (and tests) alone."""
 
 IMAGE_INTERNALS: Final = (
     "metadata_log.apply",
@@ -205,15 +246,11 @@ def _chain(node: ast.expr) -> list[str]:
             return [""]
 
 
-def _room(dotted: str) -> str:
-    return REPLAY if f"{dotted}.".startswith(f"{REPLAY}.") else dotted.split(".", maxsplit=1)[0]
-
-
 def imports_only_along_the_arrows(module: Module) -> Iterator[str]:
     allowed = ARROWS[_room(module.dotted)]
     for line, name in module.imports:
         room = _room(name)
-        if room in {*ROOMS, REPLAY, "tests"} and room not in allowed:
+        if room in {*CLOSED, "tests"} and room not in allowed:
             yield f"line {line}: {_room(module.dotted)} may not import {room}"
 
 

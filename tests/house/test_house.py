@@ -27,6 +27,29 @@ def test_every_room_was_looked_at() -> None:
     assert {module.path.split("/")[0] for module in MODULES} == set(ROOMS)
 
 
+def test_every_folder_of_code_is_a_room_of_the_table() -> None:
+    """Goal: the table in docs/design.md is the rule. Method: its rooms are the folders that have code, inner ones too."""
+    folders = {module.path.rpartition("/")[0].replace("/", ".") for module in MODULES}
+    assert folders | {"tests"} == set(rules.LISTED)
+
+
+def test_the_table_says_what_it_said() -> None:
+    """Goal: what is read from the table is what it means."""
+    whole = {"metadata_log", "snapshots"}
+    assert {room: set(allowed) for room, allowed in rules.ARROWS.items()} == {
+        "metadata_log": {"metadata_log"},
+        "metadata_log.replay": {"metadata_log.replay", *whole},
+        "snapshots": whole,
+        "quorum": {"quorum", *whole},
+        "broker_agent": {"broker_agent", *whole},
+        "ops": {*ROOMS, "metadata_log.replay"},
+        "tests": {*ROOMS, "metadata_log.replay", "tests"},
+    }
+    rows = ("| `a/` | x | nobody |", "| `a/b/` | y | a, c |", "| `c/` | z | as `b/` |")
+    page = "\n".join(("| room | what it is | imports |", "|---|---|---|", *rows, "", ""))
+    assert rules.rooms_of(page) == {"a": {"a"}, "a.b": {"a.b", "a", "c"}, "c": {"a.b", "a", "c"}}
+
+
 BITES: list[tuple[Rule, str, str]] = [
     (rules.imports_only_along_the_arrows, "metadata_log/apply.py", "import snapshots.store"),
     (rules.imports_only_along_the_arrows, "metadata_log/apply.py", "from metadata_log.replay import digest"),
