@@ -268,7 +268,9 @@ def _directory_records(
     """
     failed = tuple(log_dir for log_dir in broker.log_dirs if log_dir in request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
-    is_cordoned_anew = cordoned is not None and cordoned != broker.cordoned_log_dirs
+    known = broker.cordoned_log_dirs
+    # Named in another order, they are the same.
+    is_cordoned_anew = cordoned is not None and (known is None or set(cordoned) != set(known))
     if (failed or is_cordoned_anew) and len(before) > context.records_max - 2:
         return Decision()  # what comes before is written now; the broker says this again
     records: list[Record] = []
