@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.differential.scripts.picture import CONTROLLER_ID, LEFT_OUT, MIN_ISR, UNCLEAN, Picture
-from tests.differential.scripts.topics import configs
+from tests.differential.scripts.topics import DELETE_ON_DISABLE, REMOTE, configs
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _TOPIC, _BROKER = 2, 4
@@ -36,9 +36,13 @@ def _alter_topic(picture: Picture) -> None:
     rng = picture.rng
     name = picture.pick(picture.topics, "nothing") if picture.chance(0.95) else "nothing"
     key = rng.choice([MIN_ISR, MIN_ISR, UNCLEAN, "retention.ms", "cleanup.policy"])
+    if picture.chance(0.05):
+        key = rng.choice([REMOTE, DELETE_ON_DISABLE])
     value = {
         MIN_ISR: str(rng.choice([1, 2, 3])),
         UNCLEAN: rng.choice(["true", "false"]),
+        REMOTE: rng.choice(["true", "false"]),
+        DELETE_ON_DISABLE: rng.choice(["true", "false"]),
         "retention.ms": str(rng.randint(1, 9)),
         "cleanup.policy": rng.choice(["compact", "delete"]),
     }[key]
@@ -97,7 +101,7 @@ def allocate_producer_ids(picture: Picture) -> None:
 
 
 def update_features(picture: Picture) -> None:
-    rng = picture.rng
+    rng, level = picture.rng, picture.mostly(picture.has_eligible, 0.7, not picture.has_eligible)
     update = rng.choice(
         [
             {
@@ -109,12 +113,14 @@ def update_features(picture: Picture) -> None:
             {"feature": "transaction.version", "max_version_level": 1, "upgrade_type": 1},
             {
                 "feature": "eligible.leader.replicas.version",
-                "max_version_level": int(picture.has_eligible),
-                "upgrade_type": 1,
+                "max_version_level": int(level),
+                "upgrade_type": rng.choice([1, 1, 2, 3]),
             },
         ]
     )
     validate = picture.chance(0.3)
+    if update["feature"] == "eligible.leader.replicas.version" and not validate:
+        picture.has_eligible = level
     picture.emit("UpdateFeatures", feature_updates=[update], validate_only=validate or LEFT_OUT)
 
 

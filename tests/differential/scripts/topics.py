@@ -13,6 +13,8 @@ from tests.differential.scripts.picture import (
     State,
 )
 
+REMOTE: Final = "remote.storage.enable"
+DELETE_ON_DISABLE: Final = "remote.log.delete.on.disable"
 _NAMES: Final = ("t1", "t2", "t3", "t4", "t5", "t6")
 _COLLIDING: Final = ("a.b", "a_b")
 _STRANGE: Final = ("", ".", "..", "has space", "x" * 250, "x" * 249, "__strange")
@@ -27,6 +29,10 @@ def configs(picture: Picture) -> dict[str, str]:
         drawn[UNCLEAN] = rng.choice(["true", "true", "false"])
     if picture.chance(0.1):
         drawn["retention.ms"] = str(rng.randint(1, 10**9))
+    if picture.chance(0.05):
+        drawn[REMOTE] = rng.choice(["true", "false"])
+    if picture.chance(0.03):
+        drawn[DELETE_ON_DISABLE] = rng.choice(["true", "false"])
     return drawn
 
 
@@ -99,6 +105,7 @@ def _is_created(picture: Picture, name: str, rows: Sequence[Sequence[int]], sett
         and name not in _STRANGE[:5]
         and not (name in _COLLIDING and set(_COLLIDING) & set(picture.topics))
         and "no.such.config" not in settings
+        and settings.get(REMOTE) != "true"
         and settings.get(MIN_ISR, "1") in "123"
         and all(_active(picture, row) and registered.issuperset(row) for row in rows)
     )
