@@ -67,7 +67,7 @@ class Dialler:
         self._established = established
         self._voters = voters
         self._encryption = encryption
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._tasks: asyncio.TaskGroup | None = None
         """None unless it dials."""
         self._names = ThreadPoolExecutor(DNS_THREADS, _THREADS)
@@ -181,9 +181,9 @@ class Dialler:
             return  # a removed voter may stay in the settings; its absence is no problem
         absence = self.absent.get(peer)
         if absence is None or absence.address != address:
-            absence = self.absent[peer] = _Absence(address, self._now_ms())
+            absence = self.absent[peer] = _Absence(address, self.now_ms())
         cause = type(error), getattr(error, "errno", None)
-        if cause in absence.reported or self._now_ms() - absence.since_ms < UNREACHABLE_REPORTED_MS:
+        if cause in absence.reported or self.now_ms() - absence.since_ms < UNREACHABLE_REPORTED_MS:
             return
         absence.reported.add(cause)
         log.warning(

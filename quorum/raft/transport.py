@@ -57,15 +57,15 @@ class _Strangers:
     """Bounds how much is logged of links to others than voters."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
-        self._since_ms = now_ms()
+        self.now_ms = now_ms
+        self.since_ms = now_ms()
         self._logged = 0
 
     def may_be_logged(self) -> bool:
         """Answer whether one more event that anybody may cause is logged."""
-        now = self._now_ms()
-        if now - self._since_ms >= _STRANGERS_SPAN_MS:
-            self._since_ms, self._logged = now, 0
+        now = self.now_ms()
+        if now - self.since_ms >= _STRANGERS_SPAN_MS:
+            self.since_ms, self._logged = now, 0
         self._logged += 1
         return self._logged <= _STRANGERS_LOGGED_MAX
 
@@ -100,7 +100,7 @@ class TcpTransport:
         self.foreign_bytes_total = 0
         """Links dropped: foreign bytes, messages that their sender may not send, a handshake that took too long, or too many
         unsent bytes."""
-        self._strangers = _Strangers(now_ms)
+        self.strangers = _Strangers(now_ms)
         self.node_id = node_id
         self.hello = hello
         """Sent in the next handshake; the owner of the transport replaces it when it changes."""
@@ -280,7 +280,7 @@ class TcpTransport:
             if attempt.is_attempt_at(peer):
                 attempt.close()  # the other end has not finished it either: the acceptor finishes after the dialler
         is_voters = self._is_voters(link)
-        if is_voters or self._strangers.may_be_logged():
+        if is_voters or self.strangers.may_be_logged():
             log.info("raft_link_established", extra={"peer_id": peer, BY_STRANGER: not is_voters})
         if is_voters:
             self.serve_first(link.descriptor)
@@ -309,7 +309,7 @@ class TcpTransport:
         self._remember(self._refused, peer, (refusal, self.now_ms()))
         if known is not None and known[0].error == refusal.error:  # logged once, not at every attempt
             return
-        if self._strangers.may_be_logged():
+        if self.strangers.may_be_logged():
             log.error(
                 "raft_peer_refused",
                 extra={
@@ -322,7 +322,7 @@ class TcpTransport:
 
     def dropped(self, peer: NodeId | None, address: object, reason: str) -> None:
         self.foreign_bytes_total += 1
-        if self._strangers.may_be_logged():
+        if self.strangers.may_be_logged():
             log.warning(
                 "raft_link_dropped",
                 extra={"peer_id": peer, "address": str(address), "detail": reason, BY_STRANGER: True},
@@ -411,7 +411,7 @@ class TcpTransport:
         member = link.member
         del self._established[member.node_id]
         is_voters = self._is_voters(link)
-        if is_voters or self._strangers.may_be_logged():
+        if is_voters or self.strangers.may_be_logged():
             log.log(
                 logging.INFO if link.closed_here else logging.WARNING,
                 "raft_link_lost",

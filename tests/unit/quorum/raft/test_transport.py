@@ -1177,7 +1177,8 @@ def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None
 
     async def test() -> None:
         one, two, ports = pair()
-        one.transport.now_ms = lambda: 0  # all of it happens within one second
+        one.transport.strangers.now_ms = lambda: 0  # all of it happens within one second
+        one.transport.strangers.since_ms = 0
         async with one.running():
             for number in range(20):
                 _, writer = await established(ports[1], ports, 100 + number % 5)
@@ -1459,7 +1460,7 @@ def test_why_a_voter_cannot_be_dialled_is_told_once_it_lasts(caplog: pytest.LogC
     async def test() -> None:
         one, two, ports = pair()
         now = 0
-        one.transport.now_ms = lambda: now
+        one.transport.dialler.now_ms = lambda: now
         address = f"127.0.0.1:{ports[2]}"
         refused = (2, address, "Connection refused")
 
@@ -1507,7 +1508,7 @@ def test_who_votes_no_more_is_missed_by_nobody(caplog: pytest.LogCaptureFixture)
     async def test() -> None:
         one, _, _ = pair()
         now = 0
-        one.transport.now_ms = lambda: now
+        one.transport.dialler.now_ms = lambda: now
         one.transport.set_voters(founders(1))
         for _ in range(2):
             await one.transport.dialler.dial(NodeId(2))
