@@ -71,17 +71,12 @@ async def broker_loss(
             if etcd is not None:
                 theirs.append(await lease_loss_ms(etcd, leaderships))
         own = {
-            "version": ours.version,
-            "unit": "ms",
-            **figures([lost_ms for lost_ms, _ in times]),
-            "losses": [lost_ms for lost_ms, _ in times],
+            **_figures(ours.version, [lost_ms for lost_ms, _ in times]),
             "returns": [returned_ms for _, returned_ms in times],
             "elections": await ours.elections() - before,
             **await ours.stalls(),
         }
-        answers = {}
-        if etcd is not None:
-            answers[ETCD] = {"version": etcd.version, "unit": "ms", **figures(theirs), "losses": theirs}
+        answers = {} if etcd is None else {ETCD: _figures(etcd.version, theirs)}
         floors = probes(directory)
     return report(
         "broker-loss",
@@ -97,6 +92,10 @@ async def broker_loss(
         rounds=rounds,
         probes=floors,
     )
+
+
+def _figures(version: str, losses: list[float]) -> dict[str, Any]:
+    return {"version": version, "unit": "ms", **figures(losses), "losses": losses}
 
 
 async def _lose(

@@ -75,11 +75,7 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
     """
     image, broker_id = context.image, command.broker_id
     existing = image.brokers.get(broker_id)
-    if command.cluster_id != context.cluster_id:
-        raise InconsistentClusterId(
-            f"this is cluster {context.cluster_id}, the broker belongs to {command.cluster_id}: "
-            "correct the cluster id or the controllers in its settings"
-        )
+    _check_cluster(context, command)
     is_same = existing is not None and existing.incarnation_id == command.incarnation_id
     is_clean = existing is not None and command.previous_broker_epoch == existing.broker_epoch
     walk = _walk_out(image, command, existing, is_clean=is_clean)
@@ -142,6 +138,14 @@ def kind_of_departure(image: MetadataImage, *, is_clean: bool) -> WalkKind:
         return WalkKind.LEAVES
     may_be_eligible = image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
     return WalkKind.CRASHED if may_be_eligible else WalkKind.LOSES
+
+
+def _check_cluster(context: DecideContext, command: RegisterBroker) -> None:
+    if command.cluster_id != context.cluster_id:
+        raise InconsistentClusterId(
+            f"this is cluster {context.cluster_id}, the broker belongs to {command.cluster_id}: "
+            "correct the cluster id or the controllers in its settings"
+        )
 
 
 def is_taken(command: RegisterBroker, image: MetadataImage, sessions: SessionsView, *, now_ms: int) -> bool:
