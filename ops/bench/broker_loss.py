@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from ops.bench.etcd_lease import lease_loss_ms
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
@@ -28,6 +28,12 @@ _POLL_S: Final = 0.02
 _LARGE: Final = 10_000
 """Partitions of each topic that is created beside the loss."""
 _SILENCE: Final = "SESSION_EXPIRED"
+
+
+class _Asked(TypedDict):
+    leaderships: int
+    followed: int
+    kill_leader: bool
 
 
 async def broker_loss(
@@ -53,6 +59,7 @@ async def broker_loss(
     async with beside_etcd(peers, brokers=_BROKERS) as (directory, ours, etcd):
         victim, *others = ours.cluster.brokers
         before = await ours.elections()
+        asked: _Asked = {"leaderships": leaderships, "followed": followed, "kill_leader": kill_leader}
         times: list[tuple[float, float]] = []
         theirs: list[float] = []
         for turn in range(rounds):
@@ -62,9 +69,7 @@ async def broker_loss(
                     victim=victim,
                     others=others,
                     name=f"lost-{turn}",
-                    leaderships=leaderships,
-                    followed=followed,
-                    kill_leader=kill_leader,
+                    **asked,
                     beside_creation=beside == "creation",
                 )
             )
@@ -80,13 +85,7 @@ async def broker_loss(
         floors = probes(directory)
     return report(
         "broker-loss",
-        params={
-            "leaderships": leaderships,
-            "followed": followed,
-            "kill_leader": kill_leader,
-            "beside": beside,
-            "brokers_left": len(others),
-        },
+        params={**asked, "beside": beside, "brokers_left": len(others)},
         ours=own,
         peers=answers,
         rounds=rounds,
