@@ -75,7 +75,10 @@ def begun_after(begun: BegunImage, batch: RecordBatch, features: FeaturesImage) 
     """
     if batch.claim is not None and begun:
         for broker_id, one in tuple(begun.items()):
-            if not one.is_kept and one.controller_epoch < batch.controller_epoch - 1:
+            if (
+                not (one.is_kept and are_in_snapshots(features))
+                and one.controller_epoch < batch.controller_epoch - 1
+            ):
                 begun = begun.delete(broker_id)
     cause = batch.envelope.cause
     if cause is None or (cause.code not in TAKES_OUT and cause.code != HEARD_OF):
@@ -102,7 +105,8 @@ def begun_records(begun: BegunImage, features: FeaturesImage) -> Iterator[BegunC
     """Yield what a snapshot says of it, in order of brokers."""
     if are_in_snapshots(features):
         for broker_id in sorted(begun):
-            yield BegunChangeRecord(broker_id, *begun[broker_id][:-1])
+            if begun[broker_id].is_kept:  # snapshots taken before the level was raised lack the others
+                yield BegunChangeRecord(broker_id, *begun[broker_id][:-1])
 
 
 def begun_of(records: Iterable[BegunChangeRecord]) -> BegunImage:
@@ -128,15 +132,22 @@ def with_request(cause: Cause, request_id: Uuid, request_sha256: bytes) -> Cause
 
 def _begun(cause: Cause, controller_epoch: int, *, is_kept: bool) -> Begun:
     detail = cause.detail
-    log_dirs, request_id, sha256 = (detail.get(name) for name in ("log_dirs", "request_id", "request_sha256"))
-    has_request = isinstance(request_id, str) and isinstance(sha256, str)
-    return Begun(
+    log_dirs = detail.get("log_dirs")
+    request_id, sha256 = detail.get("request_id"), detail.get("request_sha256")
+    begun = Begun(
         cause.code,
         -1 if cause.ref_offset is None else cause.ref_offset,
         controller_epoch,
-        tuple(map(uuid_from_text, log_dirs)) if isinstance(log_dirs, list | tuple) else (),
-        detail.get("clean") is True,
-        uuid_from_text(str(request_id)) if has_request else None,
-        bytes.fromhex(str(sha256)) if has_request else None,
-        is_kept,
+        is_clean=detail.get("clean") is True,
+        is_kept=is_kept,
     )
+    try:
+        if isinstance(log_dirs, list | tuple):
+            begun = begun._replace(log_dirs=tuple(map(uuid_from_text, log_dirs)))
+        if isinstance(request_id, str) and isinstance(sha256, str):
+            begun = begun._replace(
+                request_id=uuid_from_text(request_id), request_sha256=bytes.fromhex(sha256)
+            )
+    except (TypeError, ValueError):
+        pass  # facts of a cause are text for readers: what another writer puts there is no reason to stop
+    return begun
