@@ -1,4 +1,7 @@
-"""Edge: what the host of a broker learns of its replicas, and when: nothing of an image that may be old."""
+"""Edge: what the host of a broker learns of its replicas, and when: nothing of an image that may be old.
+
+Tests: tests/unit/broker_agent/test_agent_host.py.
+"""
 
 import asyncio
 import logging

@@ -1,7 +1,7 @@
 """Edge: dials peers at their addresses, again and again, and reports once why one cannot be reached.
 
 A lower id is dialled at once, and a higher id only when that peer has not dialled for DIAL_GRACE_MS: it may not know our
-address. A lost link is dialled again.
+address. A lost link is dialled again. Tests: tests/unit/quorum/raft/test_transport.py.
 """
 
 import asyncio

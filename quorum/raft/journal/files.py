@@ -1,6 +1,7 @@
 """Edge: the files of a journal: the one that is written, and the next one, which is made ahead of need.
 
-All of it runs in the worker thread, but for `mark` while no batch is under way.
+All of it runs in the worker thread, but for an idle mark while no batch is under way.
+Tests: tests/unit/quorum/raft/journal/test_journal.py.
 """
 
 from collections.abc import Callable, Iterable
