@@ -17,7 +17,7 @@ from metadata_log.batch import Cause, Envelope, RecordBatch
 from metadata_log.errors import (
     MetadataError,
     NotController,
-    PolicyViolation,
+    Rejected,
     ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import BrokerId, NodeId
@@ -249,7 +249,7 @@ class Upkeep(Standby):
             batch = self._carry_out(decision, envelope)
         except (ThrottlingQuotaExceeded, NotController):
             return True
-        except PolicyViolation as refusal:
+        except Rejected as refusal:
             self._is_over(reign, change, refusal)
             return True
         self.turns.rest_after(began_ms)

@@ -36,6 +36,7 @@ from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import AssignReplicasToDirs, ReplicaDirectory
+from quorum.changes import LongChange
 from quorum.controller import OVERTAKEN_MAX, Controller
 from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.decision import Decision
@@ -893,6 +894,25 @@ def test_a_removal_that_the_next_controller_finishes_is_answered_to_who_repeats_
         with pytest.raises(BrokerIdNotRegistered):
             await lab.write(successor, again, uuid(8))
         lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_part_that_is_refused_ends_its_change_and_no_other() -> None:
+    async def story(lab: Lab) -> None:
+        controller, _ = await with_many_partitions(lab, 11, 12)
+
+        def refuses(_context: object) -> Decision:
+            raise BrokerIdNotRegistered("there is none")
+
+        asked = await _begun(lab, controller)
+        changes, told = controller.active_reign.changes, list[object]()
+        changes.begin(LongChange("refused", refuses, "any", waiting=[told.append]))
+        lab.finish(controller)
+        assert [type(ended) for ended in told] == [BrokerIdNotRegistered]
+        await spin()
+        lab.quorum.commit()
+        assert (await asked).outcome[0] == 11
 
     run(story)
 
