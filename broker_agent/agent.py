@@ -30,9 +30,9 @@ from metadata_log.ids import BrokerId, Uuid, random_uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
-from metadata_log.node.data_directory import DirectoryLock, Meta, read_meta
+from metadata_log.node.disk.data_directory import DirectoryLock, Meta, read_meta
+from metadata_log.node.identity.tls import Tls, dates_of_node
 from metadata_log.node.recent_warnings import RecentWarnings
-from metadata_log.node.tls import Tls, dates_of_node
 from metadata_log.records.brokers import FeatureRange
 from metadata_log.wire.commands import (
     AlteredPartition,

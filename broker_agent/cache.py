@@ -19,7 +19,7 @@ from metadata_log.errors import DamagedFile, InvariantBroken
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.limits import FRAME_BYTES_MAX, MIB, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
 from metadata_log.log.segmented_log import Retention, SegmentedLog
-from metadata_log.node.durable_files import (
+from metadata_log.node.disk.durable_files import (
     checked_json,
     from_checked_json,
     quarantine,

@@ -9,7 +9,7 @@ from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
 from metadata_log.node.addresses import PORT_MAX, WILDCARDS, HostPort, address_text, is_reachable
-from metadata_log.node.credentials import TlsFiles
+from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.records.brokers import SSL_PROTOCOL, BrokerEndpoint
 from metadata_log.wire.shapes import INT32_MAX
 

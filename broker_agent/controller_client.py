@@ -10,9 +10,9 @@ import msgpack
 from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
 from metadata_log.errors import InvalidRequest, MetadataError, error_named
 from metadata_log.limits import FETCH_BYTES_MAX, HTTP_SILENCE_MAX_MS, MIB
-from metadata_log.node.credentials import bearer_from, why_it_failed
-from metadata_log.node.kept_connections import KeptConnections
-from metadata_log.node.tls import Tls
+from metadata_log.node.http.kept_connections import KeptConnections
+from metadata_log.node.identity.credentials import bearer_from, why_it_failed
+from metadata_log.node.identity.tls import Tls
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.commands import (
     AlteredPartitions,

@@ -29,12 +29,12 @@ from metadata_log.errors import (
     RequestTooLarge,
     ThrottlingQuotaExceeded,
 )
-from metadata_log.node.access import of
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
-from metadata_log.node.answer_buffers import AnswerBuffers
-from metadata_log.node.credentials import why_it_failed
-from metadata_log.node.http_bodies import read_raw
-from metadata_log.node.rights import NOBODY
+from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.http.bodies import read_raw
+from metadata_log.node.identity.access import of
+from metadata_log.node.identity.credentials import why_it_failed
+from metadata_log.node.identity.rights import NOBODY
 
 NEVER_REPEATED: Final = frozenset({"/v1/quorum/transfer"})
 """Each such request moves leadership on, whatever its X-Request-Id."""

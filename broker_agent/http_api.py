@@ -29,24 +29,24 @@ from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.views import topics_by_name
 from metadata_log.items import Items
-from metadata_log.node import http_query
-from metadata_log.node.access import Access
 from metadata_log.node.addresses import http_url
-from metadata_log.node.answer_buffers import AnswerBuffers
-from metadata_log.node.answer_pieces import Sender
-from metadata_log.node.http_answers import (
+from metadata_log.node.http import query as http_query
+from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.http.answer_pieces import Sender
+from metadata_log.node.http.answers import (
     encoded,
     error_body,
     errors_answered,
     status_of,
     without_details,
 )
-from metadata_log.node.http_caller import OwnNames
-from metadata_log.node.http_server import listen
+from metadata_log.node.http.caller import OwnNames
+from metadata_log.node.http.routes import rights_of
+from metadata_log.node.http.server import listen
+from metadata_log.node.identity.access import Access
+from metadata_log.node.identity.tls import recent_and_ending
 from metadata_log.node.pace import OneInATurn, until_done
-from metadata_log.node.routes import rights_of
 from metadata_log.node.threads import Threads
-from metadata_log.node.tls import recent_and_ending
 from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
 

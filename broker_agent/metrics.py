@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 from broker_agent.kafka_state import KafkaState
 from broker_agent.lifecycle import State
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.certificate_dates import Dated
-from metadata_log.node.certificate_metrics import certificate_ends
+from metadata_log.node.identity.certificate_dates import Dated
+from metadata_log.node.identity.certificate_metrics import certificate_ends
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 NAMESPACE: Final = "metaquorum"

@@ -14,7 +14,7 @@ from metadata_log import limits
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.collector import short_collections
-from metadata_log.node.data_directory import leaving_no_process_json, write_process_json
+from metadata_log.node.disk.data_directory import leaving_no_process_json, write_process_json
 from metadata_log.node.recent_warnings import recent_warnings
 from metadata_log.node.threads import share_the_interpreter
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from metadata_log.node.rights import Right
-from metadata_log.node.routes import NAMES, RouteKey, RouteRule
+from metadata_log.node.http.routes import NAMES, RouteKey, RouteRule
+from metadata_log.node.identity.rights import Right
 
 FORWARDED: Final[Sequence[RouteKey]] = (
     ("GET", "/v1/topics"),

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from metadata_log.errors import InvalidSettings
-from metadata_log.node.certified_names import SCHEME
-from metadata_log.node.credentials import TlsFiles
-from metadata_log.node.durable_files import DIRECTORY_MODE, renamed_os_errors, replace_file
-from metadata_log.node.ownership import check_secret
+from metadata_log.node.disk.durable_files import DIRECTORY_MODE, renamed_os_errors, replace_file
+from metadata_log.node.identity.certified_names import SCHEME
+from metadata_log.node.identity.credentials import TlsFiles
+from metadata_log.node.identity.ownership import check_secret
 
 DAYS: Final = 825
 """Of a certificate; the authority's lives five times as long."""

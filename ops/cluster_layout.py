@@ -16,12 +16,12 @@ from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
 from metadata_log.node.addresses import HostPort, address_text, http_url, read_address, read_url
-from metadata_log.node.credentials import TlsFiles
-from metadata_log.node.data_directory import Role, format_directory
-from metadata_log.node.durable_files import replace_file
+from metadata_log.node.disk.data_directory import Role, format_directory
+from metadata_log.node.disk.durable_files import replace_file
+from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.wire.shapes import convert
 from ops.settings import broker_toml, controller_toml
-from quorum.config import ControllerSettings, TimingSettings, VoterSettings
+from quorum.node.config import ControllerSettings, TimingSettings, VoterSettings
 
 if TYPE_CHECKING:
     from ops.certificates import Authority

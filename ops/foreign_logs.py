@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from metadata_log.codec import DamagedFrame, damaged_file
 from metadata_log.errors import DamagedFile
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.kinds import PARTITION, Kind, kind_of, segments_in
 
 FOREIGN: Final = frozenset({Kind.EXPORT, Kind.LAKE, Kind.KAFKA_LOG, Kind.KAFKA_SEGMENT, Kind.CHECKPOINT})

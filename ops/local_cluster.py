@@ -31,14 +31,14 @@ from metadata_log import limits
 from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, Rejected, Unavailable
 from metadata_log.ids import random_uuid, uuid_text
 from metadata_log.node.addresses import read_address, read_url
-from metadata_log.node.durable_files import (
+from metadata_log.node.disk.durable_files import (
     DIRECTORY_MODE,
     FILE_MODE,
     open_private,
     renamed_os_errors,
     replace_file,
 )
-from metadata_log.node.ownership import check_folder
+from metadata_log.node.identity.ownership import check_folder
 from ops.admin.client import NO_CREDENTIALS, ClusterClient, Credentials, Unreachable
 from ops.cluster_layout import (
     BROKER_SHUTDOWN_TIMEOUT_MS,
@@ -52,7 +52,7 @@ from ops.cluster_layout import (
 )
 from ops.log_format import STREAM_VARIABLE
 from ops.processes import is_locked, running_process
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 
 if TYPE_CHECKING:
     from ops.certificates import Authority

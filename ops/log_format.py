@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.limits import KIB, MIB
-from metadata_log.node.foreign_bytes import unquoted
+from metadata_log.node.http.foreign_bytes import unquoted
 from metadata_log.node.recent_warnings import BY_STRANGER, facts_of
 from metadata_log.printable import json_text, printable
 from ops.when import time_text

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from metadata_log.node.data_directory import Process, is_alive, read_process_json
+from metadata_log.node.disk.data_directory import Process, is_alive, read_process_json
 
 PRIVATE_UMASK: Final = 0o077
 

@@ -1,7 +1,7 @@
 """Edge: settings files: each key described once, for reading, writing and docs/settings.md.
 
 Every key of a file is checked: one that is missing, unknown or of another kind is named with its file. Defaults are those of
-the settings' classes, bounds those of `quorum/config.py` and `broker_agent/config.py`.
+the settings' classes, bounds those of `quorum/node/config.py` and `broker_agent/config.py`.
 """
 
 import difflib
@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from broker_agent.config import BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.node.addresses import WILDCARDS, HostPort, read_url
-from metadata_log.node.credentials import TlsFiles
-from metadata_log.node.data_directory import Role
+from metadata_log.node.disk.data_directory import Role
+from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.records.brokers import BrokerEndpoint
 from ops import settings_values as of
 from ops.settings_values import (
@@ -32,7 +32,7 @@ from ops.settings_values import (
     whole_number,
     yes_or_no,
 )
-from quorum.config import (
+from quorum.node.config import (
     ControllerSettings,
     ElectionSettings,
     LogSettings,

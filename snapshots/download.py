@@ -15,7 +15,7 @@ import aiohttp
 
 from metadata_log.errors import DamagedFile, MetadataError, SnapshotNotFound
 from metadata_log.limits import MIB, SNAPSHOT_CHUNK_BYTES
-from metadata_log.node.durable_files import (
+from metadata_log.node.disk.durable_files import (
     open_private,
     removed_if_it_fails,
     renamed_os_errors,

@@ -12,7 +12,12 @@ from msgspec import Meta
 
 from metadata_log.digest import EMPTY_BUCKETS, Buckets
 from metadata_log.errors import DiskFailed
-from metadata_log.node.durable_files import checked_json, from_checked_json, renamed_os_errors, replace_file
+from metadata_log.node.disk.durable_files import (
+    checked_json,
+    from_checked_json,
+    renamed_os_errors,
+    replace_file,
+)
 from metadata_log.wire.shapes import Shape
 
 log = logging.getLogger(__name__)

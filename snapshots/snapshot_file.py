@@ -29,7 +29,7 @@ from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage, StateDigest, buckets_of
 from metadata_log.image.snapshot_rows import SnapshotRow, SnapshotRows, packed
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
-from metadata_log.node.durable_files import open_private, renamed_os_errors, sync_directory
+from metadata_log.node.disk.durable_files import open_private, renamed_os_errors, sync_directory
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 
 SUFFIX: Final = ".snapshot"

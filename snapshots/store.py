@@ -12,7 +12,7 @@ from metadata_log.digest import Buckets
 from metadata_log.errors import DamagedFile, DiskFailed, SnapshotNotFound
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.durable_files import (
+from metadata_log.node.disk.durable_files import (
     DIRECTORY_MODE,
     quarantine,
     renamed_os_errors,

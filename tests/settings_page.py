@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker_agent.config import BOUNDS as OF_BROKERS
-from metadata_log.node.data_directory import Role
+from metadata_log.node.disk.data_directory import Role
 from ops.settings import KEYS, Key
-from quorum.config import BOUNDS as OF_CONTROLLERS
+from quorum.node.config import BOUNDS as OF_CONTROLLERS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 HEAD: Final = """\

@@ -10,7 +10,7 @@ import msgpack
 
 from metadata_log.log.position import Position
 from metadata_log.log.segment_file import Entry, Segment
-from metadata_log.node.durable_files import open_private
+from metadata_log.node.disk.durable_files import open_private
 
 _INDEX_VERSION: Final = 1
 

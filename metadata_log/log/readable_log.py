@@ -30,7 +30,7 @@ from metadata_log.errors import (
 from metadata_log.log.position import AT_ZERO, Position
 from metadata_log.log.recovery import UNKNOWN_EPOCH, Start
 from metadata_log.log.segment_file import Segment, check_around_entry, hop, read_frame, reading, scan
-from metadata_log.node.durable_files import unreadable_is_damaged
+from metadata_log.node.disk.durable_files import unreadable_is_damaged
 
 
 class ReadableLog:

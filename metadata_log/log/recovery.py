@@ -26,7 +26,7 @@ from metadata_log.log.segment_file import (
     segment_paths,
     set_aside,
 )
-from metadata_log.node.durable_files import (
+from metadata_log.node.disk.durable_files import (
     checked_json,
     from_checked_json,
     quarantine,

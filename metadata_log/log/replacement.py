@@ -9,8 +9,8 @@ from metadata_log.errors import DamagedFile
 from metadata_log.limits import RESERVE_BYTES
 from metadata_log.log.position import Position
 from metadata_log.log.segment_file import Segment
-from metadata_log.node.disk_space import check_space
-from metadata_log.node.durable_files import (
+from metadata_log.node.disk.disk_space import check_space
+from metadata_log.node.disk.durable_files import (
     open_private,
     quarantine_copy,
     removed_if_it_fails,

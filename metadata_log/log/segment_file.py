@@ -27,7 +27,7 @@ from metadata_log.codec import (
 from metadata_log.errors import DamagedFile
 from metadata_log.limits import INDEX_INTERVAL_BYTES
 from metadata_log.log.position import Position
-from metadata_log.node.durable_files import quarantine, renamed_os_errors, unreadable_is_damaged
+from metadata_log.node.disk.durable_files import quarantine, renamed_os_errors, unreadable_is_damaged
 
 SEGMENT_NAME: Final = re.compile(r"^(\d{20})\.log$")
 _FRAME_BEGINS: Final = MAGIC.to_bytes(2) + bytes((FORMAT, 0))

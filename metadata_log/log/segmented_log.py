@@ -43,7 +43,7 @@ from metadata_log.log.segment_file import (
     Segment,
     set_aside,
 )
-from metadata_log.node.durable_files import (
+from metadata_log.node.disk.durable_files import (
     DIRECTORY_MODE,
     FILE_MODE,
     renamed_os_errors,

@@ -23,7 +23,7 @@ from metadata_log.errors import (
 )
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import is_node_url
-from metadata_log.node.credentials import (
+from metadata_log.node.identity.credentials import (
     CONTROLLERS,
     TlsFiles,
     bearer_from,

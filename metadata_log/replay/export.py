@@ -36,7 +36,7 @@ from metadata_log.errors import (
 )
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.node.collector import no_collections
-from metadata_log.node.durable_files import renamed_os_errors, replace_file
+from metadata_log.node.disk.durable_files import renamed_os_errors, replace_file
 from metadata_log.records.snapshots import OF_CONTROLLERS, SnapshotHeaderRecord
 from metadata_log.replay.columns import Batch, Columns, position_row, topic_names
 from metadata_log.replay.digest import apply_all, exported_digest, image_of_snapshot

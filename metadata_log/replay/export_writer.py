@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.durable_files import sync_directory
+from metadata_log.node.disk.durable_files import sync_directory
 from metadata_log.replay.changes import changes_in, changes_of
 from metadata_log.replay.columns import SCHEMA, by_name
 from metadata_log.replay.digest import digest_of, exported_digest

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from metadata_log.errors import InvalidRequest, InvariantBroken
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.tables import RECORDS, Export, ExportedFile, check_files
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Final
 from metadata_log.codec import MAGIC as OUR_MAGIC
 from metadata_log.errors import InvalidRequest
 from metadata_log.kafka.batches import MAGIC
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.durable_files import renamed_os_errors
 
 MANIFEST: Final = "manifest.json"
 """The file that makes a directory an export."""

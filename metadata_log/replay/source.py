@@ -11,7 +11,7 @@ from typing import Any, Final
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer
 from metadata_log.errors import BrokerNotAvailable, InvalidRequest, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.replay import export_cache
 from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClient, Shown, controllers

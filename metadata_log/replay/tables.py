@@ -31,7 +31,7 @@ from metadata_log.errors import (
     OffsetInFuture,
     WrittenByAnotherVersion,
 )
-from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
+from metadata_log.node.disk.durable_files import crc_of_json, renamed_os_errors
 from metadata_log.records.registry import TYPE_IDS
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.catalog import sql_name, stored

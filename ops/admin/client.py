@@ -30,8 +30,8 @@ from metadata_log.errors import (
 from metadata_log.ids import Uuid, random_uuid, uuid_text
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
-from metadata_log.node.certificate_dates import Dated
-from metadata_log.node.credentials import (
+from metadata_log.node.identity.certificate_dates import Dated
+from metadata_log.node.identity.credentials import (
     date_code,
     why_it_failed,
 )

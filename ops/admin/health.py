@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
-from metadata_log.node.certificate_dates import Dated
+from metadata_log.node.identity.certificate_dates import Dated
 from metadata_log.wire.shapes import convert
 from ops.when import duration_text
 

@@ -11,7 +11,7 @@ from metadata_log import limits
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
 from metadata_log.errors import InvalidRequest, OffsetInFuture
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from ops.admin.client import Answer, Say, Unreachable, silent
 from ops.when import AtOffset, AtTime, When, time_text
 

@@ -17,7 +17,7 @@ from metadata_log.image.topics import PartitionKey, TopicImage
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.topics import RemoveTopicRecord
 from ops.admin.explain import History, Step
-from quorum.partition_health import why_stuck
+from quorum.views.partition_health import why_stuck
 
 REQUESTED: Final = "REASSIGNMENT_REQUESTED"
 

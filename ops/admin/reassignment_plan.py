@@ -18,7 +18,7 @@ from metadata_log.limits import REASSIGNMENTS_MAX
 from ops.admin.client import ClusterClient
 from ops.admin.items import chunks
 from ops.admin.live_state import live_image, newer_image
-from quorum.partition_health import why_stuck
+from quorum.views.partition_health import why_stuck
 
 LOOK_AGAIN_S: Final = 0.5
 """Between two looks at the log. A part of a plan takes at least this long, so 500 at a time are at most 1,000 a second."""

@@ -32,7 +32,7 @@ from ops.bench.measure import (
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.bench.probes import probes, stolen_ms
 from ops.bench.systems import DIRECTORY, OURS
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 
 Fault = Literal["freeze", "cut", "to-leader", "from-leader"]
 TIMERS: Final = ((20, 150), (50, 300))

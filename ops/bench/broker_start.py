@@ -13,7 +13,7 @@ from metadata_log.codec import encode, read_header
 from metadata_log.ids import BrokerId, NodeId, TopicId, random_uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
-from metadata_log.node.data_directory import format_directory
+from metadata_log.node.disk.data_directory import format_directory
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.registry import Record

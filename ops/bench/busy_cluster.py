@@ -15,7 +15,7 @@ from ops.bench.broker_loss import is_fenced, kill_amid_fencing, online, whole_ag
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.cluster_layout import Member
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 
 BROKERS: Final = 4
 REPLICAS: Final = 3

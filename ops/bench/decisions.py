@@ -40,7 +40,9 @@ from metadata_log.records.topics import TopicRecord
 from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import BrokerHeartbeat, Command
 from ops.bench.measure import percentile, report
-from quorum.changes import Changes, carry_out
+from quorum.controller.changes import Changes, carry_out
+from quorum.controller.sessions import Sessions
+from quorum.controller.upkeep import PART_MS
 from quorum.decide.configs import AlterConfigs
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
@@ -51,9 +53,7 @@ from quorum.decide.reassignments import AlterPartitionReassignments, Reassignmen
 from quorum.decide.registry import decide, deciding
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.decide.topics import CreateTopics, DeleteTopics, NewTopic
-from quorum.partition_health import partition_health, stuck_reassignments
-from quorum.sessions import Sessions
-from quorum.upkeep import PART_MS
+from quorum.views.partition_health import partition_health, stuck_reassignments
 
 CLUSTER_ID: Final = "BenchBenchBenchBenchBe"
 _BROKERS: Final = tuple(BrokerId(broker_id) for broker_id in range(1, 13))

@@ -20,7 +20,7 @@ from ops.bench.our_peer import OurPeer
 from ops.bench.poller_processes import PollerProcesses, cpu_of, poller_processes, write_news
 from ops.bench.probes import probes
 from ops.bench.systems import ETCD, beside_etcd
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 
 WRITES: Final = 20
 REST_S: Final = 10.0

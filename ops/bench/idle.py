@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from metadata_log.limits import KIB
 from metadata_log.node.addresses import read_url
-from metadata_log.node.credentials import trusting
-from metadata_log.node.http_server import connections_max
+from metadata_log.node.http.server import connections_max
+from metadata_log.node.identity.credentials import trusting
 from ops.bench.idle_clients import Lost
 from ops.bench.measure import BenchmarkFailed, report
 from ops.bench.probes import open_files, probes, rss_mib

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.limits import HTTP_SILENCE_MAX_MS
-from metadata_log.node.credentials import trusting
+from metadata_log.node.identity.credentials import trusting
 
 OPENERS: Final = 4
 KEEPERS: Final = 4

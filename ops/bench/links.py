@@ -13,8 +13,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
-from metadata_log.node.accepting import stop_accepting
 from metadata_log.node.addresses import HostPort
+from metadata_log.node.http.accepting import stop_accepting
 
 HOST: Final = "127.0.0.1"
 PIECE_BYTES: Final = 64 * 1024

@@ -21,7 +21,7 @@ from ops.bench.lean_client import request_bytes
 from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 
 _START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.02

@@ -11,7 +11,7 @@ from ops.bench.etcd_peer import EtcdPeer, etcd_peer
 from ops.bench.measure import Peer
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.toolchain import etcd_benchmark_binary
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 
 OURS: Final = "ours"
 ETCD: Final = "etcd"

@@ -17,8 +17,8 @@ from metadata_log.errors import (
     another_version,
 )
 from metadata_log.log.lines import log_lines
-from metadata_log.node.data_directory import is_fresh, load_meta
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.data_directory import is_fresh, load_meta
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.kinds import Kind, kind_of, not_for
 from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.errors import DirectoryInUse, DiskFailed, InvariantBroken, MetadataError
-from metadata_log.node.data_directory import Role, read_meta
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.data_directory import Role, read_meta
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from ops.log_format import PROCESS_FAILED, setup_logging
 from ops.options import Noun, option
 from ops.processes import keep_files_private, running_process
@@ -40,8 +40,8 @@ BROKER: Final = Noun()
 )
 @option("--config", read=Path, required=True, metavar="FILE")
 def run_controller_process(*, config: Path) -> int:
-    from quorum.loop_turns import TimedSelector
-    from quorum.server import run_controller
+    from quorum.node.server import run_controller
+    from quorum.pace.loop_turns import TimedSelector
 
     keep_files_private()
     settings = load_controller_settings(config)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from metadata_log.errors import BrokerIdNotRegistered, InvalidRequest
-from metadata_log.node.credentials import dates_of
+from metadata_log.node.identity.credentials import dates_of
 from ops.admin.connect import given_files, say_ends
 from ops.given import SHOWN
 from ops.options import (

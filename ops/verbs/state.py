@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from metadata_log.node.http_answers import JSON
+from metadata_log.node.http.answers import JSON
 from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk
 from ops.options import Network, Verb, flag, network, option

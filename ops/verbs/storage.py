@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.ids import NodeId, random_uuid, uuid_text
-from metadata_log.node.data_directory import Meta, Role, format_directory, load_meta, read_meta
+from metadata_log.node.disk.data_directory import Meta, Role, format_directory, load_meta, read_meta
 from ops import render
 from ops.options import Noun, Output, argument, flag, option, output
 from ops.processes import keep_files_private, running_process

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.rights import Right
+from metadata_log.node.identity.rights import Right
 
 
 class ResourceType(enum.IntEnum):

@@ -22,7 +22,7 @@ from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.configs import mask_key_of, shown_settings, value_of
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
-from metadata_log.node.rights import Right
+from metadata_log.node.identity.rights import Right
 from metadata_log.records.configs import (
     BROKER,
     CLUSTER_DEFAULT,

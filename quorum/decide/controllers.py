@@ -50,7 +50,7 @@ def register(context: DecideContext, command: RegisterController) -> Decision:
     """Decide the registration of a controller process.
 
     As in Kafka nothing is compared with the registration before: an equal one is written again. A controller sends none
-    that its own log shows already (`quorum/registration.py`).
+    that its own log shows already (`quorum/node/registration.py`).
 
     Raises:
         InconsistentClusterId.

@@ -27,7 +27,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
-from metadata_log.node.rights import Right
+from metadata_log.node.identity.rights import Right
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record

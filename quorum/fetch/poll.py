@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from metadata_log.errors import MetadataError
 from metadata_log.wire.fetch import OBSERVER, FetchAnswer, FetchRequest
-from quorum.callers import Caller
+from quorum.controller.callers import Caller
 
 
 @dataclass(frozen=True, slots=True, eq=False)

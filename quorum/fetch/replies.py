@@ -7,12 +7,12 @@ from metadata_log import limits
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.wire.commands import FollowerPosition
 from metadata_log.wire.fetch import BrokerState, FetchAnswer, FetchKind, FetchRequest, SnapshotOffer
-from quorum.config import ControllerSettings
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from quorum.decide.fencing import state_of
 from quorum.fetch.poll import Poll, Reply
 from quorum.fetch.position import SendDelta, SendDiverging, SendImage, Sending, reply_to
 from quorum.log.committed_log import CommittedLog
+from quorum.node.config import ControllerSettings
 
 
 class ColdRead(NamedTuple):

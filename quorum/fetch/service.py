@@ -18,10 +18,9 @@ from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.pace import Pace
 from metadata_log.wire.commands import BrokerHeartbeat
 from metadata_log.wire.fetch import OBSERVER, BrokerState, FetchRequest, SnapshotOffer
-from quorum.applied_listener import AppliedListener
-from quorum.callers import Caller
-from quorum.config import ControllerSettings
-from quorum.controller import Controller
+from quorum.controller.applied_listener import AppliedListener
+from quorum.controller.callers import Caller
+from quorum.controller.controller import Controller
 from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.fetch.cold_reads import ColdReads
 from quorum.fetch.poll import Outcome, Poll, Reply
@@ -29,6 +28,7 @@ from quorum.fetch.polls import Polls
 from quorum.fetch.position import SendDelta, is_foreign
 from quorum.fetch.replies import ColdRead, Replies
 from quorum.log.committed_log import CommittedLog
+from quorum.node.config import ControllerSettings
 
 NEVER_MS: Final = -(2**62)
 

@@ -10,10 +10,10 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from metadata_log import limits
-from metadata_log.node import http_query
-from metadata_log.node.access import ROUTE_PATH
-from metadata_log.node.http_answers import errors_answered
-from metadata_log.node.routes import RouteKey, RouteRule
+from metadata_log.node.http import query as http_query
+from metadata_log.node.http.answers import errors_answered
+from metadata_log.node.http.routes import RouteKey, RouteRule
+from metadata_log.node.identity.access import ROUTE_PATH
 from metadata_log.records.registry import subject_names
 from quorum.http.door import Door
 from quorum.http.routes import Route

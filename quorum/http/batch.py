@@ -10,18 +10,18 @@ from msgspec import Meta
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import Uuid
-from metadata_log.node.http_answers import encoded_items, json_bytes, packed, wants_msgpack
+from metadata_log.node.http.answers import encoded_items, json_bytes, packed, wants_msgpack
+from metadata_log.node.http.routes import RouteRule
+from metadata_log.node.identity.rights import Right
 from metadata_log.node.pace import Pace
-from metadata_log.node.rights import Right
-from metadata_log.node.routes import RouteRule
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
-from quorum.callers import Caller
+from quorum.controller.callers import Caller
+from quorum.controller.written import Written
 from quorum.http import brokers, configs, features, partitions, topics
 from quorum.http.bodies import caller_of, read_body, request_id_from
 from quorum.http.door import Door, Write, is_large, offsets_of
 from quorum.http.routes import Route
-from quorum.written import Written
 
 KINDS: Final[Mapping[str, Write]] = {
     **topics.WRITES,

@@ -10,13 +10,13 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnsupportedMediaType
 from metadata_log.ids import BrokerId, Uuid, uuid_from_text
-from metadata_log.node.access import of, peer_address
-from metadata_log.node.http_answers import JSON, MSGPACK, packed
-from metadata_log.node.http_bodies import read_raw
+from metadata_log.node.http.answers import JSON, MSGPACK, packed
+from metadata_log.node.http.bodies import read_raw
+from metadata_log.node.identity.access import of, peer_address
 from metadata_log.node.threads import Threads
 from metadata_log.wire.bodies import check_plain, distinct, unpack
 from metadata_log.wire.shapes import INT32_MAX
-from quorum.callers import Caller
+from quorum.controller.callers import Caller
 
 NDJSON: Final = "application/x-ndjson"
 _JSON: Final = json.JSONDecoder(object_pairs_hook=distinct)

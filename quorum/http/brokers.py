@@ -10,17 +10,17 @@ from metadata_log.errors import BrokerIdNotRegistered
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
-from metadata_log.node.http_query import flag
+from metadata_log.node.http.query import flag
 from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterBroker
 from metadata_log.wire.shapes import INT32_MAX, Shape, read_shape
-from quorum.broker_view import BrokerView, registration_state
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered, UnregisterBroker
 from quorum.decide.fencing import state_of
 from quorum.http.bodies import broker_id_of, caller_of, read_no_body
 from quorum.http.door import Door, Write, items_of
 from quorum.http.routes import TRIAL, reading, writing
+from quorum.views.broker_view import BrokerView, registration_state
 
 
 async def register_broker(door: Door, request: web.Request) -> web.Response:

@@ -10,8 +10,8 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
 from metadata_log.image.configs import configs_items, settings_items, type_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.http_query import flag
-from metadata_log.node.routes import NAME, NODE, SWITCH
+from metadata_log.node.http.query import flag
+from metadata_log.node.http.routes import NAME, NODE, SWITCH
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.http_query import flag
+from metadata_log.node.http.query import flag
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterController

@@ -15,8 +15,8 @@ from metadata_log.errors import (
 )
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
-from metadata_log.node.answer_pieces import Sender, parts_of
-from metadata_log.node.http_answers import (
+from metadata_log.node.http.answer_pieces import Sender, parts_of
+from metadata_log.node.http.answers import (
     JSON,
     MSGPACK,
     encoded,
@@ -24,12 +24,12 @@ from metadata_log.node.http_answers import (
     status_of,
     wants_msgpack,
 )
-from metadata_log.node.http_caller import OwnNames
+from metadata_log.node.http.caller import OwnNames
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import Command
+from quorum.controller.written import Written
 from quorum.http.bodies import caller_of, read_body, read_broker_body, repeating_caller_of
-from quorum.parts import Parts
-from quorum.written import Written
+from quorum.node.parts import Parts
 
 
 class Write(NamedTuple):

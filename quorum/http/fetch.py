@@ -4,10 +4,10 @@ from typing import Final
 
 from aiohttp import web
 
-from metadata_log.node.access import of
-from metadata_log.node.http_answers import MSGPACK
-from metadata_log.node.rights import Right
-from metadata_log.node.routes import RouteRule
+from metadata_log.node.http.answers import MSGPACK
+from metadata_log.node.http.routes import RouteRule
+from metadata_log.node.identity.access import of
+from metadata_log.node.identity.rights import Right
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest, encode_fetch_body
 from quorum.http.bodies import caller_of, read_broker_body
 from quorum.http.door import Door, takes_stale

@@ -4,8 +4,8 @@ from typing import Final
 
 from aiohttp import web
 
-from metadata_log.node.http_answers import without_details
-from metadata_log.node.rights import Right
+from metadata_log.node.http.answers import without_details
+from metadata_log.node.identity.rights import Right
 from quorum.http.door import Door
 from quorum.http.routes import reading
 

@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from metadata_log.node.http_caller import OwnNames
-from metadata_log.node.http_server import listen
+from metadata_log.node.http.caller import OwnNames
+from metadata_log.node.http.server import listen
 from quorum.http.app import DoorRunner
 from quorum.http.door import Door
 from quorum.http.poll_connection import poll_connections
-from quorum.parts import Parts
+from quorum.node.parts import Parts
 
 
 @asynccontextmanager

@@ -14,9 +14,9 @@ from metadata_log.errors import (
     OffsetCompacted,
     OffsetInFuture,
 )
-from metadata_log.node.access import of
 from metadata_log.node.clock import unix_ms
-from metadata_log.node.routes import IDS, NAMES, NUMBER, WHEN
+from metadata_log.node.http.routes import IDS, NAMES, NUMBER, WHEN
+from metadata_log.node.identity.access import of
 from quorum.http.bodies import NDJSON, OCTETS, integer
 from quorum.http.door import Door, takes_stale
 from quorum.http.feed import PARAMETERS, send_feed

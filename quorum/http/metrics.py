@@ -19,16 +19,16 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from metadata_log.ids import uuid_text
-from metadata_log.node.certificate_metrics import certificate_ends
-from metadata_log.node.tls import dates_of_node
-from quorum.broker_view import registration_state
+from metadata_log.node.identity.certificate_metrics import certificate_ends
+from metadata_log.node.identity.tls import dates_of_node
 from quorum.http.door import Door
 from quorum.http.routes import reading
-from quorum.loop_turns import TURN_SECONDS, TimedSelector
-from quorum.metrics import NAMESPACE
-from quorum.partition_health import stuck_reassignments
+from quorum.pace.loop_turns import TURN_SECONDS, TimedSelector
 from quorum.raft.raft_log import Role
-from quorum.status import QuorumStatus
+from quorum.views.broker_view import registration_state
+from quorum.views.metrics import NAMESPACE
+from quorum.views.partition_health import stuck_reassignments
+from quorum.views.status import QuorumStatus
 
 BROKERS_SHOWN_MAX: Final = 1_000
 """Of each of these brokers a scrape has three lines: about 10 ms of the loop."""

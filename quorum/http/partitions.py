@@ -19,7 +19,7 @@ from metadata_log.limits import (
     PARTITIONS_LISTED_MAX,
     REASSIGNMENTS_MAX,
 )
-from metadata_log.node.routes import NAME, PLACE, one_of
+from metadata_log.node.http.routes import NAME, PLACE, one_of
 from metadata_log.wire.commands import AlterPartition, AssignReplicasToDirs, ReplicaDirectory
 from metadata_log.wire.shapes import INT32_MAX, Natural, Natural32, RawUuid, Shape, check_text, read_shape
 from quorum.decide.directories import ReplicasAssigned
@@ -29,7 +29,7 @@ from quorum.decide.sweeps import imbalances
 from quorum.http.bodies import caller_of
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
 from quorum.http.routes import AS_FRESH, reading, writing
-from quorum.partition_health import SELECTIONS, selected, why_stuck
+from quorum.views.partition_health import SELECTIONS, selected, why_stuck
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=LIST_ITEMS_MAX)

@@ -18,12 +18,12 @@ from aiohttp.http import SERVER_SOFTWARE
 
 from metadata_log import limits
 from metadata_log.errors import Fault, MetadataError, NotAuthorized, NotController
-from metadata_log.node.access import peer_address, peer_certificate
-from metadata_log.node.http_answers import MSGPACK, packed
-from metadata_log.node.http_server import NamedErrors
+from metadata_log.node.http.answers import MSGPACK, packed
+from metadata_log.node.http.server import NamedErrors
+from metadata_log.node.identity.access import peer_address, peer_certificate
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.fetch import OBSERVER, SESSION_TIMEOUT_HEADER, FetchRequest, encode_fetch_body
-from quorum.callers import Caller
+from quorum.controller.callers import Caller
 from quorum.fetch.poll import Outcome, Poll, Reply
 from quorum.http.door import Door
 

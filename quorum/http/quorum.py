@@ -11,10 +11,10 @@ from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import HostPort, is_reachable, read_address
-from metadata_log.node.http_query import flag
+from metadata_log.node.http.query import flag
+from metadata_log.node.http.routes import ID, RouteRule
+from metadata_log.node.identity.rights import Right
 from metadata_log.node.pace import until_done
-from metadata_log.node.rights import Right
-from metadata_log.node.routes import ID, RouteRule
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
 from quorum.decide.quorum import AddVoter, RemoveVoter, VotersChanged
 from quorum.http.bodies import directory_id_of, int32, read_body, read_no_body

@@ -6,8 +6,8 @@ Each subject's rows stand in its file, as ROUTES; `app.py` collects them.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from metadata_log.node.rights import Right
-from metadata_log.node.routes import FLAG, Parameter, RouteKey, RouteRule, one_of
+from metadata_log.node.http.routes import FLAG, Parameter, RouteKey, RouteRule, one_of
+from metadata_log.node.identity.rights import Right
 from quorum.decide.registry import BY_OPERATION
 from quorum.http.door import Handler
 

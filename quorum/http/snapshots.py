@@ -8,9 +8,9 @@ from msgspec import structs
 
 from metadata_log import limits
 from metadata_log.errors import DamagedFile, MetadataError, PositionOutOfRange, SnapshotNotFound
-from metadata_log.node.access import of
-from metadata_log.node.rights import Right
-from metadata_log.node.routes import RouteRule
+from metadata_log.node.http.routes import RouteRule
+from metadata_log.node.identity.access import of
+from metadata_log.node.identity.rights import Right
 from quorum.http.bodies import OCTETS, read_no_body
 from quorum.http.door import Door
 from quorum.http.routes import HERE, Route, reading

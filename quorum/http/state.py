@@ -8,10 +8,10 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.errors import OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.answer_pieces import pieces_of
-from metadata_log.node.http_answers import JSON, MSGPACK, wants_msgpack
-from metadata_log.node.routes import WHEN
-from metadata_log.node.state_answer import state_items
+from metadata_log.node.http.answer_pieces import pieces_of
+from metadata_log.node.http.answers import JSON, MSGPACK, wants_msgpack
+from metadata_log.node.http.routes import WHEN
+from metadata_log.node.http.state_answer import state_items
 from quorum.http.door import Door
 from quorum.http.log import offset_of
 from quorum.http.routes import AS_FRESH, reading

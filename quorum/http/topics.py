@@ -14,8 +14,8 @@ from metadata_log.image.topics import list_topics as rows_of
 from metadata_log.image.views import describe_at_length, has_many_partitions, topic_json
 from metadata_log.items import Items
 from metadata_log.node.clock import unix_ms
-from metadata_log.node.http_query import flag
-from metadata_log.node.routes import FLAG
+from metadata_log.node.http.query import flag
+from metadata_log.node.http.routes import FLAG
 from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text, check_text_map, read_shape
 from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.placement import Placement

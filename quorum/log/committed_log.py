@@ -13,7 +13,7 @@ from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.log.position import Position
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.sliced import Sliced
-from quorum.applied_listener import AppliedListener
+from quorum.controller.applied_listener import AppliedListener
 from quorum.log.fetch_window import FetchWindow
 
 log = logging.getLogger(__name__)

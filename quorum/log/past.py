@@ -18,8 +18,8 @@ from metadata_log.ids import TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.log.lines import lines_of
 from metadata_log.log.topic_filter import TopicFilter
-from metadata_log.node.answer_pieces import joined
-from metadata_log.node.state_answer import state_items
+from metadata_log.node.http.answer_pieces import joined
+from metadata_log.node.http.state_answer import state_items
 from metadata_log.node.threads import Slots, Threads
 from quorum.log.committed_log import CommittedLog
 from quorum.log.history_process import HistoryProcess, WorkFailed, be_history_process

@@ -22,10 +22,10 @@ from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.limits import SCRUB_EVERY_S, SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.wire.fetch import SnapshotOffer
-from quorum.applied_listener import AppliedListener
-from quorum.config import ControllerSettings
-from quorum.controller import Controller
+from quorum.controller.applied_listener import AppliedListener
+from quorum.controller.controller import Controller
 from quorum.log.committed_log import CommittedLog
+from quorum.node.config import ControllerSettings
 from quorum.raft.raft_log import RaftPosition
 from snapshots.policy import SnapshotClock, SnapshotPolicy
 from snapshots.seal import Seal

@@ -25,7 +25,7 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
-from quorum.applied_listener import AppliedListener
+from quorum.controller.applied_listener import AppliedListener
 
 Key: TypeAlias = TopicId | str | None
 """What a feed waits for: a topic's id or name; None: any batch."""

@@ -26,7 +26,7 @@ from metadata_log.limits import (
     UNREACHABLE_REPORTED_MS,
 )
 from metadata_log.node.addresses import HostPort, address_text
-from metadata_log.node.credentials import why_it_failed
+from metadata_log.node.identity.credentials import why_it_failed
 from quorum.raft.link import Link
 
 log = logging.getLogger(__name__)

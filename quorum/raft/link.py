@@ -36,7 +36,7 @@ from metadata_log.limits import (
     RAFT_OUTBOX_BYTES_MAX,
     RAFT_UNSENT_BYTES_MAX,
 )
-from metadata_log.node.access import peer_certificate
+from metadata_log.node.identity.access import peer_certificate
 from quorum.raft import messages
 from quorum.raft.handshake import (
     Hello,

@@ -27,13 +27,13 @@ from metadata_log.limits import (
     RECONNECT_MAX_MS,
     TLS_CHECK_S,
 )
-from metadata_log.node.accepting import stop_accepting
-from metadata_log.node.access import peer_certificate
 from metadata_log.node.addresses import HostPort, address_text
-from metadata_log.node.certificate_dates import has_ended
-from metadata_log.node.certified_names import name_in
+from metadata_log.node.http.accepting import stop_accepting
+from metadata_log.node.identity.access import peer_certificate
+from metadata_log.node.identity.certificate_dates import has_ended
+from metadata_log.node.identity.certified_names import name_in
+from metadata_log.node.identity.tls import Encrypting, Tls
 from metadata_log.node.recent_warnings import BY_STRANGER
-from metadata_log.node.tls import Encrypting, Tls
 from quorum.raft import messages
 from quorum.raft.dialling import Dialler, reason_of
 from quorum.raft.handshake import Hello, Refusal, objection_to

@@ -26,7 +26,7 @@ from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import INT32_MAX
-from quorum.changes import Changes, carry_out
+from quorum.controller.changes import Changes, carry_out
 from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.effective_configs import UNCLEAN_LEADER_ELECTION

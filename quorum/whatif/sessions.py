@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.sessions import Sessions
 from quorum.decide.java import ConcurrentHashMapOrder
-from quorum.sessions import Sessions
 
 Pair: TypeAlias = tuple[BrokerId, int]
 """A broker id and a broker epoch."""

@@ -22,7 +22,7 @@ from metadata_log.errors import MetadataError
 from ops.admin.client import ClusterClient
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
-from quorum.config import ControllerSettings, SnapshotSettings
+from quorum.node.config import ControllerSettings, SnapshotSettings
 from tests.support.processes import free_port
 from tests.support.wire import (
     NO_ANSWER,

@@ -14,7 +14,7 @@ import pytest
 
 from metadata_log.limits import FRAME_BYTES_MAX
 from ops import cli
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until
 from tests.support.wire import (
     FRAME,

@@ -19,10 +19,10 @@ from broker_agent.reports import directory_reports, isr_reports
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid, random_uuid, uuid_from_text
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
-from metadata_log.node.data_directory import format_directory
+from metadata_log.node.disk.data_directory import format_directory
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.wire.commands import ReplicaDirectory, ReportedIsr
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 from tests.support.replica_log import Disks
 from tests.support.sample_host import Fetch, Message, SampleHost
 from tests.support.wire import Quorum, controllers

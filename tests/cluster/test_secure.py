@@ -16,7 +16,7 @@ import pytest
 
 from metadata_log import replay
 from metadata_log.errors import NotAuthorized, Rejected
-from metadata_log.node.credentials import TlsFiles, trusting
+from metadata_log.node.identity.credentials import TlsFiles, trusting
 from metadata_log.replay.controller_client import Shown
 from ops.admin.client import ClusterClient, Credentials
 from ops.certificates import Authority

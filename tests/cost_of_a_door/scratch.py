@@ -12,5 +12,5 @@ REGISTRIES_MAX: Final = 1
 """A new door may edit this many files, and put one line into each."""
 BEHIND: Final = '"http",  # brokers, administrators and other controllers'
 DOOR: Final = Addition(
-    Path(__file__).resolve().parent / "new", (Edit("quorum/doors.py", BEHIND, '    "lines",'),)
+    Path(__file__).resolve().parent / "new", (Edit("quorum/node/doors.py", BEHIND, '    "lines",'),)
 )

@@ -58,9 +58,13 @@ BITES: list[tuple[Rule, str, str]] = [
     (rules.imports_only_along_the_arrows, "metadata_log/replay/source.py", "import quorum"),
     (rules.imports_only_along_the_arrows, "snapshots/store.py", "from metadata_log.replay import state"),
     (rules.imports_only_along_the_arrows, "snapshots/store.py", "def f():\n    import quorum.fetch.position"),
-    (rules.imports_only_along_the_arrows, "quorum/controller.py", "from broker_agent import session"),
+    (
+        rules.imports_only_along_the_arrows,
+        "quorum/controller/controller.py",
+        "from broker_agent import session",
+    ),
     (rules.imports_only_along_the_arrows, "quorum/raft/guard.py", "from ...ops import cli"),
-    (rules.imports_only_along_the_arrows, "broker_agent/agent.py", "from quorum.config import Settings"),
+    (rules.imports_only_along_the_arrows, "broker_agent/agent.py", "from quorum.node.config import Settings"),
     (rules.imports_only_along_the_arrows, "ops/local_cluster.py", "from tests.support import processes"),
     (rules.doors_and_decisions_stay_apart, "quorum/http/topics.py", "from quorum.kafka import topics"),
     (rules.doors_and_decisions_stay_apart, "quorum/http/topics.py", "from quorum import kafka"),
@@ -80,7 +84,7 @@ BITES: list[tuple[Rule, str, str]] = [
         "quorum/decide/topics.py",
         "def f():\n    from base64 import b64encode",
     ),
-    (rules.third_party_only_where_listed, "quorum/controller.py", "import pysyncobj"),
+    (rules.third_party_only_where_listed, "quorum/controller/controller.py", "import pysyncobj"),
     (rules.third_party_only_where_listed, "quorum/raft/adapter.py", "import pysyncobj"),
     (rules.third_party_only_where_listed, "quorum/raft/guard.py", "from pysyncobj.node import Node"),
     (rules.third_party_only_where_listed, "ops/render.py", "import pyspark.sql"),
@@ -108,16 +112,16 @@ BITES: list[tuple[Rule, str, str]] = [
     (rules.tasks_live_in_a_group, "a.py", "self._loop.create_task(f())"),
     (rules.tasks_live_in_a_group, "a.py", "asyncio.get_running_loop().create_task(f())"),
     (rules.tasks_live_in_a_group, "a.py", "asyncio.ensure_future(f())"),
-    (rules.node_names_no_route, "metadata_log/node/access.py", 'OPEN = ("GET", "/healthz")'),
+    (rules.node_names_no_route, "metadata_log/node/identity/access.py", 'OPEN = ("GET", "/healthz")'),
     (rules.node_names_no_route, "metadata_log/node/http/routes.py", 'x = {("GET", "/v1/topics"): 1}'),
-    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept Exception: pass"),
-    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept (OSError, Exception) as e: raise"),
-    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept: pass"),
-    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept BaseException: log()"),
-    (rules.engine_words_stay_inside, "quorum/controller.py", "term = 1"),
-    (rules.engine_words_stay_inside, "quorum/controller.py", "def f(current_term): pass"),
-    (rules.engine_words_stay_inside, "quorum/controller.py", "x.raft_term"),
-    (rules.engine_words_stay_inside, "quorum/controller.py", "f(log_index=1)"),
+    (rules.catches_by_name, "quorum/node/server.py", "try: pass\nexcept Exception: pass"),
+    (rules.catches_by_name, "quorum/node/server.py", "try: pass\nexcept (OSError, Exception) as e: raise"),
+    (rules.catches_by_name, "quorum/node/server.py", "try: pass\nexcept: pass"),
+    (rules.catches_by_name, "quorum/node/server.py", "try: pass\nexcept BaseException: log()"),
+    (rules.engine_words_stay_inside, "quorum/controller/controller.py", "term = 1"),
+    (rules.engine_words_stay_inside, "quorum/controller/controller.py", "def f(current_term): pass"),
+    (rules.engine_words_stay_inside, "quorum/controller/controller.py", "x.raft_term"),
+    (rules.engine_words_stay_inside, "quorum/controller/controller.py", "f(log_index=1)"),
     (rules.engine_words_stay_inside, "ops/cli.py", "LAST_LOG_INDEX = 1"),
     (rules.nothing_unpickles, "quorum/raft/adapter.py", "import pickle"),
     (rules.nothing_unpickles, "quorum/raft/adapter.py", "from pysyncobj.pickle import loads"),
@@ -145,7 +149,7 @@ PASSES: list[tuple[Rule, str, str]] = [
     (rules.imports_only_along_the_arrows, "ops/verbs/replay.py", "from metadata_log.replay import digest"),
     (
         rules.imports_only_along_the_arrows,
-        "quorum/controller.py",
+        "quorum/controller/controller.py",
         "import metadata_log.apply\nfrom quorum.raft import raft_log",
     ),
     (
@@ -180,13 +184,17 @@ PASSES: list[tuple[Rule, str, str]] = [
     ),
     (rules.tasks_live_in_a_group, "a.py", "self._task_group.create_task(f())\ntg.create_task(g())"),
     (rules.node_names_no_route, "quorum/http/health.py", 'x = "/healthz"'),
-    (rules.node_names_no_route, "metadata_log/node/rights.py", '"""Shown at /healthz."""'),
+    (rules.node_names_no_route, "metadata_log/node/identity/rights.py", '"""Shown at /healthz."""'),
     (rules.catches_by_name, "ops/cli.py", "try: pass\nexcept Exception: pass"),
-    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept BaseException:\n    undo()\n    raise"),
-    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept (OSError, ValueError): pass"),
+    (
+        rules.catches_by_name,
+        "quorum/node/server.py",
+        "try: pass\nexcept BaseException:\n    undo()\n    raise",
+    ),
+    (rules.catches_by_name, "quorum/node/server.py", "try: pass\nexcept (OSError, ValueError): pass"),
     (rules.engine_words_stay_inside, "quorum/raft/guard.py", "term = log_index = 1"),
-    (rules.engine_words_stay_inside, "quorum/server.py", "signal.SIGTERM, determine, terminal"),
-    (rules.raises_where_it_matters, "quorum/controller.py", "assert True"),
+    (rules.engine_words_stay_inside, "quorum/node/server.py", "signal.SIGTERM, determine, terminal"),
+    (rules.raises_where_it_matters, "quorum/controller/controller.py", "assert True"),
     (
         rules.records_declare_their_secrets,
         "metadata_log/records/x.py",
@@ -208,7 +216,7 @@ def test_the_rule_lets_good_code_pass(rule: Rule, path: str, source: str) -> Non
 OF_FILES = ("log.py", "process.py", "snapshot.py", "storage.py", "whatif.py")
 """Verbs that are given a file or a directory, and say whether its node runs."""
 READERS = (
-    *("metadata_log.log", "metadata_log.node.data_directory", "metadata_log.node.durable_files"),
+    *("metadata_log.log", "metadata_log.node.disk.data_directory", "metadata_log.node.disk.durable_files"),
     *("quorum.log", "quorum.raft", "snapshots"),
 )
 
@@ -263,5 +271,5 @@ def test_connections_between_nodes_are_kept_in_one_file() -> None:
     makers = {module.path for module in MODULES if "TCPConnector" in module.source}
     assert {path for path in makers if not path.startswith("ops/bench/")} == {
         "broker_agent/forwarding.py",
-        "metadata_log/node/kept_connections.py",
+        "metadata_log/node/http/kept_connections.py",
     }

@@ -19,8 +19,8 @@ from metadata_log.digest import digest
 from metadata_log.errors import DiskFailed
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.data_directory import format_directory, load_meta
-from metadata_log.node.durable_files import quarantine_copy, replace_file, settle_names, sync_directory
+from metadata_log.node.disk.data_directory import format_directory, load_meta
+from metadata_log.node.disk.durable_files import quarantine_copy, replace_file, settle_names, sync_directory
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.log_start import stored_pointer

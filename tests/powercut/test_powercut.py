@@ -11,7 +11,7 @@ import pytest
 
 import broker_agent.cache
 import metadata_log.log.recovery
-import metadata_log.node.durable_files
+import metadata_log.node.disk.durable_files
 import quorum.raft.journal.os_disk
 import snapshots.download
 import snapshots.snapshot_file
@@ -84,7 +84,7 @@ def _nothing(*_: object, **__: object) -> None:
         ),
         pytest.param(
             NodeWorkload,
-            lambda: patch.object(metadata_log.node.durable_files, "sync_directory", _nothing),
+            lambda: patch.object(metadata_log.node.disk.durable_files, "sync_directory", _nothing),
             id="pointer-without-its-directory",
         ),
         pytest.param(

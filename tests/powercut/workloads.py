@@ -27,15 +27,15 @@ from metadata_log.errors import DiskFailed, ForeignDirectory, MetadataError
 from metadata_log.ids import NO_NODE, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.data_directory import format_directory, is_fresh, load_meta, not_fresh_any_more
-from metadata_log.node.durable_files import sync_directory
+from metadata_log.node.disk.data_directory import format_directory, is_fresh, load_meta, not_fresh_any_more
+from metadata_log.node.disk.durable_files import sync_directory
 from metadata_log.records.configs import BROKER
-from quorum.config import ControllerSettings, SnapshotSettings, VoterSettings
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from quorum.decide.configs import AlterConfigs
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import covered_offset
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.node.config import ControllerSettings, SnapshotSettings, VoterSettings
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.lost import check_reaches_log

@@ -32,6 +32,7 @@ from metadata_log.wire.commands import (
     ReplicaDirectory,
     ReportedIsr,
 )
+from quorum.controller.written import Written
 from quorum.decide import parts
 from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.context import DecideContext
@@ -43,7 +44,6 @@ from quorum.decide.partitions import ElectLeaders
 from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.decide.topics import CreatePartitions, CreateTopic, DeleteTopic, MorePartitions
-from quorum.written import Written
 from tests.support.callers import anybody
 from tests.support.lab import CLUSTER, Lab, registration, run, setting, uuid
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from metadata_log.node.addresses import HostPort, address_text, read_url
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 from tests.robustness.proxies import Proxies
 
 

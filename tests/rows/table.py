@@ -281,7 +281,7 @@ ROWS: Final = {
     # rights and quotas
     "B84": Row(
         "ACLs",
-        not_built="roles have rights (metadata_log/node/rights.py); ACLs plug in where these are asked",
+        not_built="roles have rights (metadata_log/node/identity/rights.py); ACLs plug in where these are asked",
     ),
     "B85": Row(
         "SCRAM credentials", not_built="certificates and tokens name people and nodes; there is no SASL"

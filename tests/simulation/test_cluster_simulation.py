@@ -13,7 +13,7 @@ import pytest
 import metadata_log.image.results
 from metadata_log.image.results import RequestResults
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from tests.simulation.campaign.campaign import Outcome, Plan, Run, carry_out
 from tests.simulation.faults.membership import Membership
 from tests.simulation.faults.profiles import PROFILES

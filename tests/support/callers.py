@@ -1,8 +1,8 @@
 """Pure: senders of commands while identity is off."""
 
 from metadata_log.ids import Uuid
-from metadata_log.node.rights import ANYBODY, Principal
-from quorum.callers import Caller
+from metadata_log.node.identity.rights import ANYBODY, Principal
+from quorum.controller.callers import Caller
 
 
 def anybody(request_id: Uuid | None = None) -> Caller:

@@ -6,8 +6,8 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from metadata_log.node.credentials import TlsFiles
-from metadata_log.node.durable_files import replace_file
+from metadata_log.node.disk.durable_files import replace_file
+from metadata_log.node.identity.credentials import TlsFiles
 from ops.certificates import Authority
 
 DAY_S = 86_400

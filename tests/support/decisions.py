@@ -27,7 +27,8 @@ from metadata_log.records.registry import Record, type_name
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.wire.commands import Command, RegisterBroker
 from metadata_log.wire.fetch import FetchRequest
-from quorum.changes import Changes, carry_out
+from quorum.controller.changes import Changes, carry_out
+from quorum.controller.sessions import Sessions
 from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.configs import AlterConfigs
 from quorum.decide.context import NOBODY, DecideContext, TopicDefaults
@@ -37,7 +38,6 @@ from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.quorum import claim
 from quorum.decide.registry import decide
 from quorum.decide.topics import CreateTopic, DeleteTopic
-from quorum.sessions import Sessions
 
 CLUSTER_ID = "transcript-of-acluster"
 CONTROLLER = NodeId(9000)

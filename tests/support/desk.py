@@ -11,11 +11,11 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from metadata_log.ids import NodeId
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.access import Access
-from metadata_log.node.answer_buffers import AnswerBuffers
-from metadata_log.node.http_caller import OwnNames
+from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.http.caller import OwnNames
+from metadata_log.node.http.routes import rights_of
+from metadata_log.node.identity.access import Access
 from metadata_log.node.recent_warnings import RecentWarnings
-from metadata_log.node.routes import rights_of
 from metadata_log.node.threads import Threads
 from quorum.fetch.service import FetchService
 from quorum.http.app import RULES, DoorRunner
@@ -26,7 +26,7 @@ from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
 from quorum.raft.handshake import Refusal
-from quorum.status import QuorumStatus
+from quorum.views.status import QuorumStatus
 from snapshots.store import SnapshotStore
 from tests.support.lab import Lab, run, settings, uuid
 

@@ -376,7 +376,7 @@ def format_broker(path: Path, *, broker_id: int = 11, cluster_id: str = CLUSTER_
     """Make a broker's data directory, as `metaquorum storage format` does."""
     import random
 
-    from metadata_log.node.data_directory import format_directory
+    from metadata_log.node.disk.data_directory import format_directory
 
     format_directory(
         path, role="broker", node_id=NodeId(broker_id), cluster_id=cluster_id, rng=random.Random(broker_id)

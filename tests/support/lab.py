@@ -13,11 +13,11 @@ from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker
 from metadata_log.wire.fetch import FetchRequest
-from quorum.config import ControllerSettings, TimingSettings, TopicSettings, VoterSettings
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
+from quorum.controller.written import Written
 from quorum.decide.configs import AlterConfigs
+from quorum.node.config import ControllerSettings, TimingSettings, TopicSettings, VoterSettings
 from quorum.raft.raft_log import PeerStatus
-from quorum.written import Written
 from tests.support.callers import anybody
 from tests.support.model_raft import ModelQuorum
 

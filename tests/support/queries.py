@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from metadata_log.node.routes import RouteKey, RouteRule
+from metadata_log.node.http.routes import RouteKey, RouteRule
 
 WRONG_VALUES = ("", "no+such+value,,", "-1", "1e3", "99999999999999999999", "t", "a:b", "%FF")
 VALUES = ("true", "stale", "1", "t1", "orders", "orders:0", "reassigning", "AAAAAAAAAAAAAAAAAAAAAQ")

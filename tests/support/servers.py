@@ -2,7 +2,7 @@
 
 import asyncio
 
-from metadata_log.node.accepting import stop_accepting
+from metadata_log.node.http.accepting import stop_accepting
 
 
 async def close_server(server: asyncio.Server) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import msgpack
 
 from ops.local_cluster import LocalCluster
-from quorum.config import ControllerSettings
+from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until
 
 MSGPACK = "application/msgpack"

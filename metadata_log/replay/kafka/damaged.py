@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from metadata_log.codec import DamagedFrame, damaged_file
 from metadata_log.errors import DamagedFile
 from metadata_log.kafka.batches import MAGIC, Batch, batches
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.kafka.log import (
     KafkaLog,
     checkpoints_in,

@@ -13,7 +13,7 @@ from metadata_log.errors import DamagedFile, InvalidRequest, InvariantBroken, Of
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.kafka.batches import Batch, batches
 from metadata_log.kafka.records import Decoded, UnknownVersion, decode, decode_control
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.records.features import METADATA_VERSION
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.snapshots import SnapshotHeaderRecord

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.slices.rows import BATCH_ROWS
 from metadata_log.replay.slices.stored import parquet_file

@@ -26,7 +26,7 @@ from metadata_log.log.segment_file import (
     scan,
     segment_paths,
 )
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.opaque import decode_known
 from metadata_log.replay.slices.frames import (
     Missing,

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from metadata_log.node.durable_files import FILE_MODE, renamed_os_errors, replace_file, sync_directory
+from metadata_log.node.disk.durable_files import FILE_MODE, renamed_os_errors, replace_file, sync_directory
 
 
 class OsFile:

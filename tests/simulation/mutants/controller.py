@@ -12,12 +12,12 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.limits import LOOP_SLICE_MS
 from tests.simulation.mutants.mutant import Directed, Mutant, Seeds, always, reads_at_once
 
-_CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
-_REGISTRATION_TESTS: Final = "tests/unit/quorum/test_registration.py"
+_CONTROLLER_TESTS: Final = "tests/unit/quorum/controller/test_controller.py"
+_REGISTRATION_TESTS: Final = "tests/unit/quorum/node/test_registration.py"
 _BROKER_TESTS: Final = "tests/unit/quorum/decide/test_brokers.py"
 _FETCH_TESTS: Final = "tests/unit/quorum/fetch/test_service.py"
-_SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
-_C: Final = "quorum.controller:Controller"
+_SERVER_TESTS: Final = "tests/unit/quorum/node/test_server.py"
+_C: Final = "quorum.controller.controller:Controller"
 
 
 def _under_another_id(original: Any) -> Any:
@@ -144,14 +144,14 @@ MUTANTS: Final = (
     Mutant(
         "slices-of-any-length",
         "a large request is decided, encoded and applied without a rest",
-        "quorum.turns:LOOP_SLICE_MS",
+        "quorum.pace.turns:LOOP_SLICE_MS",
         lambda _original: 10**9,
         Directed(f"{_CONTROLLER_TESTS}::test_a_large_request_leaves_the_loop_to_others_and_is_one_batch"),
     ),
     Mutant(
         "goes-on-on-an-old-tip",
         "a large request is appended though something was written while it rested",
-        "quorum.turns:Turns.in_slices",
+        "quorum.pace.turns:Turns.in_slices",
         _goes_on_whatever_was_written,
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again"
@@ -169,14 +169,14 @@ MUTANTS: Final = (
     Mutant(
         "walks-from-the-start",
         "each part of a fencing walks over the broker's partitions from the first",
-        "quorum.changes:Changes.visited",
+        "quorum.controller.changes:Changes.visited",
         always(None),
         Seeds("heavy", 10),
     ),
     Mutant(
         "parts-of-any-length",
         "a part of a long change takes as long as its records do",
-        "quorum.upkeep:PART_MS",
+        "quorum.controller.upkeep:PART_MS",
         lambda _original: 10**9,
         Seeds("heavy", 20),
     ),
@@ -197,14 +197,14 @@ MUTANTS: Final = (
     Mutant(
         "waits-by-offset",
         "a waiter is answered when anybody's records fill its offset",
-        "quorum.waiters:Waiters.fail_before",
+        "quorum.controller.waiters:Waiters.fail_before",
         _waits_under_any_claim,
         Directed(f"{_CONTROLLER_TESTS}::test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled"),
     ),
     Mutant(
         "keeps-waiters",
         "a newer claim ends no older waiter",
-        "quorum.waiters:Waiters.fail_before",
+        "quorum.controller.waiters:Waiters.fail_before",
         always(None),
         Directed(_CONTROLLER_TESTS),
     ),
@@ -218,7 +218,7 @@ MUTANTS: Final = (
     Mutant(
         "no-turns",
         "long decisions that arrive together are made one right after the other",
-        "quorum.turns:Turns.wait_for_turn",
+        "quorum.pace.turns:Turns.wait_for_turn",
         reads_at_once,
         Directed(
             f"{_CONTROLLER_TESTS}::test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between"
@@ -244,7 +244,7 @@ MUTANTS: Final = (
     Mutant(
         "unwritten-fencing",
         "a broker whose fencing has visited partitions and written nothing yet gets replicas and leads",
-        "quorum.changes:Changes.leaving",
+        "quorum.controller.changes:Changes.leaving",
         always(frozenset()),
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_broker_whose_fencing_began_without_a_record_gets_nothing_either"
@@ -253,23 +253,23 @@ MUTANTS: Final = (
     Mutant(
         "unregisters-the-living",
         "a controller that runs can be unregistered",
-        "quorum.controller:Controller._is_linked",
+        "quorum.controller.controller:Controller._is_linked",
         always(False),
         Directed(f"{_REGISTRATION_TESTS}::test_a_controller_that_is_linked_keeps_its_registration"),
     ),
     Mutant(
         "registers-twice",
         "a registration whose answer was lost is sent as another one",
-        "quorum.registration:Registration._register",
+        "quorum.node.registration:Registration._register",
         _under_another_id,
         Directed(f"{_REGISTRATION_TESTS}::test_a_lost_answer_leads_to_no_second_record"),
     ),
     Mutant(
         "asks-no-rights",
         "a command is decided whatever its caller may",
-        "quorum.callers:authorize",
+        "quorum.controller.callers:authorize",
         always(None),
-        Directed("tests/unit/quorum/test_callers.py"),
+        Directed("tests/unit/quorum/controller/test_callers.py"),
     ),
     Mutant(
         "changes-voters-no-more",
@@ -284,7 +284,7 @@ MUTANTS: Final = (
         "metadata_log.apply:is_next",
         _takes_any_batch_at_its_offset,
         Directed("tests/unit/metadata_log/test_apply.py"),
-        elsewhere=("quorum.standby", "broker_agent.follower"),
+        elsewhere=("quorum.controller.standby", "broker_agent.follower"),
     ),
     Mutant(
         "fences-in-words",
@@ -296,14 +296,14 @@ MUTANTS: Final = (
     Mutant(
         "blames-brokers",
         "a controller that slept takes its own silence for theirs",
-        "quorum.sessions:Sessions.grant_all",
+        "quorum.controller.sessions:Sessions.grant_all",
         always(None),
         Directed(_CONTROLLER_TESTS),
     ),
     Mutant(
         "all-in-one-turn",
         "all that arrived together is decided in one turn of the loop",
-        "quorum.turns:Turns.is_round_long",
+        "quorum.pace.turns:Turns.is_round_long",
         lambda _original: property(lambda _turns: False),
         Directed(
             f"{_CONTROLLER_TESTS}::test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between"
@@ -312,35 +312,35 @@ MUTANTS: Final = (
     Mutant(
         "new-leader-new-session",
         "a new leader begins nothing of what the one before had begun",
-        "quorum.changes:Changes.take_over",
+        "quorum.controller.changes:Changes.take_over",
         _begins_nothing,
         Directed(f"{_CONTROLLER_TESTS}::test_a_new_controller_goes_on_with_a_fencing_at_once"),
     ),
     Mutant(
         "half-an-election",
         "a new leader leaves an election in parts as the one before left it",
-        "quorum.changes:Changes.take_over",
+        "quorum.controller.changes:Changes.take_over",
         always(None),
         Directed(f"{_CONTROLLER_TESTS}::test_an_election_in_parts_is_gone_on_with_by_the_next_controller"),
     ),
     Mutant(
         "joins-amid-elections",
         "the elections under way count for a broker that joins amid them",
-        "quorum.changes:Changes.elect_for",
+        "quorum.controller.changes:Changes.elect_for",
         _joins_those_under_way,
         Directed(f"{_BROKER_TESTS}::test_who_joins_amid_elections_in_parts_gets_its_own_behind_them"),
     ),
     Mutant(
         "one-after-the-other",
         "a long change makes all its parts before another one makes any",
-        "quorum.changes:Changes.next",
+        "quorum.controller.changes:Changes.next",
         _takes_the_first,
         Directed(f"{_CONTROLLER_TESTS}::test_fencings_take_turns_part_by_part"),
     ),
     Mutant(
         "answers-amid-a-fencing",
         "a broker is answered between two parts of its fencing, and serves beyond the last",
-        "quorum.changes:Changes.takes_out",
+        "quorum.controller.changes:Changes.takes_out",
         always(False),
         Directed(
             f"{_FETCH_TESTS}::test_a_broker_that_is_being_fenced_gets_no_answer_before_its_fencing_is_applied"
@@ -349,7 +349,7 @@ MUTANTS: Final = (
     Mutant(
         "removal-without-a-request",
         "who repeats a removal that another controller finished is told that there is no such broker",
-        "quorum.upkeep:with_request",
+        "quorum.controller.upkeep:with_request",
         lambda _original: lambda cause, *_: cause,
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_removal_that_the_next_controller_finishes_is_answered_to_who_repeats_it"
@@ -369,7 +369,7 @@ MUTANTS: Final = (
     Mutant(
         "waits-behind-a-creation",
         "session checks and long changes wait for a large request",
-        "quorum.controller:OVERTAKEN_MAX",
+        "quorum.controller.controller:OVERTAKEN_MAX",
         lambda _original: 0,
         Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_overtakes_a_large_request_which_is_decided_behind_it"),
     ),
@@ -385,7 +385,7 @@ MUTANTS: Final = (
     Mutant(
         "overtaken-for-ever",
         "a large request begins again as often as anything overtakes it",
-        "quorum.controller:OVERTAKEN_MAX",
+        "quorum.controller.controller:OVERTAKEN_MAX",
         lambda _original: 10**9,
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_large_request_that_is_overtaken_again_and_again_is_decided_all_the_same"

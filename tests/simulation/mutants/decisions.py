@@ -262,14 +262,14 @@ _ROWS: Final[tuple[Row, ...]] = (
     (
         "waits-for-nobody",
         "a stopping broker goes before the slowest of the others knows of it",
-        "quorum.sessions:Sessions.lowest_active_offset",
+        "quorum.controller.sessions:Sessions.lowest_active_offset",
         always(INT64_MAX),
         _case("B23-fence-the-slow-one"),
     ),
     (
         "caught-up-at-once",
         "a broker is unfenced before it has applied its own registration",
-        "quorum.sessions:Sessions.registration_offset",
+        "quorum.controller.sessions:Sessions.registration_offset",
         always(-1),
         f"{_TRANSCRIPT}[heartbeat-caught-up]",
     ),

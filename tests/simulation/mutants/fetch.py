@@ -184,7 +184,7 @@ MUTANTS: Final = (
     Mutant(
         "digest-of-the-newest",
         "`/v1/quorum` counts in one turn what was applied while the state digest was counted in slices",
-        "quorum.status:QuorumStatus.quorum",
+        "quorum.views.status:QuorumStatus.quorum",
         lambda original: lambda status, _counted: original(status, status.controller.committed),
         Directed(
             "tests/unit/quorum/http/test_quorum.py::test_what_is_applied_meanwhile_is_not_counted_at_once"

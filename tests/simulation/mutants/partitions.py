@@ -107,7 +107,7 @@ MUTANTS: Final = (
     Mutant(
         "moved-behind-the-walk",
         "a replica that is reported in a directory between two parts of its failure stays in its ISR",
-        "quorum.changes:Changes.failing_directories",
+        "quorum.controller.changes:Changes.failing_directories",
         always(()),
         Directed(
             "tests/unit/quorum/decide/test_brokers.py"

@@ -77,7 +77,7 @@ ALONE: Final = (
 """The runs that try a mutant with --simulation-only, if a directed test is what catches it; the quickest come first."""
 OUTSIDE: Final = (
     "broker_agent.agent",
-    "metadata_log.node.data_directory",
+    "metadata_log.node.disk.data_directory",
     "metadata_log.kafka.",
     "metadata_log.replay.",
     "ops.admin.reassignment_history",

@@ -153,9 +153,9 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]
     (
         "refuses-alone",
         "a node skips what the quorum committed and goes on",
-        "quorum.controller:Controller._may_refuse",
+        "quorum.controller.controller:Controller._may_refuse",
         _always(True),
-        "tests/unit/quorum/test_controller.py::test_a_committed_batch_that_one_node_alone_refuses_stops_it",
+        "tests/unit/quorum/controller/test_controller.py::test_a_committed_batch_that_one_node_alone_refuses_stops_it",
     ),
     (
         "sleep-is-silence",

@@ -49,7 +49,7 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.elections import has_online_directory

@@ -10,9 +10,9 @@ from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
+from quorum.controller.upkeep import Sweeping
 from quorum.decide.elections import has_online_directory
 from quorum.decide.sweeps import Sweep, SweepKind
-from quorum.upkeep import Sweeping
 from tests.simulation.rules.batches import UNCLEAN_SETTING, setting_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import broker_agent.cache
 from broker_agent.cache import Cache
 from broker_agent.cache_thread import CacheThread
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.data_directory import FOLDERS
+from metadata_log.node.disk.data_directory import FOLDERS
 from metadata_log.wire.fetch import SnapshotOffer
 from tests.simulation.world.disk import SimulatedDisk
 from tests.simulation.world.files import Volume

@@ -65,14 +65,7 @@ from metadata_log.records.configs import TOPIC
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.wire.commands import Command
 from metadata_log.wire.fetch import SnapshotOffer
-from quorum.config import (
-    ControllerSettings,
-    LogSettings,
-    SnapshotSettings,
-    TimingSettings,
-    TopicSettings,
-    VoterSettings,
-)
+from quorum.controller.written import Written
 from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.configs import ConfigChange, ConfigOperation, IncrementalAlterConfigs, ResourceChange
 from quorum.decide.deleted_topics import UndeleteTopics
@@ -80,8 +73,15 @@ from quorum.decide.features import FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.decide.partitions import ElectLeaders
 from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
 from quorum.decide.topics import CreatePartitions, CreateTopic, DeleteTopic, MorePartitions
+from quorum.node.config import (
+    ControllerSettings,
+    LogSettings,
+    SnapshotSettings,
+    TimingSettings,
+    TopicSettings,
+    VoterSettings,
+)
 from quorum.raft.raft_log import Member, Voters
-from quorum.written import Written
 from snapshots.seal import Seal
 from tests.simulation.faults import broad
 from tests.simulation.faults.between_parts import BetweenParts

@@ -15,9 +15,11 @@ from metadata_log.image.topics import TopicsImage
 from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS
 from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
-from quorum.applied_listener import AppliedListener
-from quorum.callers import Caller
-from quorum.controller import Controller
+from quorum.controller.applied_listener import AppliedListener
+from quorum.controller.callers import Caller
+from quorum.controller.controller import Controller
+from quorum.controller.reign import Reign
+from quorum.controller.upkeep import Sweeping
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Elected, Walk, Walked
 from quorum.decide.deleted_topics import Expiry
@@ -29,11 +31,9 @@ from quorum.log.committed_log import CommittedLog
 from quorum.log.fetch_window import FetchWindow
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
-from quorum.periodic import SessionChecks
-from quorum.registration import Registration, registration_of
-from quorum.reign import Reign
-from quorum.turns import Turns
-from quorum.upkeep import Sweeping
+from quorum.node.periodic import SessionChecks
+from quorum.node.registration import Registration, registration_of
+from quorum.pace.turns import Turns
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
 from tests.simulation.rules.answers import watch_polls

@@ -8,8 +8,8 @@ from metadata_log.errors import DamagedFile, DiskFailed
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.data_directory import FOLDERS
-from metadata_log.node.durable_files import settle_names
+from metadata_log.node.disk.data_directory import FOLDERS
+from metadata_log.node.disk.durable_files import settle_names
 from quorum.log.completion import covered_offset
 from quorum.raft.journal import lost
 from snapshots.seal import Seal

@@ -26,12 +26,12 @@ import broker_agent.follower
 import broker_agent.replicas
 import broker_agent.reports
 import metadata_log.image.metadata_image
-import quorum.controller
+import quorum.controller.controller
+import quorum.controller.standby
+import quorum.controller.upkeep
 import quorum.decide.parts
 import quorum.decide.sweeps
 import quorum.raft.proposals
-import quorum.standby
-import quorum.upkeep
 from broker_agent.dataless_host import VISITS_PER_TURN
 from broker_agent.replicas import VISITS_PER_SLICE
 from broker_agent.reports import REPORTS_MAX
@@ -57,7 +57,8 @@ from metadata_log.records.partitions import PartitionChangeRecord, PartitionReco
 from metadata_log.records.registry import Record
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
 from metadata_log.wire.fetch import encode_fetch_body
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
+from quorum.controller.upkeep import PART_MS
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Electorate
@@ -66,7 +67,6 @@ from quorum.decide.sweeps import Sweep
 from quorum.fetch.poll import Poll, Reply
 from quorum.fetch.replies import ColdRead, Replies
 from quorum.fetch.service import FetchService
-from quorum.upkeep import PART_MS
 from tests.simulation.world.virtual_loop import Processor, VirtualLoop
 
 _US: Final = 1e-6
@@ -264,10 +264,10 @@ class Costs:
             (Sweep, "_hold", self._sweeping),
             (NewPartitions, "_partition", self._deciding),
             (quorum.controller, "decide", self._requested),
-            (quorum.upkeep, "decide", self._requested),
+            (quorum.controller.upkeep, "decide", self._requested),
             (quorum.controller, "deciding", self._requested_in_slices),
-            (quorum.standby, "encoding", self._encoding),
-            (quorum.standby, "applying", self._applying_in_slices),
+            (quorum.controller.standby, "encoding", self._encoding),
+            (quorum.controller.standby, "applying", self._applying_in_slices),
             (PartitionIndexBuilder, "_count", self._counting),
             (broker_agent.follower, "applying", self._applying_in_slices),
             (FetchService, "_arrived", self._each("polls that arrived", POLL_ARRIVES * polls)),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from metadata_log import limits
-from metadata_log.node.rights import ROLES, Right
+from metadata_log.node.identity.rights import ROLES, Right
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.door_connections import ServerEnd
 

@@ -30,9 +30,9 @@ from msgspec.structs import replace as with_fields
 
 from metadata_log import limits
 from metadata_log.ids import BrokerId, NodeId
-from metadata_log.node.http_answers import JSON, MSGPACK
-from metadata_log.node.http_server import listen
-from metadata_log.node.rights import Right
+from metadata_log.node.http.answers import JSON, MSGPACK
+from metadata_log.node.http.server import listen
+from metadata_log.node.identity.rights import Right
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.decide.configs import AlterConfigs
@@ -111,7 +111,7 @@ class DoorRun:
         with ExitStack() as patched:
             patched.enter_context(in_memory({"node": self.volume}))
             patched.enter_context(
-                patch("metadata_log.node.access.time", SimpleNamespace(monotonic=self.loop.time))
+                patch("metadata_log.node.identity.access.time", SimpleNamespace(monotonic=self.loop.time))
             )
             patched.enter_context(patch.object(limits, "HTTP_CONNECTIONS_MAX", CONNECTIONS_MAX))
             patched.enter_context(patch("tests.support.desk.Threads", SoonThreads))

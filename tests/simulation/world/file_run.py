@@ -22,7 +22,7 @@ from metadata_log.digest import digest
 from metadata_log.errors import DiskFailed, MetadataError
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.durable_files import settle_names
+from metadata_log.node.disk.durable_files import settle_names
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.messages import PAYLOAD

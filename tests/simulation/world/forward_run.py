@@ -28,10 +28,10 @@ from broker_agent.config import BrokerSettings
 from broker_agent.forwarding import NEVER_REPEATED, Forwarder
 from metadata_log.errors import MetadataError, OutcomeUnknown
 from metadata_log.ids import BrokerId
-from metadata_log.node.access import PRINCIPAL
-from metadata_log.node.answer_buffers import AnswerBuffers
-from metadata_log.node.http_answers import status_of
-from metadata_log.node.rights import ANYBODY
+from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.http.answers import status_of
+from metadata_log.node.identity.access import PRINCIPAL
+from metadata_log.node.identity.rights import ANYBODY
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.virtual_loop import VirtualLoop
 

@@ -13,7 +13,7 @@ from metadata_log.node.recent_warnings import RecentWarnings
 from quorum.http.door import Door
 from quorum.http.quorum import show_quorum
 from quorum.log.repair import LogRepair
-from quorum.status import QuorumStatus
+from quorum.views.status import QuorumStatus
 from tests.simulation.rules.rule import Violation
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from unittest.mock import patch
 
 import broker_agent.follower
-import quorum.standby
+import quorum.controller.standby
 from metadata_log.apply import Applied
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import decode_all
@@ -84,12 +84,12 @@ def _keep(results: dict[Key, Value], key: Key, value: Value) -> None:
 @contextmanager
 def shared_work() -> Iterator[None]:
     """Let controllers and brokers of this process share their work for a while."""
-    applies, follows = vars(quorum.standby)["applying"], vars(broker_agent.follower)["applying"]
+    applies, follows = vars(quorum.controller.standby)["applying"], vars(broker_agent.follower)["applying"]
     shared, decode = SharedApply(applies), SharedDecode()
     following = SharedApply(partial(follows, keeps_results=False))
     with (
-        patch.object(quorum.standby, "applying", shared.applying),
-        patch.object(quorum.standby, "decoding", decode.decoding),
+        patch.object(quorum.controller.standby, "applying", shared.applying),
+        patch.object(quorum.controller.standby, "decoding", decode.decoding),
         patch.object(broker_agent.follower, "applying", following.applying),
     ):
         yield

@@ -28,7 +28,7 @@ from metadata_log.limits import (
     REQUEST_RESULTS_MAX,
 )
 from metadata_log.node.pace import Pieces
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from quorum.raft.messages import ENTRY_BYTES
 
 RECORDS_PER_PART: Final = (3, 5, RECORDS_PER_PART_MAX)

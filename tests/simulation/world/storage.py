@@ -12,7 +12,7 @@ from unittest.mock import patch
 from metadata_log.digest import Buckets
 from metadata_log.errors import DamagedFile
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.durable_files import open_private, renamed_os_errors
+from metadata_log.node.disk.durable_files import open_private, renamed_os_errors
 from snapshots.download import _take_in
 from snapshots.snapshot_file import SUFFIX, read_snapshot, snapshot_frames, snapshot_id
 from snapshots.store import SnapshotStore

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from metadata_log.ids import NodeId
+from quorum.controller.written import Written
 from quorum.decide.quorum import AddVoter, RemoveVoter
 from quorum.raft.raft_log import Member, Voters
-from quorum.written import Written
 from tests.support.callers import anybody
 
 if TYPE_CHECKING:

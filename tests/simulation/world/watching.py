@@ -16,12 +16,15 @@ from broker_agent.cache import Cache
 from metadata_log.errors import ChangePending, DamagedFile, NotController, OffsetCompacted, Rejected
 from metadata_log.image.results import RequestResults
 from metadata_log.log.segmented_log import SegmentedLog
-from quorum.changes import Changes
-from quorum.controller import Controller
+from quorum.controller.changes import Changes
+from quorum.controller.controller import Controller
+from quorum.controller.sessions import Sessions
+from quorum.controller.waiters import Waiters
 from quorum.decide.elections import Election
 from quorum.fetch.polls import Polls
 from quorum.fetch.service import FetchService
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.pace.turns import Turns
 from quorum.raft.applied_entries import AppliedEntries
 from quorum.raft.belief import Belief
 from quorum.raft.elections import Elections
@@ -36,9 +39,6 @@ from quorum.raft.raw_node import RawNode
 from quorum.raft.read_rounds import ReadRounds
 from quorum.raft.transfer import LeadershipTransfer
 from quorum.raft.waiting_reads import WaitingReads
-from quorum.sessions import Sessions
-from quorum.turns import Turns
-from quorum.waiters import Waiters
 from tests.simulation.world.network import SimulatedTransport
 
 Sometimes: TypeAlias = Callable[[str], None]

@@ -48,9 +48,9 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.views import topics_by_name
 from metadata_log.items import Items
 from metadata_log.node import collector
-from metadata_log.node.answer_buffers import AnswerBuffers
-from metadata_log.node.data_directory import read_process_json
-from metadata_log.node.durable_files import checked_json
+from metadata_log.node.disk.data_directory import read_process_json
+from metadata_log.node.disk.durable_files import checked_json
+from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.threads import Threads
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.quorum import NoOpRecord

@@ -14,7 +14,7 @@ from metadata_log.digest import EMPTY_BUCKETS, digest
 from metadata_log.errors import DiskFailed, WrittenByAnotherVersion
 from metadata_log.ids import Uuid
 from metadata_log.image.metadata_image import EMPTY, buckets_of
-from metadata_log.node.durable_files import checked_json
+from metadata_log.node.disk.durable_files import checked_json
 from metadata_log.records.quorum import NoOpRecord
 from snapshots import kept_digest
 from snapshots.snapshot_file import SUFFIX, write_snapshot

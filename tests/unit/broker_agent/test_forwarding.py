@@ -25,8 +25,8 @@ from broker_agent.routes import FORWARDED, RULES
 from metadata_log import limits
 from metadata_log.ids import BrokerId
 from metadata_log.node.addresses import read_url
-from metadata_log.node.answer_buffers import AnswerBuffers
-from metadata_log.node.rights import Right
+from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.identity.rights import Right
 from metadata_log.node.threads import Threads
 from quorum.http.app import ROUTES
 from tests.support.fake_controller import CLUSTER_ID, format_broker

@@ -13,7 +13,7 @@ from metadata_log.image.configs import ConfigsBuilder
 from metadata_log.image.topics import list_deleted, list_topics
 from metadata_log.image.views import state_json
 from metadata_log.orders import in_parts
-from quorum import partition_health
+from quorum.views import partition_health
 from tests.support.histories import random_history
 
 FEW = 3

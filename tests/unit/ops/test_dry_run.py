@@ -17,8 +17,8 @@ from metadata_log.records.declaration import mask
 from metadata_log.records.partitions import PartitionChangeRecord
 from ops import cli
 from ops.admin import live_state
-from quorum.config import ElectionSettings, TopicSettings
 from quorum.decide.features import REGISTERED
+from quorum.node.config import ElectionSettings, TopicSettings
 from quorum.whatif.cluster import Options
 from tests.support.decisions import CONTROLLER, World, word_uuid
 from tests.support.told_node import Reply, node

@@ -18,7 +18,7 @@ import pytest
 
 from metadata_log.errors import DirectoryInUse, InvalidSettings
 from metadata_log.ids import Uuid, uuid_text
-from metadata_log.node.data_directory import DirectoryLock, load_meta, write_process_json
+from metadata_log.node.disk.data_directory import DirectoryLock, load_meta, write_process_json
 from ops.cluster_layout import free_ports, read_cluster_file
 from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with
 from ops.processes import is_locked, running_process
@@ -216,7 +216,7 @@ def test_a_process_of_another_user_is_found(
 
 A_NODE: Final = """
 import os, pathlib, signal, sys
-from metadata_log.node.data_directory import (DirectoryLock, write_process_json)
+from metadata_log.node.disk.data_directory import (DirectoryLock, write_process_json)
 data = pathlib.Path(sys.argv[1])
 with DirectoryLock(data):
     said = {"incarnation_id": bytes(16), "http": "", "raft": None, "started_at_ms": 1, "log": ""}

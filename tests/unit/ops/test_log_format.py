@@ -40,8 +40,8 @@ def _logging_as_it_was() -> Iterator[None]:
 
 
 def record(message: str, **facts: object) -> logging.LogRecord:
-    made = logging.getLogger("quorum.controller").makeRecord(
-        "quorum.controller", 20, "f", 1, message, (), None
+    made = logging.getLogger("quorum.controller.controller").makeRecord(
+        "quorum.controller.controller", 20, "f", 1, message, (), None
     )
     made.created = 1_767_268_800.25
     made.__dict__.update(facts)
@@ -64,7 +64,7 @@ def test_json_has_the_facts_as_fields() -> None:
     assert json.loads(JsonFormatter().format(record("broker_fenced", broker_id=3, path=Path("/d")))) == {
         "time": "2026-01-01T12:00:00.250Z",
         "level": "INFO",
-        "logger": "quorum.controller",
+        "logger": "quorum.controller.controller",
         "event": "broker_fenced",
         "broker_id": 3,
         "path": "/d",

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from metadata_log.errors import ThrottlingQuotaExceeded
-from metadata_log.node.http_answers import error_body, status_of
+from metadata_log.node.http.answers import error_body, status_of
 from ops.bench.read_storm import WHOLE, Asked, outcome_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

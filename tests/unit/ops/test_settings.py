@@ -10,8 +10,8 @@ import ops
 from broker_agent.config import BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid
-from metadata_log.node.credentials import TlsFiles
-from metadata_log.node.data_directory import Role
+from metadata_log.node.disk.data_directory import Role
+from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.records.brokers import BrokerEndpoint
 from ops.settings import (
     BOTH,
@@ -23,7 +23,13 @@ from ops.settings import (
     load_controller_settings,
     load_for_format,
 )
-from quorum.config import ControllerSettings, LogSettings, SnapshotSettings, TimingSettings, VoterSettings
+from quorum.node.config import (
+    ControllerSettings,
+    LogSettings,
+    SnapshotSettings,
+    TimingSettings,
+    VoterSettings,
+)
 from tests.settings_page import PAGE, page
 
 EXAMPLES = Path(ops.__file__).parent / "config"

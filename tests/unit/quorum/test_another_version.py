@@ -14,8 +14,8 @@ from metadata_log.errors import DamagedFile, ForeignDirectory, UnknownFormat, Wr
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.log.recovery import verify
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.data_directory import format_directory, load_meta
-from metadata_log.node.durable_files import crc_of_json
+from metadata_log.node.disk.data_directory import format_directory, load_meta
+from metadata_log.node.disk.durable_files import crc_of_json
 from ops import cli
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.os_disk import OsDisk

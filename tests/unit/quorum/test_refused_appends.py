@@ -15,11 +15,11 @@ from metadata_log.records.registry import Record
 from metadata_log.sliced import Sliced
 from quorum.decide import sweeps
 from quorum.decide.sweeps import Sweep, SweepKind
-from quorum.turns import Turns
+from quorum.pace.turns import Turns
 from tests.support.histories import step_of
 from tests.support.lab import Lab, run
 from tests.support.model_raft import ModelRaft
-from tests.unit.quorum.test_controller import leaders, silence, with_many_partitions
+from tests.unit.quorum.controller.test_controller import leaders, silence, with_many_partitions
 
 Refuse = Callable[[int], None]
 

@@ -12,14 +12,14 @@ from metadata_log.image.metadata_image import Delta, MetadataImage, buckets_of
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
-from quorum.applied_listener import AppliedListener
-from quorum.controller import Controller
+from quorum.controller.applied_listener import AppliedListener
+from quorum.controller.controller import Controller
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.decide.topics import DeleteTopic
 from tests.support.callers import anybody, called
 from tests.support.histories import step_of
 from tests.support.lab import Lab, online, poll, run, setting, spin
-from tests.unit.quorum.test_controller import leaders, silence, with_many_partitions
+from tests.unit.quorum.controller.test_controller import leaders, silence, with_many_partitions
 
 
 def active(lab: Lab) -> list[int]:

@@ -21,12 +21,12 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
+from quorum.controller.written import Written
 from quorum.decide.quorum import AddVoter, RemoveVoter, identities
 from quorum.http.metrics import exposition
 from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
-from quorum.written import Written
 from tests.support.callers import anybody
 from tests.support.desk import FOUNDERS, Ask, Desk, at_desk
 from tests.support.lab import Lab, observer, run, setting, settings, spin, uuid
@@ -308,7 +308,9 @@ def test_voters_that_a_start_reads_are_logged_as_no_change(caplog: pytest.LogCap
     caplog.set_level(logging.INFO)
 
     def logged() -> set[str]:
-        events = {record.getMessage() for record in caplog.records if record.name == "quorum.controller"}
+        events = {
+            record.getMessage() for record in caplog.records if record.name == "quorum.controller.controller"
+        }
         caplog.clear()
         return {event for event in events if event.startswith("voters_")}
 

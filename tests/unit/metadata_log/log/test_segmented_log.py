@@ -347,7 +347,7 @@ def test_a_repair_that_fails_leaves_nothing(tmp_path: Path, history: list[Step])
     first = log.files()[0]
     frames = whole([step for step in history if step.batch.base_offset < first.end_offset])
     with (
-        patch("metadata_log.node.disk_space.free_bytes", return_value=RESERVE_BYTES),
+        patch("metadata_log.node.disk.disk_space.free_bytes", return_value=RESERVE_BYTES),
         pytest.raises(DiskFailed, match="bytes are free"),
     ):
         log.prepare_replacement(0, frames)
@@ -357,7 +357,7 @@ def test_a_repair_that_fails_leaves_nothing(tmp_path: Path, history: list[Step])
         yield b"a part"
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with patch("metadata_log.node.durable_files._readable_pages", failing), pytest.raises(DiskFailed):
+    with patch("metadata_log.node.disk.durable_files._readable_pages", failing), pytest.raises(DiskFailed):
         log.prepare_replacement(0, frames)
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "quarantine"] == before
     log.close()

@@ -11,7 +11,7 @@ from metadata_log.codec import read_header
 from metadata_log.log import index, segmented_log
 from metadata_log.log.segment_file import Segment
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node import durable_files
+from metadata_log.node.disk import durable_files
 from tests.support.histories import Step, random_history
 
 HISTORY = random_history(random.Random(4), 24)

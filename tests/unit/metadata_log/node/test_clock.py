@@ -7,7 +7,7 @@ import pytest
 
 import broker_agent.agent
 from metadata_log.node.clock import monotonic_ms
-from quorum import server
+from quorum.node import server
 
 
 @pytest.mark.parametrize("now_ms", [monotonic_ms, server._now_ms, broker_agent.agent.now_ms])

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import pytest
 
 from metadata_log.ids import NodeId
-from metadata_log.node.data_directory import DirectoryLock, format_directory
-from metadata_log.node.durable_files import quarantine_copy, replace_file
+from metadata_log.node.disk.data_directory import DirectoryLock, format_directory
+from metadata_log.node.disk.durable_files import quarantine_copy, replace_file
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 

@@ -12,7 +12,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.registry import Record
 from metadata_log.replay.export import export_log
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from tests.support.callers import anybody
 from tests.support.lab import CLUSTER, Lab, online, poll, run, uuid
 from tests.support.lab import registration as lab_registration

@@ -14,7 +14,7 @@ import pytest
 
 from metadata_log import replay
 from metadata_log.errors import BrokerNotAvailable, DamagedFile, InvalidRequest, MetadataError
-from metadata_log.node.durable_files import crc_of_json
+from metadata_log.node.disk.durable_files import crc_of_json
 from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.export import export_log
 from metadata_log.replay.source import export_controller

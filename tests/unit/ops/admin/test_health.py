@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from metadata_log.node.certificate_dates import Dated
+from metadata_log.node.identity.certificate_dates import Dated
 from ops.admin.health import NodeAnswers, aged, disagreements, judge, merged_status
 
 READY = {"ready": True, "reasons": [], "recent_warnings": []}

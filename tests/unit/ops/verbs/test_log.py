@@ -15,7 +15,7 @@ from metadata_log.errors import DamagedFile, Fault, InvalidRequest
 from metadata_log.ids import NodeId
 from metadata_log.log.lines import log_lines
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.data_directory import format_directory
+from metadata_log.node.disk.data_directory import format_directory
 from ops import cli, talk
 from ops.admin.client import ClusterClient, Unreachable
 from ops.admin.log_frames import Frame, cluster_frames, file_frames, high_watermark, within

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from metadata_log.errors import Fault, InvariantBroken
-from metadata_log.node.data_directory import Role
+from metadata_log.node.disk.data_directory import Role
 from metadata_log.wire.fetch import BrokerState
 from ops import cli
 from ops.local_cluster import LocalCluster
@@ -68,7 +68,7 @@ def test_the_runbooks_name_whatever_stops_a_process_or_colours_health() -> None:
     codes |= {fault.__name__ for fault in Fault.__subclasses__() if fault.__module__ == Fault.__module__}
     for file, code in {
         "ops/admin/health.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
-        "quorum/status.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
+        "quorum/views/status.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
         "quorum/raft/handshake.py": r'^[A-Z_]+: Final = "([A-Z]+(?:_[A-Z]+)+)"',
         "broker_agent/http_api.py": r'reasons = .*"([A-Z_]+)"',
         "broker_agent/fetch_loop.py": r'warnings\["([A-Z_]+)"\]',

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from metadata_log.node.data_directory import load_meta, only_joins
+from metadata_log.node.disk.data_directory import load_meta, only_joins
 from ops import cli
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"

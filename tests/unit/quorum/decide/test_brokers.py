@@ -19,11 +19,11 @@ from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import AssignReplicasToDirs, Command, ReplicaDirectory
 from metadata_log.wire.fetch import BrokerState
+from quorum.controller.sessions import Sessions
 from quorum.decide.brokers import BrokerRegistered, UnregisterBroker
 from quorum.decide.decision import Walk, WalkKind
 from quorum.decide.fencing import fence, state_of
 from quorum.decide.parts import part_of
-from quorum.sessions import Sessions
 from tests.support.decisions import (
     FEATURES,
     World,

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from metadata_log.errors import NotController
-from metadata_log.node.rights import ANYBODY
-from quorum.callers import Caller
+from metadata_log.node.identity.rights import ANYBODY
+from quorum.controller.callers import Caller
 from quorum.fetch.poll import MOVES, Outcome, Poll, PollEvent, PollState
 from tests.support.lab import fetch_of
 

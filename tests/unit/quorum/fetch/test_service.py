@@ -18,7 +18,7 @@ from metadata_log.limits import FETCH_BYTES_MAX, SLOW_DECISION_MS
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.pace import Pieces
 from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from quorum.decide.decision import Decision
 from quorum.decide.registry import decide
 from quorum.fetch.poll import PollState, Reply
@@ -26,7 +26,7 @@ from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
 from tests.support.callers import anybody
 from tests.support.lab import Lab, fetch_of, online, setting, settings, spin
-from tests.unit.quorum.test_controller import (
+from tests.unit.quorum.controller.test_controller import (
     MANY,
     fence_the_silent,
     silence,
@@ -168,7 +168,7 @@ def test_polls_that_arrive_together_take_turns_where_each_means_long_work(
             lab.now_ms += SLOW_DECISION_MS
             return decide(*arguments)
 
-        monkeypatch.setattr("quorum.upkeep.decide", slow)
+        monkeypatch.setattr("quorum.controller.upkeep.decide", slow)
         for broker_id, epoch in epochs.items():
             lab.fetch(1, replace(lab.at_end(controller, broker_id, epoch), want_fence=True))
         began = controller.tip.end_offset

@@ -18,11 +18,11 @@ from metadata_log import limits
 from metadata_log.errors import ThrottlingQuotaExceeded
 from metadata_log.ids import uuid_text
 from metadata_log.image.views import topic_json
-from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.threads import Threads
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from quorum.http import topics
-from quorum.registration import registration_of
+from quorum.node.registration import registration_of
 from quorum.whatif.cluster import Options
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, run, settings, uuid

@@ -19,7 +19,7 @@ from metadata_log.errors import LogDamaged
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.views import state_json
 from metadata_log.items import listed
-from metadata_log.node.http_answers import MSGPACK
+from metadata_log.node.http.answers import MSGPACK
 from quorum.http.bodies import NDJSON
 from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog

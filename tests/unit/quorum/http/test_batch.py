@@ -17,12 +17,12 @@ from metadata_log import limits
 from metadata_log.errors import MetadataError, NotController, OutcomeUnknown, UnknownTopicOrPartition
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.limits import LOOP_SLICE_MS
-from metadata_log.node.http_answers import MSGPACK
+from metadata_log.node.http.answers import MSGPACK
 from metadata_log.records.configs import BROKER
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
+from quorum.controller.written import Written
 from quorum.decide.registry import deciding
 from quorum.decide.topics import DeleteTopic
-from quorum.written import Written
 from tests.support.callers import anybody
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, run, setting, spin, uuid
@@ -189,7 +189,7 @@ def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches
             decided_in.append(loop_round)
             return deciding(*arguments, **rest)
 
-        with patch("quorum.controller.deciding", slow):
+        with patch("quorum.controller.controller.deciding", slow):
             writes = [(setting(str(n)), anybody()) for n in range(3 * LOOP_SLICE_MS // batches)]
             tasks = [asyncio.create_task(controller.submit_all(writes)) for _ in range(batches)]
             while len(decided_in) < batches * len(writes):

@@ -10,8 +10,8 @@ from metadata_log.image.topics import list_topics
 from metadata_log.image.views import state_json
 from metadata_log.items import listed
 from metadata_log.records.configs import BROKER
-from quorum.broker_view import BrokerView
 from quorum.http.brokers import describe_broker
+from quorum.views.broker_view import BrokerView
 from tests.support.decisions import CONTROLLER, World, word_uuid
 
 

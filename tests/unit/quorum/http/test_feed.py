@@ -23,7 +23,7 @@ from metadata_log.ids import BrokerId, NodeId, TopicId, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta
 from metadata_log.log.lines import log_lines
 from metadata_log.records.configs import ConfigRecord
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from quorum.decide.configs import AlterConfigs
 from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.topics import CreateTopic, DeleteTopic, DeleteTopics

@@ -17,19 +17,19 @@ from metadata_log.codec import decode_all
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
 from metadata_log.limits import IDENTITY_CHECK_S
-from metadata_log.node import access as access_module
-from metadata_log.node.access import Access
-from metadata_log.node.answer_buffers import AnswerBuffers
-from metadata_log.node.certified_names import name_in
-from metadata_log.node.http_server import listen
-from metadata_log.node.rights import ROLES, Right
-from metadata_log.node.routes import rights_of
+from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.http.routes import rights_of
+from metadata_log.node.http.server import listen
+from metadata_log.node.identity import access as access_module
+from metadata_log.node.identity.access import Access
+from metadata_log.node.identity.certified_names import name_in
+from metadata_log.node.identity.rights import ROLES, Right
 from metadata_log.wire.fetch import OBSERVER
 from quorum.decide.registry import BY_OPERATION
 from quorum.http.app import ROUTES, RULES, DoorRunner
 from quorum.http.poll_connection import poll_connections
 from quorum.http.routes import READ
-from quorum.registration import registration_of
+from quorum.node.registration import registration_of
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, registration, run, settings, uuid
 from tests.support.no_http import refuses_what_is_no_http

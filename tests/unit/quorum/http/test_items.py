@@ -9,7 +9,7 @@ import pytest
 from metadata_log.ids import uuid_text
 from metadata_log.limits import REQUEST_ITEMS_MAX
 from metadata_log.records.configs import BROKER, TOPIC
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from tests.support.lab import uuid
 from tests.unit.quorum.http.test_administration import Ask, a_topic, over_http
 

@@ -8,9 +8,9 @@ import pytest
 
 from metadata_log import limits
 from metadata_log.ids import BrokerId
-from quorum.broker_view import BrokerView
 from quorum.http import brokers
 from quorum.http.brokers import describe_broker
+from quorum.views.broker_view import BrokerView
 from tests.support.desk import Ask, Desk, at_desk
 from tests.support.lab import online
 

@@ -12,7 +12,7 @@ from broker_agent.metrics import exposition as broker_exposition
 from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import EMPTY
 from quorum.http.metrics import TurnMetrics, exposition
-from quorum.loop_turns import TimedSelector
+from quorum.pace.loop_turns import TimedSelector
 from tests.support.callers import anybody
 from tests.support.desk import Ask, Desk, at_desk
 from tests.support.lab import online, poll

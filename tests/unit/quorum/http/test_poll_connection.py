@@ -19,11 +19,11 @@ from metadata_log import limits
 from metadata_log.codec import decode_all
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.limits import FETCH_BYTES_MAX, HEARTBEAT_LATE_MS
-from metadata_log.node import access
-from metadata_log.node.certified_names import SCHEME
-from metadata_log.node.http_server import listen
+from metadata_log.node.http.server import listen
+from metadata_log.node.identity import access
+from metadata_log.node.identity.certified_names import SCHEME
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from quorum.http import poll_connection
 from quorum.http.app import DoorRunner
 from quorum.http.poll_connection import PollConnection, poll_connections, read_head

@@ -7,7 +7,7 @@ import pytest
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.node.clock import unix_ms
-from metadata_log.node.routes import check_query
+from metadata_log.node.http.routes import check_query
 from quorum.http.app import RULES
 from tests.support.desk import Ask, Desk, at_desk
 from tests.support.lab import online

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from tests.unit.quorum.http.test_administration import Ask, over_http
 
 VALUE = "v" * 30_000

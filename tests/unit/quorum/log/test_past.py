@@ -20,8 +20,8 @@ from metadata_log.errors import LogDamaged, OffsetCompacted, OffsetInFuture, Thr
 from metadata_log.image.metadata_image import Delta
 from metadata_log.log.lines import lines_of, log_lines
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.http_answers import json_bytes
-from metadata_log.node.state_answer import state_items
+from metadata_log.node.http.answers import json_bytes
+from metadata_log.node.http.state_answer import state_items
 from metadata_log.node.threads import Threads
 from quorum.log.committed_log import CommittedLog
 from quorum.log.history_process import HistoryProcess, WorkFailed

@@ -17,7 +17,7 @@ from metadata_log.errors import DamagedFile, DiskFailed, LogDamaged, ThrottlingQ
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
-from quorum.controller import Controller
+from quorum.controller.controller import Controller
 from quorum.log import snapshot_keeper
 from quorum.log.snapshot_keeper import QUIET_FRAMES, SnapshotKeeper
 from quorum.raft.raft_log import RaftPosition, RaftStatus

@@ -9,8 +9,8 @@ import pytest
 
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_HANDSHAKES_MAX
-from metadata_log.node.credentials import TlsFiles
-from metadata_log.node.tls import Tls
+from metadata_log.node.identity.credentials import TlsFiles
+from metadata_log.node.identity.tls import Tls
 from ops.certificates import Authority
 from tests.support.certificates import DAY_S, certified
 from tests.support.processes import free_ports

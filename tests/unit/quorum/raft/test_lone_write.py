@@ -15,7 +15,7 @@ import pytest
 from metadata_log.ids import NodeId
 from metadata_log.node.clock import monotonic_ms
 from metadata_log.sliced import Sliced
-from quorum.loop_turns import TimedSelector
+from quorum.pace.loop_turns import TimedSelector
 from quorum.raft import raw_node
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.handshake import Hello, founding_sha256

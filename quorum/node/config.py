@@ -1,0 +1,238 @@
+"""Pure: a controller's settings, frozen, and how they must relate to each other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from metadata_log import limits
+from metadata_log.errors import InvalidSettings
+from metadata_log.ids import NodeId, Uuid
+from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable, read_url
+from metadata_log.node.identity.credentials import TlsFiles
+from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
+from metadata_log.wire.shapes import INT32_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterSettings:
+    """One controller of the quorum: `http` is its URL without trailing slash, `raft` where voters reach it."""
+
+    id: NodeId
+    raft: HostPort
+    http: str
+    directory_id: Uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingSettings:
+    """All in milliseconds."""
+
+    heartbeat_ms: int = limits.HEARTBEAT_MS
+    election_timeout_min_ms: int = limits.ELECTION_TIMEOUT_MIN_MS
+    election_timeout_max_ms: int = limits.ELECTION_TIMEOUT_MAX_MS
+    session_timeout_ms: int = limits.SESSION_TIMEOUT_MS
+    commit_timeout_ms: int = limits.COMMIT_TIMEOUT_MS
+
+    @property
+    def max_wait_ms(self) -> int:
+        """The longest a fetch is parked: a third of the session, so that two may be lost."""
+        return self.session_timeout_ms // 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What of the committed log is kept; None keeps it for ever."""
+
+    segment_bytes: int = limits.SEGMENT_BYTES
+    retention_bytes: int | None = None
+    retention_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotSettings:
+    """When a snapshot is due (0 for `age_ms`: never by age) and how many are kept."""
+
+    bytes: int = limits.SNAPSHOT_BYTES
+    age_ms: int = limits.SNAPSHOT_AGE_MS
+    keep: int = limits.SNAPSHOTS_KEPT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionSettings:
+    """How often the controller looks for elections that nobody asked for; 0: never. The names are Kafka's.
+
+    Kafka's default percentage is 10, and its controller ignores it since KRaft; 0 is what that amounts to.
+    """
+
+    leader_imbalance_check_interval_seconds: int = limits.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS
+    leader_imbalance_per_broker_percentage: int = 0
+    """A broker gets leaderships back if it lacks more than this share of those it is preferred for. 0: if it lacks any."""
+    unclean_leader_election_interval_ms: int = limits.UNCLEAN_LEADER_ELECTION_INTERVAL_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """What topics get whose creators say nothing else, with Kafka's names; and what they may not ask for.
+
+    min_insync_replicas counts where neither the topic nor the cluster has a setting of its own in the log.
+    """
+
+    num_partitions: int = 1
+    default_replication_factor: int = 3
+    min_insync_replicas: int = 1
+    undelete_window_ms: int = 0
+    """For how long a deleted topic can be restored; 0 is Kafka's way: it is gone at once."""
+    partitions_per_topic_max: int = INT32_MAX
+    """More are refused with POLICY_VIOLATION, at a creation and when a topic grows."""
+    replication_factor_min: int = 1
+    """A new topic with fewer replicas is refused with POLICY_VIOLATION."""
+
+    @property
+    def static_configs(self) -> dict[str, str]:
+        """The settings of this file that count where the log has none, by their names in the log."""
+        return {MIN_IN_SYNC_REPLICAS: str(self.min_insync_replicas)}
+
+
+_DAY_MS: Final = 24 * 3600 * 1000
+_INT64_MAX: Final = 2**63 - 1
+BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys((f"timing.{name}" for name in TimingSettings.__slots__), (1, _DAY_MS)),
+    "log.segment_bytes": (limits.FRAME_BYTES_MAX, _INT64_MAX),
+    "snapshot.bytes": (1, _INT64_MAX),
+    "snapshot.age_ms": (0, _INT64_MAX),
+    "snapshot.keep": (1, _INT64_MAX),
+    **dict.fromkeys((f"elections.{name}" for name in ElectionSettings.__slots__), (0, INT32_MAX)),
+    "elections.leader_imbalance_per_broker_percentage": (0, 100),
+    **dict.fromkeys((f"topics.{name}" for name in TopicSettings.__slots__), (1, limits.LIST_ITEMS_MAX)),
+    "topics.undelete_window_ms": (0, limits.UNDELETE_WINDOW_MS_MAX),
+    "topics.partitions_per_topic_max": (1, INT32_MAX),
+}
+"""The least and the most of each number, by its key in a settings file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    cluster_id: str
+    node_id: NodeId
+    data_dir: Path
+    listen_http: HostPort
+    listen_raft: HostPort
+    voters: tuple[VoterSettings, ...]
+    """The founding ones, and where the quorum is found; once it is founded the log says who votes."""
+    advertised_http: str | None = None
+    advertised_raft: HostPort | None = None
+    """Where others reach this node; None: as its entry among the voters says, else where it listens."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names by which clients may ask for this node."""
+    tls: TlsFiles | None = None
+    """None: everything passes in the clear, which a settings file must say (`insecure = true`)."""
+    principals: Path | None = None
+    """The file of principals; None: everybody may do everything, which a settings file must say (`insecure = true`)."""
+    token_file: Path | None = None
+    """Holds the bearer token with which this controller asks the others."""
+    timing: TimingSettings = field(default_factory=TimingSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
+    elections: ElectionSettings = field(default_factory=ElectionSettings)
+    topics: TopicSettings = field(default_factory=TopicSettings)
+
+    @property
+    def own(self) -> VoterSettings:
+        """This node's entry among the voters; a node without one is an observer until the log says otherwise."""
+        return next(voter for voter in self.voters if voter.id == self.node_id)
+
+    @property
+    def is_listed(self) -> bool:
+        return any(voter.id == self.node_id for voter in self.voters)
+
+    @property
+    def http_url(self) -> str:
+        """This node's URL, as other nodes use it."""
+        if self.advertised_http is not None:
+            return self.advertised_http
+        return self.own.http if self.is_listed else http_url(self.listen_http, tls=self.tls is not None)
+
+    @property
+    def own_hosts(self) -> tuple[str, ...]:
+        """The names by which clients may ask for this node, numeric addresses and `localhost` aside."""
+        listed = [self.own.http] if self.is_listed else []
+        urls = {self.http_url, *listed}
+        return (self.listen_http[0], *sorted(read_url(url)[0] for url in urls), *self.allowed_hosts)
+
+    @property
+    def raft_address(self) -> HostPort:
+        """Where other controllers reach this node."""
+        if self.advertised_raft is not None:
+            return self.advertised_raft
+        return self.own.raft if self.is_listed else self.listen_raft
+
+    def url_of(self, node_id: NodeId) -> str | None:
+        return next((voter.http for voter in self.voters if voter.id == node_id), None)
+
+    def _check_schemes(self) -> None:
+        """Check that with TLS no other node is told to come without."""
+        urls = [("voters.http", voter.http) for voter in self.voters]
+        if self.advertised_http is not None:
+            urls.append(("advertised.http", self.advertised_http))
+        for name, url in urls:
+            if self.tls is not None and not url.startswith("https://"):
+                raise InvalidSettings(f"{name} = {url!r}: wanted https://HOST:PORT, as there is [tls]")
+
+    def validate(self) -> None:
+        """Check how the settings relate.
+
+        Raises:
+            InvalidSettings: names the first that contradicts another, and by how much.
+        """
+        self._check_schemes()
+        self._check_voters()
+        self._check_bounds()
+        self._check_timing()
+
+    def _check_voters(self) -> None:
+        ids = [voter.id for voter in self.voters]
+        if len(set(ids)) != len(ids) or not 1 <= len(ids) <= limits.CONTROLLERS_MAX:
+            raise InvalidSettings(f"voters {ids}: 1 to {limits.CONTROLLERS_MAX} different ids are needed")
+        for node_id in (self.node_id, *ids):
+            if not 0 <= node_id <= INT32_MAX:
+                raise InvalidSettings(f"controller id {node_id} is outside 0 to {INT32_MAX}")
+        for what in ("raft", "http", "directory_id"):
+            values = [getattr(voter, what) for voter in self.voters]
+            if len(set(values)) != len(values):
+                raise InvalidSettings(f"two voters have the same {what}")
+        for key, advertised, listens in (
+            ("http", self.advertised_http, self.listen_http),
+            ("raft", self.advertised_raft, self.listen_raft),
+        ):
+            if advertised is None and not self.is_listed and not is_reachable(listens):
+                raise InvalidSettings(
+                    f"others cannot reach {address_text(listens)}, where node {self.node_id} listens: set advertised.{key}"
+                )
+
+    def _check_bounds(self) -> None:
+        """Check each number by itself."""
+        for key, (least, most) in BOUNDS.items():
+            table, _, name = key.partition(".")
+            value = getattr(getattr(self, table), name)
+            if not least <= value <= most:
+                raise InvalidSettings(f"{key} = {value} is outside {least} to {most}")
+
+    def _check_timing(self) -> None:
+        timing = self.timing
+        if timing.election_timeout_min_ms < 3 * timing.heartbeat_ms:
+            raise InvalidSettings(
+                f"timing.election_timeout_min_ms = {timing.election_timeout_min_ms} must be at least three heartbeats "
+                f"({3 * timing.heartbeat_ms}), or one lost heartbeat starts an election"
+            )
+        if timing.election_timeout_max_ms <= timing.election_timeout_min_ms:
+            raise InvalidSettings(
+                "timing.election_timeout_max_ms must exceed election_timeout_min_ms, or votes split"
+            )
+        if timing.session_timeout_ms < 3 * timing.election_timeout_max_ms:
+            raise InvalidSettings(
+                f"timing.session_timeout_ms = {timing.session_timeout_ms} must be at least three election timeouts "
+                f"({3 * timing.election_timeout_max_ms}), or a failover fences brokers that are well"
+            )
+        if timing.commit_timeout_ms < timing.election_timeout_max_ms:
+            raise InvalidSettings("timing.commit_timeout_ms must be at least election_timeout_max_ms")

@@ -1,0 +1,43 @@
+"""Edge: the parts of one controller that its doors use."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metadata_log.errors import Fault
+from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.identity.access import Access
+from metadata_log.node.identity.tls import Tls
+from metadata_log.node.threads import Threads
+from quorum.controller.controller import Controller
+from quorum.fetch.service import FetchService
+from quorum.log.committed_log import CommittedLog
+from quorum.log.past import Past
+from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.log.topic_feeds import TopicFeeds
+from quorum.node.config import ControllerSettings
+from quorum.views.status import QuorumStatus
+from snapshots.store import SnapshotStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What every door to one controller shares. Bounds on bytes and threads are counted here, for all doors together."""
+
+    settings: ControllerSettings
+    controller: Controller
+    committed_log: CommittedLog
+    fetches: FetchService
+    feeds: TopicFeeds
+    keeper: SnapshotKeeper
+    store: SnapshotStore
+    status: QuorumStatus
+    bodies: Threads
+    """Decode large bodies of requests."""
+    reads: Threads
+    downloads: Threads
+    past: Past
+    buffers: AnswerBuffers
+    access: Access
+    tls: Tls | None
+    now_ms: Callable[[], int]
+    on_fault: Callable[[Fault], None]

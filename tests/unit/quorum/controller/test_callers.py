@@ -1,0 +1,125 @@
+"""Edge: one step stands between reading a command and deciding it, whichever door the command came through."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from metadata_log.errors import NotAuthorized
+from metadata_log.ids import BrokerId
+from metadata_log.node.identity.rights import ANYBODY, NOBODY, ROLES, Principal, Right
+from metadata_log.records.configs import BROKER, TOPIC
+from metadata_log.wire.commands import AllocateProducerIds, Command
+from quorum.controller.callers import Caller, authorize, authorize_command
+from quorum.decide.access import CLUSTER, AclOperation, Resource, topic_resource
+from quorum.decide.brokers import UnregisterBroker
+from quorum.decide.configs import AlterConfigs, IncrementalAlterConfigs, ResourceChange
+from quorum.decide.deleted_topics import UndeleteTopics
+from quorum.decide.partitions import ElectLeaders
+from quorum.decide.registry import BY_OPERATION, DECISIONS
+from quorum.decide.topics import CreatePartitions, DeleteTopic, DeleteTopics, MorePartitions
+from tests.support.callers import anybody
+from tests.support.decisions import World
+from tests.support.lab import Lab, poll, run, setting, spin
+
+BLOCK = AllocateProducerIds(broker_id=BrokerId(11), broker_epoch=5)
+ALICE = Caller(Principal("User:alice", ROLES["admin"]), "192.0.2.1")
+BROKER_11 = Caller(Principal("Broker:11", ROLES["broker"]), "192.0.2.2")
+
+
+def altered(resource_type: int, name: str) -> AlterConfigs:
+    return AlterConfigs(resource_type=resource_type, resource_name=name, set={}, unset=())
+
+
+@pytest.mark.parametrize(
+    ("command", "does", "resources"),
+    [
+        (DeleteTopic(name="t"), AclOperation.DELETE, [topic_resource("t")]),
+        (altered(TOPIC, "t"), AclOperation.ALTER_CONFIGS, [topic_resource("t")]),
+        (altered(BROKER, "11"), AclOperation.ALTER_CONFIGS, [CLUSTER]),
+        (
+            IncrementalAlterConfigs(
+                resources=(ResourceChange(TOPIC, "t", ()), ResourceChange(BROKER, "", ())),
+                validate_only=False,
+            ),
+            AclOperation.ALTER_CONFIGS,
+            [topic_resource("t"), CLUSTER],
+        ),
+        (
+            CreatePartitions(topics=(MorePartitions("t", 2, None),), validate_only=False),
+            AclOperation.ALTER,
+            [topic_resource("t")],
+        ),
+        (UndeleteTopics(topics=("t",)), AclOperation.CREATE, [topic_resource("t")]),
+        (ElectLeaders(unclean=True, partitions=None), AclOperation.ALTER, [CLUSTER]),
+        (UnregisterBroker(broker_id=BrokerId(11)), AclOperation.ALTER, [CLUSTER]),
+        (BLOCK, AclOperation.CLUSTER_ACTION, [CLUSTER]),
+    ],
+)
+def test_a_command_names_its_resources_as_kafka_does(
+    command: Command, does: AclOperation, resources: list[Resource]
+) -> None:
+    access = DECISIONS[type(command)].access
+    assert (access.does, list(access.resources(command, World().image))) == (does, resources)
+
+
+def test_a_topic_that_a_command_names_by_its_id_is_a_resource_by_its_name() -> None:
+    world = World()
+    for line in ("register 1", "heartbeat 1", "create t on=1"):
+        world.run(line)
+    command = DeleteTopics(topics=(world.image.topics.ids["t"], "other"))
+    found = DECISIONS[DeleteTopics].access.resources(command, world.image)
+    assert list(found) == [topic_resource("t"), topic_resource("other")]
+
+
+@pytest.mark.parametrize("operation", sorted(BY_OPERATION))
+def test_every_operation_needs_a_right_of_some_role_and_nobody_has_it(operation: str) -> None:
+    right = BY_OPERATION[operation].access.right
+    assert any(right in rights for rights in ROLES.values())
+    authorize(anybody(), operation, [])
+    with pytest.raises(NotAuthorized, match=f"no right to {operation} on topic t: it needs the right"):
+        authorize(Caller(NOBODY), operation, [topic_resource("t")])
+    without = Caller(Principal("User:alice", frozenset(Right) - {right}))
+    with pytest.raises(NotAuthorized):
+        authorize(without, operation, [])
+
+
+def test_a_node_speaks_as_itself_alone() -> None:
+    image = World().image
+    authorize_command(BROKER_11, BLOCK, image)
+    with pytest.raises(NotAuthorized, match="Broker:11 is not Broker:12"):
+        authorize_command(BROKER_11, replace(BLOCK, broker_id=BrokerId(12)), image)
+    with pytest.raises(NotAuthorized):
+        authorize_command(ALICE, BLOCK, image)
+
+
+def test_records_show_the_principal_and_its_address_or_the_node() -> None:
+    assert ALICE.actor_of(DeleteTopic(name="t")) == "User:alice@192.0.2.1"
+    assert BROKER_11.actor_of(BLOCK) == "Broker:11@192.0.2.2"
+    assert Caller(ANYBODY, "192.0.2.3").actor_of(BLOCK) == "Broker:11", "anybody may say so"
+
+
+def test_a_controller_decides_nothing_for_a_caller_without_the_right() -> None:
+    """Whatever a door forgets: the controller asks, for each command of a batch, a trial and a heartbeat as well."""
+
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        reader = Caller(Principal("User:bob", ROLES["reader"]))
+        before = controller.tip.end_offset
+        with pytest.raises(NotAuthorized):
+            await controller.submit(setting("1"), reader)
+        with pytest.raises(NotAuthorized):
+            await controller.try_out(setting("1"), reader)
+        with pytest.raises(NotAuthorized):
+            controller.heartbeat(poll(11, 5, applied=0), reader)
+        assert controller.tip.end_offset == before
+        writes: Iterable[tuple[Command, Caller]] = [(setting("1"), reader), (setting("2"), ALICE)]
+        task = asyncio.create_task(controller.submit_all(writes))
+        await spin()
+        lab.quorum.commit()
+        refused, written = await task
+        assert isinstance(refused, NotAuthorized) and not isinstance(written, Exception)
+        assert controller.committed.end_offset == before + 1
+
+    run(story)
