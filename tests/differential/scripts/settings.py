@@ -101,7 +101,7 @@ def allocate_producer_ids(picture: Picture) -> None:
 
 
 def update_features(picture: Picture) -> None:
-    rng, level = picture.rng, picture.mostly(picture.has_eligible, 0.7, not picture.has_eligible)
+    rng = picture.rng
     update = rng.choice(
         [
             {
@@ -113,14 +113,12 @@ def update_features(picture: Picture) -> None:
             {"feature": "transaction.version", "max_version_level": 1, "upgrade_type": 1},
             {
                 "feature": "eligible.leader.replicas.version",
-                "max_version_level": int(level),
-                "upgrade_type": rng.choice([1, 1, 2, 3]),
+                "max_version_level": int(picture.has_eligible),
+                "upgrade_type": 1,
             },
         ]
     )
     validate = picture.chance(0.3)
-    if update["feature"] == "eligible.leader.replicas.version" and not validate:
-        picture.has_eligible = level
     picture.emit("UpdateFeatures", feature_updates=[update], validate_only=validate or LEFT_OUT)
 
 
