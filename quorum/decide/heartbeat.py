@@ -3,6 +3,7 @@
 Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's BrokerHeartbeatManager.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -85,7 +86,13 @@ def heartbeat(context: DecideContext, command: BrokerHeartbeat) -> Decision:
         directory_changes = directories.session_changes
     changes: list[SessionChange | PartMade] = [
         Contact(broker.broker_id, broker.broker_epoch, command.applied_offset),
-        *first.session_changes,
+        *(
+            # The others must know the directories, too, before the broker may go.
+            dataclasses.replace(change, offset=change.offset + len(records) - len(first.records))
+            if isinstance(change, ShutdownBegan) and change.offset is not None
+            else change
+            for change in first.session_changes
+        ),
         *directory_changes,
     ]
     if any(isinstance(record, BrokerRegistrationChangeRecord) for record in records):
