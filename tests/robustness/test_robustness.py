@@ -17,6 +17,7 @@ from metadata_log.batch import Envelope
 from metadata_log.codec import encode
 from metadata_log.ids import Uuid
 from metadata_log.records.quorum import NoOpRecord
+from ops.admin.client import Answer, ClusterClient
 from ops.cluster_layout import Member
 from ops.local_cluster import Active, LocalCluster, ended_with
 from tests.robustness.faults import Fault, Faults
@@ -128,8 +129,13 @@ class Nodes(LocalCluster):
     async def active(self) -> Active:
         return Active(controller_id=2, controller_epoch=1, broker_states={})
 
-    async def _ask(self, url: str, path: str) -> dict[str, object]:
-        return {"ready": self.is_ready}
+    def client(self, *, timeout_s: float = 10.0) -> ClusterClient:
+        client = super().client(timeout_s=timeout_s)
+        client.ask_one = self._answer  # type: ignore[method-assign,assignment]
+        return client
+
+    def _answer(self, url: str, _: str) -> Answer:
+        return Answer(url=url, status=200, headers={}, body=json.dumps({"ready": self.is_ready}).encode())
 
 
 @pytest.fixture
