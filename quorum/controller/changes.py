@@ -143,7 +143,8 @@ class Changes:
                 self.elect_for(broker_id)
             case Elected(visited, more):
                 if self._elected_to is None:
-                    self._elects_again = False  # it began at the first partition
+                    # It began at the first partition; a batch may have had room for none.
+                    self._elects_again = more and visited is None
                 self._elected_to = visited if more else None
                 if self.is_electing:
                     self._begin_elections()

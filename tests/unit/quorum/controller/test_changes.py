@@ -117,3 +117,12 @@ def test_a_new_reign_takes_over_what_the_state_shows_begun() -> None:
 
 def with_begun(world: World, begun: Begun) -> MetadataImage:
     return dataclasses.replace(world.image, begun=world.image.begun.set(ONE, begun))
+
+
+def test_elections_of_which_a_batch_had_room_for_none_are_held_all_the_same() -> None:
+    """The unfencing that they are for fills it: where a part holds two records, as in simulated runs."""
+    changes = Changes()
+    changes.carry_out(Elected(None, more=True))
+    assert (changes.is_electing, changes.elected_to, len(changes)) == (True, None, 1)
+    changes.carry_out(Elected(None, more=False))
+    assert (changes.is_electing, len(changes)) == (False, 0)
