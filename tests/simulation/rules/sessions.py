@@ -16,6 +16,7 @@ waiters_are_answered        nobody waits at a controller for records that it has
 """
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metadata_log.batch import RecordBatch
@@ -328,7 +329,12 @@ class HeardOf:
         in_flight = reign._in_flight
         base_offset, image = in_flight[-1].batch.base_offset, in_flight[-1].image
         self._silences.pop(base_offset, None)
-        self._silences[base_offset] = {each: self.silence(each) for each in image.brokers}
+        begun = {
+            broker_id for broker_id, _ in self._walks
+        }  # what began after a silence is finished whatever comes
+        self._silences[base_offset] = {
+            each: inf if each in begun else self.silence(each) for each in image.brokers
+        }
         if len(self._silences) > SILENCES_KEPT:
             del self._silences[next(iter(self._silences))]
         if len(in_flight) > 1 and in_flight[-1].batch.base_offset != in_flight[-2].batch.end_offset:
