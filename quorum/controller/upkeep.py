@@ -346,7 +346,7 @@ class Upkeep(Standby):
         if registered is None or registered.broker_epoch != broker_epoch:
             reign.sessions.forget(broker_id, broker_epoch)
             return limits.SESSION_CHECK_AGAIN_MS
-        with suppress(ThrottlingQuotaExceeded):
+        with suppress(ThrottlingQuotaExceeded, NotController):  # Raft may know before it says so
             self._fence(reign, broker_id, broker_epoch, silent_ms)
         return limits.SESSION_CHECK_AGAIN_MS
 
@@ -382,7 +382,7 @@ class Upkeep(Standby):
         actor = f"Controller:{self._settings.node_id}"
         try:
             self._carry_out(decision, Envelope(actor, cause=decision.cause, operation=sweep.operation))
-        except ThrottlingQuotaExceeded:
+        except (ThrottlingQuotaExceeded, NotController):
             return False
         self.turns.rest_after(began_ms)
         if decision.more:
