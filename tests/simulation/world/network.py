@@ -383,6 +383,7 @@ class Network:
             self.note("stranger", target, message["type"], message["term"])
             receiver.on_arrival(STRANGER, message)
             receiver.on_message(STRANGER, msgpack.unpackb(msgpack.packb(message)))
+            self._loop.call_soon_of(receiver.processor, receiver.on_read)
 
     def note(self, *event: object) -> None:
         """Add an event to the trace: the same seed must give the same sum."""
