@@ -129,7 +129,7 @@ class _Strangers(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-01T10:00:00.000Z INFO quorum.controller broker_fenced broker_id=3 silent_ms=9001`."""
+    """`2026-01-01T10:00:00.000Z INFO quorum.controller.upkeep broker_fenced broker_id=3 silent_ms=9001`."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = time_text(int(record.created * 1000))

@@ -40,8 +40,8 @@ def _logging_as_it_was() -> Iterator[None]:
 
 
 def record(message: str, **facts: object) -> logging.LogRecord:
-    made = logging.getLogger("quorum.controller.controller").makeRecord(
-        "quorum.controller.controller", 20, "f", 1, message, (), None
+    made = logging.getLogger("quorum.controller.upkeep").makeRecord(
+        "quorum.controller.upkeep", 20, "f", 1, message, (), None
     )
     made.created = 1_767_268_800.25
     made.__dict__.update(facts)
@@ -51,7 +51,7 @@ def record(message: str, **facts: object) -> logging.LogRecord:
 def test_text_is_one_line_of_event_and_facts() -> None:
     line = TextFormatter().format(record("broker_fenced", broker_id=3, reason="it was silent", ids=[1, 2]))
     assert line == (
-        "2026-01-01T12:00:00.250Z INFO quorum.controller broker_fenced "
+        "2026-01-01T12:00:00.250Z INFO quorum.controller.upkeep broker_fenced "
         'broker_id=3 reason="it was silent" ids=[1, 2]'
     )
 
@@ -64,7 +64,7 @@ def test_json_has_the_facts_as_fields() -> None:
     assert json.loads(JsonFormatter().format(record("broker_fenced", broker_id=3, path=Path("/d")))) == {
         "time": "2026-01-01T12:00:00.250Z",
         "level": "INFO",
-        "logger": "quorum.controller.controller",
+        "logger": "quorum.controller.upkeep",
         "event": "broker_fenced",
         "broker_id": 3,
         "path": "/d",

@@ -203,7 +203,7 @@ def test_a_process_that_dies_leaves_the_lock_free(tmp_path: Path) -> None:
         "DirectoryLock(Path(sys.argv[1])).acquire(); os.kill(os.getpid(), 9)"
     )
     died = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], check=False, cwd=Path(__file__).parents[3]
+        [sys.executable, "-c", code, str(tmp_path)], check=False, cwd=Path(__file__).parents[5]
     )
     assert died.returncode == -9
     DirectoryLock(tmp_path).acquire()

@@ -271,7 +271,7 @@ def test_a_command_says_when_its_own_certificate_ends(
             *("--cert", str(files.certificate), "--key", str(files.key)),
         ],
         capture_output=True, text=True, check=False, cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(__file__).resolve().parents[4])},
+        env={"PYTHONPATH": str(Path(__file__).resolve().parents[5])},
     )  # fmt: skip
     assert ran.returncode == code, ran.stderr
     assert (word is None) == (str(files.certificate) not in ran.stderr), ran.stderr
