@@ -174,13 +174,13 @@ class _Demo:
         started = time.monotonic()
         manifest = await asyncio.to_thread(export_cluster, self._client, to=target)
         end_offset = manifest["end_offset"]
+        digests = await self._digests_at(end_offset)  # before Spark starts: a quiet log gets a mark after 30 s
         self._tell(f"exported {end_offset} records to {target} in {_ms(started)}; starting Spark")
         spark = await asyncio.to_thread(session, quick=True)
         started = time.monotonic()
         replayed = await asyncio.to_thread(state_digest, target, engine="spark", spark=spark)
         self._tell(f"Spark replayed it in {_ms(started)}\n")
         self._tell(await asyncio.to_thread(report, spark, target))
-        digests = await self._digests_at(end_offset)
         digests["Spark"] = replayed["digest"]
         digests["the export's manifest"] = manifest["digest"]
         self._tell(render.fields((who, value) for who, value in digests.items()))
