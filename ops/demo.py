@@ -174,7 +174,8 @@ class _Demo:
         started = time.monotonic()
         manifest = await asyncio.to_thread(export_cluster, self._client, to=target)
         end_offset = manifest["end_offset"]
-        digests = await self._digests_at(end_offset)  # before Spark starts: a quiet log gets a mark after 30 s
+        # Before Spark starts: a quiet log gets a mark after 30 s.
+        digests = await self._digests_at(end_offset)
         self._tell(f"exported {end_offset} records to {target} in {_ms(started)}; starting Spark")
         spark = await asyncio.to_thread(session, quick=True)
         started = time.monotonic()
