@@ -111,25 +111,27 @@ def test_nodes_are_upgraded_one_by_one_in_any_order_and_then_the_level_is_raised
             assert levels(cluster)[METAQUORUM_VERSION] == METAQUORUM_VERSION_LEVEL - 1
             writer = Writer(cluster.client(timeout_s=DEADLINE_S))
             writing = asyncio.create_task(asyncio.to_thread(writer.run))
-            order = [member.id for member in cluster.members]
-            random.Random(seed).shuffle(order)
-            for node_id in order:
-                with pytest.raises(InvalidUpdateVersion):
-                    raise_level(cluster)
-                upgraded.add(node_id)
-                await restart(cluster, node_id)
-                if len(upgraded) == 2:
-                    upgraded.discard(node_id)
-                    await restart(cluster, node_id)
+            try:
+                order = [member.id for member in cluster.members]
+                random.Random(seed).shuffle(order)
+                for node_id in order:
+                    with pytest.raises(InvalidUpdateVersion):
+                        raise_level(cluster)
                     upgraded.add(node_id)
                     await restart(cluster, node_id)
-            raise_level(cluster)
-            assert levels(cluster)[METAQUORUM_VERSION] == METAQUORUM_VERSION_LEVEL
-            cluster.kill(await active_id(cluster))
-            written = len(writer.acknowledged)
-            await until(lambda: len(writer.acknowledged) > written + 5, "another leader takes writes")
-            writer.is_over = True
-            await writing
+                    if len(upgraded) == 2:
+                        upgraded.discard(node_id)
+                        await restart(cluster, node_id)
+                        upgraded.add(node_id)
+                        await restart(cluster, node_id)
+                raise_level(cluster)
+                assert levels(cluster)[METAQUORUM_VERSION] == METAQUORUM_VERSION_LEVEL
+                cluster.kill(await active_id(cluster))
+                written = len(writer.acknowledged)
+                await until(lambda: len(writer.acknowledged) > written + 5, "another leader takes writes")
+            finally:
+                writer.is_over = True
+                await writing
             names = {item["name"] for item in cluster.client().read("/v1/topics")["items"]}
             assert set(writer.acknowledged) <= names
             for member in cluster.members:
