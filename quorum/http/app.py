@@ -57,6 +57,7 @@ class DoorRunner(web.AppRunner):
             body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
             check=partial(_check, door),
             on_fault=door.on_fault,
+            buffers=door.body_buffers,
         )
         app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)
         self._by_path: dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]] = {}

@@ -17,7 +17,6 @@ async def listening(parts: Parts) -> AsyncIterator[None]:
 
     Raises:
         CannotListen: the address is in use or not ours.
-        InvalidSettings: the process may open hardly any files.
     """
     door = Door.of(parts, OwnNames(parts.settings.own_hosts))
     runner = DoorRunner(door)
@@ -28,6 +27,7 @@ async def listening(parts: Parts) -> AsyncIterator[None]:
             door.error,
             parts.settings.listen_http,
             buffers=parts.buffers,
+            bound=parts.connections,
             connection_of=poll_connections(door),
             tls=None if parts.tls is None else parts.tls.server,
         )

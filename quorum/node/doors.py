@@ -22,7 +22,6 @@ async def open_doors(parts: Parts) -> AsyncIterator[None]:
 
     Raises:
         CannotListen: an address is in use or not ours.
-        InvalidSettings: the process may open hardly any files.
     """
     async with AsyncExitStack() as opened:
         for name in DOORS:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from metadata_log.errors import Fault
 from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.http.body_buffers import BodyBuffers
+from metadata_log.node.http.server import ConnectionBound
 from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.tls import Tls
 from metadata_log.node.threads import Threads
@@ -21,7 +23,9 @@ from snapshots.store import SnapshotStore
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What every door to one controller shares. Bounds on bytes and threads are counted here, for all doors together."""
+    """What every door to one controller shares. Bounds on connections, bytes and threads are counted here, for all doors
+    together.
+    """
 
     settings: ControllerSettings
     controller: Controller
@@ -36,6 +40,8 @@ class Parts:
     reads: Threads
     downloads: Threads
     past: Past
+    connections: ConnectionBound
+    body_buffers: BodyBuffers
     buffers: AnswerBuffers
     access: Access
     tls: Tls | None

@@ -41,8 +41,10 @@ from metadata_log.node.disk.data_directory import (
 from metadata_log.node.disk.disk_space import Reserve, check_space, free_bytes
 from metadata_log.node.disk.durable_files import settle_names
 from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.http.body_buffers import BodyBuffers
 from metadata_log.node.http.kept_connections import KeptConnections
 from metadata_log.node.http.routes import rights_of
+from metadata_log.node.http.server import ConnectionBound
 from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.credentials import bearer_from
 from metadata_log.node.identity.tls import Tls
@@ -392,6 +394,8 @@ class _Node:
             reads=self.reads,
             downloads=self.downloads,
             past=Past(self.committed_log, self.store, threads=self.past_reads, process=self.history_process),
+            connections=ConnectionBound(),
+            body_buffers=BodyBuffers(),
             buffers=self.answer_buffers,
             access=Access(
                 self.settings.principals, cluster_id=self.settings.cluster_id, rights=rights_of(RULES)

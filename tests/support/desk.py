@@ -12,8 +12,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from metadata_log.ids import NodeId
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.http.answer_buffers import AnswerBuffers
+from metadata_log.node.http.body_buffers import BodyBuffers
 from metadata_log.node.http.caller import OwnNames
 from metadata_log.node.http.routes import rights_of
+from metadata_log.node.http.server import ConnectionBound
 from metadata_log.node.identity.access import Access
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.node.threads import Threads
@@ -95,6 +97,8 @@ class Desk:
             reads=reads,
             downloads=Threads("downloads", threads=1),
             past=Past(committed_log, store, threads=reads, states_max=1),
+            connections=ConnectionBound(),
+            body_buffers=BodyBuffers(),
             buffers=AnswerBuffers(),
             now_ms=lambda: lab.now_ms,
             own_names=OwnNames(()),

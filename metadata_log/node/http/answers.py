@@ -100,14 +100,16 @@ def errors_answered(
     check: Callable[[web.Request], None],
     on_fault: Callable[[Fault], None] = lambda _: None,
     no_such_path: Callable[[web.Request], str] = lambda request: f"no such path: {request.path}",
+    buffers: BodyBuffers | None = None,
 ) -> Any:
     """Return the middleware that turns every error of a handler or of the router into an answer of the one shape.
 
     `check` raises what refuses a request before anything of it is done.
 
-    `on_fault` learns of each Fault a handler raised. `no_such_path` words the refusal of an unknown path.
+    `on_fault` learns of each Fault a handler raised. `no_such_path` words the refusal of an unknown path. `buffers` counts
+    the bodies of all requests of this process; None: all come here.
     """
-    buffers = BodyBuffers()
+    buffers = buffers or BodyBuffers()
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:

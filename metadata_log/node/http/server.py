@@ -9,6 +9,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -183,6 +184,8 @@ class Addresses:
         self._each_max = each_max
         self._refused = refused
         self._held: dict[str, int] = {}
+        self.total = 0
+        """Connections of all addresses."""
 
     def enter(self, peer: tuple[str, int] | None) -> str:
         """Count a connection; return what to `leave`, or nothing where it is refused."""
@@ -194,10 +197,12 @@ class Addresses:
             self._refused()
             return ""
         self._held[address] = held + 1
+        self.total += 1
         return address
 
     def leave(self, address: str) -> None:
         held = self._held.pop(address, 0)
+        self.total -= min(held, 1)
         if held > 1:
             self._held[address] = held - 1
 
@@ -229,8 +234,9 @@ class _RefusalLog:
         self._count = 0
 
 
-class _ConnectionBound:
-    """How many connections an address of ours, and each address of a client, may have; each refusal is counted and logged.
+class ConnectionBound:
+    """How many connections the listeners of this process may have together, and of one address of a client; each refusal is
+    counted and logged.
 
     Raises:
         InvalidSettings: the process may open hardly any files.
@@ -241,28 +247,21 @@ class _ConnectionBound:
         self._refusals = _RefusalLog()
         each_max = max(1, int(limits.HTTP_CONNECTIONS_PER_ADDRESS * self._max))
         self.addresses = Addresses(each_max, lambda: self._refusals.refused(each_max))
-        self._handshakes = 0
 
     def enter(self, transport: asyncio.Transport) -> Callable[[], None] | None:
-        """Count a connection that is about to begin TLS: strangers who never finish that use up files as well.
+        """Count a connection that was accepted; with TLS before that begins, as strangers who never finish it use up files.
 
         Returns what ends its count; None: there is no room.
         """
-        if not self.has_room_beside(self._handshakes):
+        if not self.has_room:
             return None
         entered = self.addresses.enter(transport.get_extra_info("peername"))
-        if not entered:
-            return None
-        self._handshakes += 1
+        return partial(self.addresses.leave, entered) if entered else None
 
-        def leave() -> None:
-            self._handshakes -= 1
-            self.addresses.leave(entered)
-
-        return leave
-
-    def has_room_beside(self, connections: int) -> bool:
-        if connections >= self._max:
+    @property
+    def has_room(self) -> bool:
+        """Whether one more connection may begin; a refusal is counted."""
+        if self.addresses.total >= self._max:
             self._refusals.refused(self._max)
             return False
         return True
@@ -274,12 +273,14 @@ async def listen(
     address: tuple[str, int],
     *,
     buffers: AnswerBuffers,
+    bound: ConnectionBound | None = None,
     connection_of: Callable[[web.Server], NamedErrors] | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> asyncio.Server:
     """Serve a node's application on an address. The bound on connections leaves the node the files it needs.
 
-    `buffers` counts the unsent bytes of all connections.
+    `buffers` counts the unsent bytes of all connections, `bound` the connections of all listeners; None: this is the only
+    one.
 
     `connection_of` makes the protocol of each connection, if it is to be another than NamedErrors.
 
@@ -287,13 +288,12 @@ async def listen(
         CannotListen: the address is in use or not ours.
         InvalidSettings: the process may open hardly any files.
     """
-    host, port = address
-    bound = _ConnectionBound()
+    bound = bound or ConnectionBound()
 
     def connection() -> asyncio.BaseProtocol:
         server = runner.server
         assert server is not None
-        if not bound.has_room_beside(len(server.connections)):
+        if not bound.has_room:
             return _Refused()
         if connection_of is not None:
             made = connection_of(server)
@@ -307,17 +307,30 @@ async def listen(
     def accepted() -> asyncio.BaseProtocol:
         return connection() if tls is None else Encrypting(connection, tls, bound.enter)
 
+    return await accepting_on(address, accepted, key="listen.http")
+
+
+async def accepting_on(
+    address: tuple[str, int], protocol: Callable[[], asyncio.BaseProtocol], *, key: str
+) -> asyncio.Server:
+    """Accept connections on an address, which the settings have under a key.
+
+    Raises:
+        CannotListen: the address is in use or not ours.
+    """
+    host, port = address
+    table, _, name = key.partition(".")
     try:
         # asyncio accepts as many connections in one turn of the loop as its backlog holds.
         server = await asyncio.get_running_loop().create_server(
-            accepted, host, port, backlog=limits.HTTP_ACCEPTS_PER_TURN
+            protocol, host, port, backlog=limits.HTTP_ACCEPTS_PER_TURN
         )
     except socket.gaierror as error:
-        raise CannotListen(f"{host} is not known ({error.strerror}): correct [listen] http") from error
+        raise CannotListen(f"{host} is not known ({error.strerror}): correct [{table}] {name}") from error
     except OSError as error:
         raise CannotListen(
             f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have it; stop that "
-            "one, or change [listen] http"
+            f"one, or change [{table}] {name}"
         ) from error
     for listening in server.sockets:
         _lengthen_backlog(listening.fileno())

@@ -17,7 +17,7 @@ from metadata_log.limits import KIB, MIB
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.answers import status_of
 from metadata_log.node.http.bodies import read_raw
-from metadata_log.node.http.server import Addresses, NamedErrors, listen
+from metadata_log.node.http.server import Addresses, ConnectionBound, NamedErrors, listen
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -464,6 +464,36 @@ def test_connections_of_one_address_beyond_its_share_are_refused(monkeypatch: py
                 while server.connections:
                     await asyncio.sleep(0.001)
         listener.close()
+        await runner.cleanup()
+
+    asyncio.run(story())
+
+
+def test_two_listeners_share_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 1)
+
+    async def story() -> None:
+        runner = web.AppRunner(web.Application())
+        await runner.setup()
+        bound = ConnectionBound()
+        listeners = [
+            await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers(), bound=bound)
+            for _ in range(2)
+        ]
+        here, there = (listener.sockets[0].getsockname() for listener in listeners)
+        async with asyncio.timeout(60):
+            _, kept = await asyncio.open_connection(*here)
+            while bound.addresses.total == 0:
+                await asyncio.sleep(0.001)
+            reader, writer = await asyncio.open_connection(*there)
+            with suppress(ConnectionError):
+                assert await reader.read(1) == b""
+            kept.close()
+            writer.close()
+            while bound.addresses.total:
+                await asyncio.sleep(0.001)
+        for listener in listeners:
+            listener.close()
         await runner.cleanup()
 
     asyncio.run(story())
