@@ -86,6 +86,8 @@ DISK_STALL_MS: Final = 2_000
 """A leader whose sync has not returned after this time steps down."""
 COMMIT_TIMEOUT_MS: Final = 10_000
 SESSION_TIMEOUT_MS: Final = 9_000
+KAFKA_SESSION_TIMEOUT_MIN_MS: Final = 6_000
+"""With Kafka's brokers, which send a heartbeat every 2,000 ms, whatever happens: two of three may be lost."""
 LOCAL_CLUSTER_SESSION_TIMEOUT_MS: Final = 3_000
 SESSION_CHECKS_PER_TIMEOUT: Final = 8
 """Kafka checks for expired sessions every timeout / 8, and again after 10 ms when it found one."""

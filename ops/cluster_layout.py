@@ -49,6 +49,8 @@ class Member:
     directory_id: str | None
     config: str
     data: str
+    kafka: str | None = None
+    """HOST:PORT of a controller for Kafka's brokers and tools, and of a broker for Kafka's clients; None: nowhere."""
 
     @property
     def name(self) -> str:
@@ -58,6 +60,8 @@ class Member:
         entry: dict[str, Any] = {"id": self.id, "http": self.http}
         if self.role == "controller":
             entry |= {"raft": self.raft, "directory_id": self.directory_id}
+        if self.kafka is not None:
+            entry["kafka"] = self.kafka
         return entry | {"config": self.config, "data": self.data}
 
 
@@ -72,6 +76,7 @@ class _ControllerRow(msgspec.Struct):
     directory_id: str
     config: str
     data: str
+    kafka: str | None = None
 
     def member(self) -> Member:
         return Member(role="controller", **msgspec.structs.asdict(self))
@@ -125,9 +130,12 @@ def _no_cluster(file: Path, reason: str) -> InvalidSettings:
 
 
 def new_controllers(
-    count: int, ports: Iterator[int], rng: random.Random, *, tls: bool = False
+    count: int, ports: Iterator[int], rng: random.Random, *, tls: bool = False, kafka: bool = False
 ) -> tuple[Member, ...]:
-    """Return the controllers of a new cluster: ids from 1, each with a directory id of its own."""
+    """Return the controllers of a new cluster: ids from 1, each with a directory id of its own.
+
+    `kafka`: each has a listener for Kafka's brokers.
+    """
     return tuple(
         Member(
             role="controller",
@@ -137,6 +145,7 @@ def new_controllers(
             directory_id=uuid_text(random_uuid(rng)),
             config=f"controller-{node_id}.toml",
             data=f"controller-{node_id}",
+            kafka=address_text((HOST, next(ports))) if kafka else None,
         )
         for node_id in range(1, count + 1)
     )
@@ -189,18 +198,20 @@ class Layout:
                 data_dir=self.directory / member.data,
                 listen_http=_listen(member),
                 listen_raft=_raft(member),
+                listen_kafka=_kafka(member),
                 voters=tuple(
                     VoterSettings(
                         id=NodeId(voter.id),
                         raft=_raft(voter),
                         http=voter.http,
                         directory_id=uuid_from_text(voter.directory_id or ""),
+                        kafka=_kafka(voter),
                     )
                     for voter in self.controllers
                 ),
                 tls=self._tls(member),
                 principals=self._principals(),
-                timing=TimingSettings(session_timeout_ms=limits.LOCAL_CLUSTER_SESSION_TIMEOUT_MS),
+                timing=TimingSettings(session_timeout_ms=_session_timeout_ms(member)),
             )
         )
         settings.validate()
@@ -259,6 +270,15 @@ def _listen(member: Member) -> HostPort:
 def _raft(member: Member) -> HostPort:
     assert member.raft is not None, "a controller has a raft address"
     return read_address(member.raft)
+
+
+def _kafka(member: Member) -> HostPort | None:
+    return None if member.kafka is None else read_address(member.kafka)
+
+
+def _session_timeout_ms(member: Member) -> int:
+    """Kafka's brokers send a heartbeat too seldom for the short sessions of a local cluster."""
+    return limits.LOCAL_CLUSTER_SESSION_TIMEOUT_MS if member.kafka is None else limits.SESSION_TIMEOUT_MS
 
 
 def free_ports(taken: set[int], rng: random.Random) -> Iterator[int]:

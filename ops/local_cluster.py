@@ -121,7 +121,7 @@ class LocalCluster:
     `controllers` and `brokers` None: as many as the directory has, or three in a new one. `adjust` changes the settings of
     controllers when their files are first written; `environment` gives variables to the nodes started here, and `code` names
     the folder with the release that a node runs. `secure`: a new cluster has TLS and identity, with an authority of its own
-    below tls/; one that exists stays as it is.
+    below tls/; one that exists stays as it is. `kafka`: the controllers of a new cluster listen for Kafka's brokers, too.
 
         async with LocalCluster(path, brokers=1) as cluster:
             cluster.kill(cluster.controllers[0].id)
@@ -137,6 +137,7 @@ class LocalCluster:
         environment: Callable[[Member], Mapping[str, str]] = _as_we_are,
         code: Callable[[Member], Path] = _this_release,
         secure: bool = False,
+        kafka: bool = False,
     ) -> None:
         self.directory = directory.resolve()
         self.cluster_id = ""
@@ -144,6 +145,7 @@ class LocalCluster:
         self.brokers: tuple[Member, ...] = ()
         self._wanted = (controllers, brokers)
         self._secure = secure
+        self._kafka = kafka
         self._credentials = NO_CREDENTIALS
         self._adjust = adjust
         self._environment = environment
@@ -459,10 +461,12 @@ class LocalCluster:
                 raise ClusterMismatch(f"{self.directory} holds a cluster without TLS: take another --dir")
             self._secure = is_secure
         taken = {read_url(member.http)[1] for member in self.members}
-        taken |= {read_address(member.raft)[1] for member in self.members if member.raft}
+        taken |= {read_address(at)[1] for member in self.members for at in (member.raft, member.kafka) if at}
         ports = free_ports(taken, self._rng)
         if fresh:
-            self.controllers = new_controllers(controllers, ports, self._rng, tls=self._secure)
+            self.controllers = new_controllers(
+                controllers, ports, self._rng, tls=self._secure, kafka=self._kafka
+            )
         self.brokers += new_brokers(range(len(self.brokers), brokers), ports, tls=self._secure)
 
 

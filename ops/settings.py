@@ -33,8 +33,10 @@ from ops.settings_values import (
     yes_or_no,
 )
 from quorum.node.config import (
+    KAFKA_SECURITY,
     ControllerSettings,
     ElectionSettings,
+    KafkaSettings,
     LogSettings,
     SnapshotSettings,
     TimingSettings,
@@ -53,6 +55,7 @@ GROUPS: Final[Mapping[str, type]] = {
     "snapshot": SnapshotSettings,
     "elections": ElectionSettings,
     "topics": TopicSettings,
+    "kafka": KafkaSettings,
     "tls": TlsFiles,
     "voters": VoterSettings,
 }
@@ -111,7 +114,10 @@ KEYS: Final = (
         shutdown_timeout_ms="How long a stopping broker waits for its leaderships to move away.",
     ),
     *_keys("listen", BOTH, of.LISTENS_HTTP, http="Where clients and other nodes ask over HTTP."),
-    *_keys("listen", CONTROLLER, of.LISTENS_RAFT, raft="Where the other controllers connect."),
+    *_keys("listen", CONTROLLER, of.LISTENS, raft="Where the other controllers connect."),
+    *_keys(
+        "listen", CONTROLLER, of.LISTENS, kafka="Where Kafka's brokers and tools connect; left out: nowhere."
+    ),
     *_keys(
         "advertised",
         CONTROLLER,
@@ -121,8 +127,9 @@ KEYS: Final = (
     *_keys(
         "advertised",
         CONTROLLER,
-        of.TOLD_RAFT,
+        of.TOLD,
         raft="What others are told; else the voter's entry, else [listen].",
+        kafka="What Kafka's brokers are told; else the voter's entry, else [listen].",
     ),
     *_keys(
         "advertised", BROKER, of.TOLD_HTTP, http="What clients are told; else [listen], then no wildcard."
@@ -149,13 +156,16 @@ KEYS: Final = (
     *_keys(
         "voters", CONTROLLER, of.NUMBER, id="A founder of the quorum; once founded, the log names the voters."
     ),
-    *_keys("voters", CONTROLLER, of.TOLD_RAFT, raft="Where the other controllers reach it."),
+    *_keys("voters", CONTROLLER, of.TOLD, raft="Where the other controllers reach it."),
     *_keys("voters", CONTROLLER, of.TOLD_URL, http="Where it is asked over HTTP."),
     *_keys(
         "voters",
         CONTROLLER,
         of.DIRECTORY_ID,
         directory_id="Its disk, as `metaquorum storage format` printed it.",
+    ),
+    *_keys(
+        "voters", CONTROLLER, of.TOLD, kafka="Where Kafka's brokers reach it; needed with [listen] kafka."
     ),
     *_keys(
         "timing",
@@ -201,6 +211,24 @@ KEYS: Final = (
         undelete_window_ms="How long a deleted topic can be restored; 0: it is gone at once, as in Kafka.",
         partitions_per_topic_max="More partitions are refused with POLICY_VIOLATION.",
         replication_factor_min="A new topic with fewer replicas is refused with POLICY_VIOLATION.",
+    ),
+    *_keys(
+        "kafka",
+        CONTROLLER,
+        of.LISTENER_NAME,
+        listener_name="The first of the brokers' `controller.listener.names`; the same on all controllers.",
+    ),
+    *_keys(
+        "kafka",
+        CONTROLLER,
+        of.one_of(KAFKA_SECURITY),
+        security="sasl_ needs principals; left out: tls beside [tls], else plaintext.",
+    ),
+    *_keys(
+        "kafka",
+        CONTROLLER,
+        of.YES_OR_NO,
+        other_brokers="Whether brokers that are not Kafka's may register, too, and get replicas.",
     ),
 )
 
@@ -288,6 +316,7 @@ def load_for_format(path: Path) -> tuple[Role, int, Path, str | None]:
     listen.take("http", listen_address, default=None)
     if role == "controller":
         listen.take("raft", host_port, default=None)
+        listen.take("kafka", host_port, default=None)
     return (
         role,
         node_id,
@@ -310,6 +339,7 @@ def hosts_to_certify(path: Path) -> tuple[str, ...]:
     for table in (listen, advertised, *(each for each in voters if each.take("id", whole_number) == node_id)):
         addresses.append(table.take("http", listen_address, default=None))
         addresses.append(table.take("raft", host_port, default=None))
+        addresses.append(table.take("kafka", host_port, default=None))
     hosts = [address[0] for address in addresses if address is not None and address[0] not in WILDCARDS]
     http = top.table("http", default={})
     return tuple(dict.fromkeys([*hosts, *http.take("allowed_hosts", list_of(host_name), default=())]))
@@ -320,7 +350,11 @@ def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
     voters = [key for key in KEYS if key.table == "voters"]
     around = Around(Path(), tls=settings.tls is not None)
     rows = [
-        [(key.key, key.kind.write(getattr(voter, key.key), around)) for key in voters]
+        [
+            (key.key, key.kind.write(value, around))
+            for key in voters
+            if (value := getattr(voter, key.key)) is not None
+        ]
         for voter in settings.voters
     ]
     return _toml([*_tables(settings, "controller", data_dir), *(("[[voters]]", row) for row in rows)])
@@ -345,9 +379,12 @@ def _tables(
     around = Around(Path(), tls=settings.tls is not None)
     is_secure = settings.tls is not None and settings.principals is not None
     given = {"data_dir": data_dir, "insecure": None if is_secure else True}
+    left_out = {"voters", "advertised.listeners"}
+    if isinstance(settings, ControllerSettings) and settings.kafka == KafkaSettings():
+        left_out.add("kafka")  # releases without the listener read such a file, too
     tables: dict[str, list[tuple[str, Any]]] = defaultdict(list)
     for key in keys_of(role):
-        if key.table not in {"voters", "advertised.listeners"}:
+        if key.table not in left_out:
             value: Any = given[key.key] if key.key in given else _value(settings, key.field)
             if value is not None and value != ():
                 tables[key.table].append((key.key, key.kind.write(value, around)))
@@ -378,8 +415,11 @@ def _check_same_port(path: Path, settings: ControllerSettings) -> None:
     for key, advertised, listens in (
         ("http", advertised_http, settings.listen_http),
         ("raft", settings.raft_address, settings.listen_raft),
+        ("kafka", settings.kafka_address, settings.listen_kafka),
     ):
         where = origin if getattr(settings, f"advertised_{key}") is None else f"advertised.{key}"
+        if advertised is None or listens is None:
+            continue
         if advertised[0] == listens[0] and advertised[1] != listens[1]:
             raise InvalidSettings(
                 f"{path}: listen.{key} is port {listens[1]}, but {where} tells the others port {advertised[1]}"

@@ -1,7 +1,7 @@
 """Edge: kinds of values in settings files: each reader returns the value, or raises ValueError saying what is wanted."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from metadata_log.node.addresses import (
 )
 
 T = TypeVar("T")
+_LISTENER_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -58,6 +59,23 @@ def cluster_id(value: object) -> str:
     if not isinstance(value, str) or not _CLUSTER_ID.fullmatch(value):
         raise ValueError("wanted the 22 characters of a cluster id")
     return value
+
+
+def listener_name(value: object) -> str:
+    if not isinstance(value, str) or not _LISTENER_NAME.fullmatch(value):
+        raise ValueError("wanted the name of a listener: letters, digits, _, . and -")
+    return value
+
+
+def one_of(choices: Sequence[str]) -> Kind:
+    """Return the kind of a value that is one of these texts."""
+
+    def read(value: object, _: Around) -> str:
+        if value not in choices:
+            raise ValueError(f"wanted one of {', '.join(choices)}")
+        return str(value)
+
+    return Kind(", ".join(choices), read)
 
 
 def directory_id(value: object) -> Uuid:
@@ -181,8 +199,9 @@ LISTENS_HTTP: Final = Kind(
 )
 TOLD_HTTP: Final = LISTENS_HTTP._replace(read=lambda value, around: reachable_http(value, tls=around.tls))
 TOLD_URL: Final = _plain("URL", reachable_url)
-LISTENS_RAFT: Final = _plain("HOST:PORT", host_port, address_text)
-TOLD_RAFT: Final = _plain("HOST:PORT", reachable, address_text)
+LISTENS: Final = _plain("HOST:PORT", host_port, address_text)
+TOLD: Final = _plain("HOST:PORT", reachable, address_text)
 LISTENER: Final = _plain(
     "PROTOCOL://HOST:PORT", listener, lambda at: f"{SECURITY_PROTOCOLS[at[2]]}://{address_text(at[:2])}"
 )
+LISTENER_NAME: Final = _plain("name of a listener", listener_name)

@@ -44,7 +44,7 @@ def _tables() -> Iterator[str]:
 def _shown(default: Any) -> str:
     if default is MISSING:
         return "needed"
-    return "" if default in (None, ()) else str(default)
+    return "" if default in (None, ()) else str(default).lower() if default is False else str(default)
 
 
 def _bounds(key: Key) -> str:

@@ -6,6 +6,10 @@ from metadata_log.ids import NodeId, Uuid
 from metadata_log.records.declaration import NO_SECRETS, json_names, record
 
 KRAFT_VERSION_LEVEL = 1
+RAFT_ENDPOINT: Final = "CONTROLLER"
+"""The name of the endpoint at which the other voters reach a controller. Digests of existing logs rest on it."""
+KAFKA_ENDPOINT: Final = "KAFKA"
+"""The name of the endpoint for Kafka's brokers and tools; they are told the name that the settings give the listener."""
 
 
 @record(type_id=1000, secret_fields=NO_SECRETS)
@@ -29,6 +33,10 @@ class VoterEndpoint(NamedTuple):
     host: str
     port: int
 
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
 
 @json_names(node_id="id", min_version="min", max_version="max")
 class Voter(NamedTuple):
@@ -39,6 +47,10 @@ class Voter(NamedTuple):
     endpoints: tuple[VoterEndpoint, ...]
     min_version: int
     max_version: int
+
+    def address(self, name: str) -> tuple[str, int] | None:
+        """Return host and port of the endpoint with a name; None if the voter has none."""
+        return next((endpoint.address for endpoint in self.endpoints if endpoint.name == name), None)
 
 
 @record(type_id=1005, secret_fields=NO_SECRETS)

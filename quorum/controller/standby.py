@@ -33,7 +33,13 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.features import metaquorum_version
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
+from metadata_log.records.quorum import (
+    KAFKA_ENDPOINT,
+    KRAFT_VERSION_LEVEL,
+    RAFT_ENDPOINT,
+    Voter,
+    VoterEndpoint,
+)
 from metadata_log.records.registry import level_of
 from metadata_log.sliced import Sliced, at_once
 from quorum.controller.applied_listener import AppliedListener
@@ -42,7 +48,7 @@ from quorum.controller.sessions import Sessions
 from quorum.controller.waiters import Waiter, Waiters
 from quorum.decide.decision import Decision
 from quorum.decide.quorum import claim, identities
-from quorum.node.config import ControllerSettings
+from quorum.node.config import ControllerSettings, VoterSettings
 from quorum.raft.raft_log import RaftLog, Voters
 from quorum.views.broker_counts import BrokerCounts
 from quorum.views.metrics import ControllerMetrics
@@ -414,10 +420,13 @@ def _listed(voters: Voters) -> str:
 
 
 def configured_voters(settings: ControllerSettings) -> tuple[Voter, ...]:
-    """Return the voters as the log records them: in order of id, each with its one endpoint."""
+    """Return the voters as the log records them: in order of id, each with its endpoints for Raft and Kafka's brokers."""
     return tuple(
-        Voter(
-            voter.id, voter.directory_id, (VoterEndpoint("CONTROLLER", *voter.raft),), 0, KRAFT_VERSION_LEVEL
-        )
+        Voter(voter.id, voter.directory_id, _endpoints(voter), 0, KRAFT_VERSION_LEVEL)
         for voter in sorted(settings.voters, key=lambda voter: voter.id)
     )
+
+
+def _endpoints(voter: VoterSettings) -> tuple[VoterEndpoint, ...]:
+    raft = VoterEndpoint(RAFT_ENDPOINT, *voter.raft)
+    return (raft,) if voter.kafka is None else (raft, VoterEndpoint(KAFKA_ENDPOINT, *voter.kafka))

@@ -21,7 +21,9 @@ from metadata_log.records.features import (
     FeatureLevelRecord,
 )
 from metadata_log.records.quorum import (
+    KAFKA_ENDPOINT,
     KRAFT_VERSION_LEVEL,
+    RAFT_ENDPOINT,
     ControllerClaimRecord,
     QuorumVersionRecord,
     Voter,
@@ -40,6 +42,8 @@ from quorum.raft.raft_log import PeerStatus, RaftStatus
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoter(Command):
     """Make an observer a voter; `host` and `port` are its address for the other voters. Source: KIP-853.
+
+    Its address for Kafka's brokers is the one that it registered.
 
     `replaces` is a directory of this id that the checks treat as already removed; only with `validate_only`.
     """
@@ -131,7 +135,7 @@ def add_voter(context: DecideContext, command: AddVoter) -> Decision:
         raise InvalidRequest(f"{uuid_text(command.directory_id)} is no directory's id")
     if not is_host(command.host):
         raise InvalidRequest(f"{identity}: {command.host!r} is no name that a host can have")
-    endpoint = VoterEndpoint("CONTROLLER", command.host, command.port)
+    endpoint = VoterEndpoint(RAFT_ENDPOINT, command.host, command.port)
     for voter in voters:
         if voter.directory_id == command.directory_id:
             raise InvalidRequest(f"{identity}: this is the directory of voter {voter.node_id}")
@@ -143,8 +147,20 @@ def add_voter(context: DecideContext, command: AddVoter) -> Decision:
         raise InvalidRequest(f"{CONTROLLERS_MAX} controllers vote already, more only slow them down")
     if raft is not None:
         check_change(command, raft, node_id=NodeId(context.node_id))
-    added = Voter(command.voter_id, command.directory_id, (endpoint,), 0, KRAFT_VERSION_LEVEL)
+    endpoints = (endpoint, *_kafka_endpoints(image, command.voter_id))
+    added = Voter(command.voter_id, command.directory_id, endpoints, 0, KRAFT_VERSION_LEVEL)
     return _changed("VOTER_ADDED", command, (*voters, added))
+
+
+def _kafka_endpoints(image: MetadataImage, node_id: NodeId) -> tuple[VoterEndpoint, ...]:
+    """Return where Kafka's brokers reach a controller, as its registration says; without a Kafka listener nothing."""
+    controller = image.controllers.get(node_id)
+    endpoints = () if controller is None else controller.endpoints
+    return tuple(
+        VoterEndpoint(KAFKA_ENDPOINT, each.host, each.port)
+        for each in endpoints
+        if each.name == KAFKA_ENDPOINT
+    )
 
 
 def remove_voter(context: DecideContext, command: RemoveVoter) -> Decision:

@@ -22,6 +22,8 @@ class VoterSettings:
     raft: HostPort
     http: str
     directory_id: Uuid
+    kafka: HostPort | None = None
+    """Where Kafka's brokers and tools reach it; None: it has no listener for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,22 @@ class TopicSettings:
         return {MIN_IN_SYNC_REPLICAS: str(self.min_insync_replicas)}
 
 
+KAFKA_SECURITY: Final = ("plaintext", "tls", "sasl_plaintext", "sasl_tls")
+"""Each at the number of Kafka's security protocol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """The listener for Kafka's brokers and tools."""
+
+    listener_name: str = "CONTROLLER"
+    """What brokers call the listener: the first of their `controller.listener.names`. The same on all controllers."""
+    security: str | None = None
+    """One of KAFKA_SECURITY. None: tls beside [tls], else plaintext."""
+    other_brokers: bool = False
+    """Whether brokers that are not Kafka's may register, too. They would be given replicas of Kafka's topics."""
+
+
 _DAY_MS: Final = 24 * 3600 * 1000
 _INT64_MAX: Final = 2**63 - 1
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -118,10 +136,13 @@ class ControllerSettings:
     data_dir: Path
     listen_http: HostPort
     listen_raft: HostPort
+    listen_kafka: HostPort | None = None
+    """Where Kafka's brokers and tools are served; None: nowhere."""
     voters: tuple[VoterSettings, ...]
     """The founding ones, and where the quorum is found; once it is founded the log says who votes."""
     advertised_http: str | None = None
     advertised_raft: HostPort | None = None
+    advertised_kafka: HostPort | None = None
     """Where others reach this node; None: as its entry among the voters says, else where it listens."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which clients may ask for this node."""
@@ -136,6 +157,7 @@ class ControllerSettings:
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
     elections: ElectionSettings = field(default_factory=ElectionSettings)
     topics: TopicSettings = field(default_factory=TopicSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
 
     @property
     def own(self) -> VoterSettings:
@@ -167,6 +189,19 @@ class ControllerSettings:
             return self.advertised_raft
         return self.own.raft if self.is_listed else self.listen_raft
 
+    @property
+    def kafka_address(self) -> HostPort | None:
+        """Where Kafka's brokers and tools reach this node; None: it has no listener for them."""
+        if self.listen_kafka is None or self.advertised_kafka is not None:
+            return self.advertised_kafka
+        own = self.own.kafka if self.is_listed else None
+        return own or self.listen_kafka
+
+    @property
+    def kafka_security(self) -> str:
+        """One of KAFKA_SECURITY."""
+        return self.kafka.security or ("plaintext" if self.tls is None else "tls")
+
     def url_of(self, node_id: NodeId) -> str | None:
         return next((voter.http for voter in self.voters if voter.id == node_id), None)
 
@@ -189,6 +224,7 @@ class ControllerSettings:
         self._check_voters()
         self._check_bounds()
         self._check_timing()
+        self._check_kafka()
 
     def _check_voters(self) -> None:
         ids = [voter.id for voter in self.voters]
@@ -197,15 +233,18 @@ class ControllerSettings:
         for node_id in (self.node_id, *ids):
             if not 0 <= node_id <= INT32_MAX:
                 raise InvalidSettings(f"controller id {node_id} is outside 0 to {INT32_MAX}")
-        for what in ("raft", "http", "directory_id"):
-            values = [getattr(voter, what) for voter in self.voters]
+        for what in ("raft", "http", "kafka", "directory_id"):
+            values = [value for voter in self.voters if (value := getattr(voter, what)) is not None]
             if len(set(values)) != len(values):
                 raise InvalidSettings(f"two voters have the same {what}")
         for key, advertised, listens in (
             ("http", self.advertised_http, self.listen_http),
             ("raft", self.advertised_raft, self.listen_raft),
+            ("kafka", self.advertised_kafka, self.listen_kafka),
         ):
-            if advertised is None and not self.is_listed and not is_reachable(listens):
+            if listens is None or is_reachable(listens):
+                continue
+            if advertised is None and not self.is_listed:
                 raise InvalidSettings(
                     f"others cannot reach {address_text(listens)}, where node {self.node_id} listens: set advertised.{key}"
                 )
@@ -236,3 +275,47 @@ class ControllerSettings:
             )
         if timing.commit_timeout_ms < timing.election_timeout_max_ms:
             raise InvalidSettings("timing.commit_timeout_ms must be at least election_timeout_max_ms")
+
+    def _check_kafka(self) -> None:
+        """Check what a listener for Kafka's brokers asks of the other settings."""
+        if self.listen_kafka is None:
+            self._check_no_kafka()
+            return
+        if self.is_listed and self.own.kafka is None:
+            raise InvalidSettings(
+                f"listen.kafka is set, but voters.kafka of node {self.node_id} is missing: the log would not tell Kafka's "
+                "brokers where this controller is"
+            )
+        if self.kafka.security not in (None, *KAFKA_SECURITY):
+            raise InvalidSettings(
+                f"kafka.security = {self.kafka.security!r}: wanted one of {', '.join(KAFKA_SECURITY)}"
+            )
+        is_encrypted = self.kafka_security.endswith("tls")
+        if is_encrypted != (self.tls is not None):
+            there_is = "no" if self.tls is None else "a"
+            raise InvalidSettings(f"kafka.security = {self.kafka_security!r}, but there is {there_is} [tls]")
+        if self.kafka_security.startswith("sasl") and self.principals is None:
+            raise InvalidSettings(
+                f"kafka.security = {self.kafka_security!r}, but there is no [identity] principals"
+            )
+        if self.timing.session_timeout_ms < limits.KAFKA_SESSION_TIMEOUT_MIN_MS:
+            raise InvalidSettings(
+                f"timing.session_timeout_ms = {self.timing.session_timeout_ms} must be at least "
+                f"{limits.KAFKA_SESSION_TIMEOUT_MIN_MS} with listen.kafka: Kafka's brokers send a heartbeat every 2,000 ms"
+            )
+        if self.topics.undelete_window_ms:
+            raise InvalidSettings(
+                f"topics.undelete_window_ms = {self.topics.undelete_window_ms} must be 0 with listen.kafka: Kafka's brokers "
+                "delete a topic's data at once, and their log has no record that restores a topic"
+            )
+
+    def _check_no_kafka(self) -> None:
+        for key, value in (
+            ("advertised.kafka", self.advertised_kafka),
+            (f"voters.kafka of node {self.node_id}", self.own.kafka if self.is_listed else None),
+            ("[kafka]", None if self.kafka == KafkaSettings() else self.kafka),
+        ):
+            if value is not None:
+                raise InvalidSettings(
+                    f"{key} is set, but listen.kafka is not: it has no listener for Kafka's brokers"
+                )

@@ -9,6 +9,7 @@ from metadata_log.errors import QuorumRefused
 from metadata_log.ids import NO_NODE, NodeId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.addresses import HostPort
+from metadata_log.records.quorum import RAFT_ENDPOINT
 from quorum.controller.applied_listener import AppliedListener
 from quorum.decide.quorum import identities
 from quorum.node.config import ControllerSettings
@@ -101,7 +102,7 @@ class LinksFollowVoters(AppliedListener):
 def dialled_addresses(settings: ControllerSettings, image: MetadataImage) -> dict[NodeId, HostPort]:
     """Return where to dial each controller: the settings go before the log, since an address may depend on who dials."""
     return {
-        voter.node_id: (voter.endpoints[0].host, voter.endpoints[0].port)
+        voter.node_id: address
         for voter in image.quorum.voters or ()
-        if voter.endpoints
+        if (address := voter.address(RAFT_ENDPOINT)) is not None
     } | {voter.id: voter.raft for voter in settings.voters}

@@ -25,6 +25,7 @@ from metadata_log.node.http.answers import MSGPACK, packed
 from metadata_log.node.identity.credentials import why_it_failed
 from metadata_log.node.identity.rights import ROLES, Principal
 from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.quorum import KAFKA_ENDPOINT, RAFT_ENDPOINT
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.commands import RegisterController
 from metadata_log.wire.shapes import INT64_MAX, Shape, read_shape
@@ -32,7 +33,7 @@ from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.callers import Caller
 from quorum.controller.controller import Controller
 from quorum.decide.features import REGISTERED
-from quorum.node.config import ControllerSettings
+from quorum.node.config import KAFKA_SECURITY, ControllerSettings
 
 log = logging.getLogger(__name__)
 FIRST_PAUSE_MS: Final = 100
@@ -63,14 +64,18 @@ class _ErrorBody(Shape, frozen=True, forbid_unknown_fields=False):
 
 def registration_of(settings: ControllerSettings, incarnation_id: Uuid) -> RegisterController:
     """Return what a controller with these settings registers."""
+    endpoints: tuple[BrokerEndpoint, ...] = (
+        BrokerEndpoint(RAFT_ENDPOINT, *settings.raft_address, 0),
+        BrokerEndpoint("HTTP", *read_url(settings.http_url), 0),
+    )
+    if settings.kafka_address is not None:
+        protocol = KAFKA_SECURITY.index(settings.kafka_security)
+        endpoints = (*endpoints, BrokerEndpoint(KAFKA_ENDPOINT, *settings.kafka_address, protocol))
     return RegisterController(
         cluster_id=settings.cluster_id,
         controller_id=settings.node_id,
         incarnation_id=incarnation_id,
-        endpoints=(
-            BrokerEndpoint("CONTROLLER", *settings.raft_address, 0),
-            BrokerEndpoint("HTTP", *read_url(settings.http_url), 0),
-        ),
+        endpoints=endpoints,
         features=REGISTERED,
     )
 

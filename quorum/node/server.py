@@ -416,6 +416,7 @@ class _Node:
             incarnation_id=self.incarnation_id,
             http=settings.http_url,
             raft=address_text(settings.raft_address),
+            kafka=None if settings.kafka_address is None else address_text(settings.kafka_address),
             started_at_ms=unix_ms(),
             log=str(text_log or ""),
         )

@@ -12,6 +12,7 @@ from metadata_log.node.identity.tls import Tls, recent_and_ending
 from metadata_log.node.pace import OneInATurn
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
+from metadata_log.records.quorum import RAFT_ENDPOINT
 from quorum.controller.controller import Controller
 from quorum.decide.effective_configs import default_config, min_isr_number
 from quorum.fetch.service import FetchService
@@ -188,8 +189,9 @@ class QuorumStatus:
         if self._is_this_node(node_id, directory_id):
             return address_text(self.settings.raft_address)
         for voter in self.controller.committed.quorum.voters or ():
-            if (voter.node_id, voter.directory_id) == (node_id, directory_id) and voter.endpoints:
-                return address_text((voter.endpoints[0].host, voter.endpoints[0].port))
+            address = voter.address(RAFT_ENDPOINT)
+            if (voter.node_id, voter.directory_id) == (node_id, directory_id) and address is not None:
+                return address_text(address)
         configured = next((voter.raft for voter in self.settings.voters if voter.id == node_id), None)
         return self.address(node_id) or (None if configured is None else address_text(configured))
 

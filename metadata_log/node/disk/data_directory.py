@@ -90,6 +90,7 @@ class Process(TypedDict, total=False):
     incarnation_id: str
     http: str
     raft: str | None
+    kafka: str | None
     started_at_ms: int
     log: str
 
@@ -355,6 +356,7 @@ def write_process_json(
     incarnation_id: Uuid,
     http: str,
     raft: str | None,
+    kafka: str | None = None,
     started_at_ms: int,
     log: str,
 ) -> None:
@@ -367,6 +369,7 @@ def write_process_json(
         "incarnation_id": uuid_text(incarnation_id),
         "http": http,
         "raft": raft,
+        "kafka": kafka,
         "started_at_ms": started_at_ms,
         "log": log,
     }

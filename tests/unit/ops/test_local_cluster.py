@@ -18,6 +18,7 @@ import pytest
 
 from metadata_log.errors import DirectoryInUse, InvalidSettings
 from metadata_log.ids import Uuid, uuid_text
+from metadata_log.node.addresses import address_text
 from metadata_log.node.disk.data_directory import DirectoryLock, load_meta, write_process_json
 from ops.cluster_layout import free_ports, read_cluster_file
 from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with
@@ -59,6 +60,22 @@ def test_cluster_json_is_as_specified(tmp_path: Path) -> None:
     }
     assert list(cluster.brokers[0].to_json()) == ["id", "http", "config", "data"]
     assert [member.id for member in cluster.members] == [1, 2, 11]
+
+
+def test_controllers_may_listen_for_kafkas_brokers(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "c", controllers=2, brokers=1, kafka=True)
+    cluster.prepare()
+    cluster._release()
+    _, known, brokers = read_cluster_file(tmp_path / "c" / "cluster.json")
+    assert known == cluster.controllers
+    addresses = [member.to_json()["kafka"] for member in known]
+    assert len({*addresses, *(member.raft for member in known)}) == 4
+    assert "kafka" not in brokers[0].to_json()
+    for member in known:
+        settings = load_controller_settings(tmp_path / "c" / member.config)
+        assert settings.kafka_address is not None
+        assert address_text(settings.kafka_address) == member.kafka
+        assert [address_text(voter.kafka or ("", 0)) for voter in settings.voters] == addresses
 
 
 def test_settings_and_directories_agree(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from ops.settings import (
     GROUPS,
     broker_toml,
     controller_toml,
+    hosts_to_certify,
     keys_of,
     load_broker_settings,
     load_controller_settings,
@@ -25,9 +27,11 @@ from ops.settings import (
 )
 from quorum.node.config import (
     ControllerSettings,
+    KafkaSettings,
     LogSettings,
     SnapshotSettings,
     TimingSettings,
+    TopicSettings,
     VoterSettings,
 )
 from tests.settings_page import PAGE, page
@@ -145,7 +149,7 @@ def test_the_examples_name_every_key_with_its_default() -> None:
             assert key.key in shown, key
             default = key.default(role)
             if key.table in GROUPS and isinstance(default, int):
-                assert shown[key.key] == str(default), key
+                assert shown[key.key] == str(default).lower(), key
 
 
 def test_each_setting_has_one_key() -> None:
@@ -241,6 +245,87 @@ def test_others_must_be_able_to_reach_an_observer(
     else:
         with pytest.raises(InvalidSettings, match=message):
             load_controller_settings(file)
+
+
+def with_kafka(data_dir: Path) -> ControllerSettings:
+    """Return settings of a controller that has a listener for Kafka's brokers."""
+    settings = controller(data_dir)
+    return replace(
+        settings,
+        listen_kafka=("0.0.0.0", 9292),
+        timing=TimingSettings(session_timeout_ms=6_000),
+        voters=tuple(replace(voter, kafka=(f"c{voter.id}", 9292)) for voter in settings.voters),
+    )
+
+
+@pytest.mark.parametrize(
+    "kafka", [KafkaSettings(), KafkaSettings(listener_name="K", security="plaintext", other_brokers=True)]
+)
+def test_a_listener_for_kafka_survives_the_way_to_a_file_and_back(
+    tmp_path: Path, kafka: KafkaSettings
+) -> None:
+    file = tmp_path / "controller.toml"
+    settings = replace(with_kafka(tmp_path / "data"), kafka=kafka)
+    file.write_text(controller_toml(settings, data_dir="data"))
+    assert ("[kafka]" in file.read_text()) == (kafka != KafkaSettings())
+    assert load_controller_settings(file) == settings
+    assert settings.kafka_address == ("c2", 9292)
+    assert replace(settings, advertised_kafka=("k", 1)).kafka_address == ("k", 1)
+    assert "c2" in hosts_to_certify(file)
+
+
+def test_without_a_listener_for_kafka_nothing_of_it_is_written(tmp_path: Path) -> None:
+    """Goal: a release before it reads the file, too."""
+    settings = controller(tmp_path)
+    assert "kafka" not in controller_toml(settings, data_dir="data")
+    assert settings.kafka_address is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"timing": TimingSettings(session_timeout_ms=5_999)},
+            r"session_timeout_ms = 5999 must be at least 6000",
+        ),
+        ({"topics": TopicSettings(undelete_window_ms=1)}, r"topics\.undelete_window_ms = 1 must be 0"),
+        ({"voters": None}, r"voters\.kafka of node 2 is missing"),
+        ({"kafka": KafkaSettings(security="tls")}, r"kafka\.security = 'tls', but there is no \[tls\]"),
+        ({"kafka": KafkaSettings(security="sasl_plaintext")}, r"no \[identity\] principals"),
+        ({"kafka": KafkaSettings(security="ssl")}, r"kafka\.security = 'ssl': wanted one of plaintext, tls"),
+        ({"listen_kafka": None}, r"voters\.kafka of node 2 is set, but listen\.kafka is not"),
+        (
+            {"listen_kafka": None, "advertised_kafka": ("k", 1)},
+            r"advertised\.kafka is set, but listen\.kafka",
+        ),
+        (
+            {"listen_kafka": None, "voters": None, "kafka": KafkaSettings(other_brokers=True)},
+            r"\[kafka\] is set, but",
+        ),
+        ({"node_id": NodeId(7)}, r"set advertised\.kafka"),
+    ],
+)
+def test_what_a_listener_for_kafka_asks_of_the_other_settings(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    if "voters" in changed:
+        changed = {**changed, "voters": controller(tmp_path).voters}
+    with_kafka(tmp_path).validate()
+    with pytest.raises(InvalidSettings, match=message):
+        replace(with_kafka(tmp_path), **changed).validate()
+
+
+def test_the_listener_for_kafka_is_as_encrypted_as_the_other_ports(tmp_path: Path) -> None:
+    settings = with_kafka(tmp_path)
+    tls = replace(
+        settings,
+        tls=TlsFiles(*map(Path, ("node.crt", "node.key", "ca.crt"))),
+        voters=tuple(replace(voter, http=f"https://c{voter.id}:9091") for voter in settings.voters),
+    )
+    tls.validate()
+    assert (settings.kafka_security, tls.kafka_security) == ("plaintext", "tls")
+    with pytest.raises(InvalidSettings, match=r"'plaintext', but there is a \[tls\]"):
+        replace(tls, kafka=KafkaSettings(security="plaintext")).validate()
 
 
 CONTROLLER_FAULTS = [

@@ -8,6 +8,8 @@ from msgspec import structs
 from metadata_log.batch import Cause
 from metadata_log.ids import MIGRATING, UNASSIGNED, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.quorum import (
     ControllerClaimRecord,
@@ -75,6 +77,15 @@ def test_a_voter_that_moved_is_written() -> None:
     moved = voter(CONTROLLER, port=9999)
     decision = claim(world.image, node_id=CONTROLLER, cluster_id=CLUSTER_ID, voters=(moved,))
     assert decision.records[1:] == (QuorumVersionRecord(1), VotersRecord((moved,)))
+
+
+def test_a_voter_that_got_a_listener_for_kafka_is_written() -> None:
+    world = World()
+    (raft,) = voter(CONTROLLER).endpoints
+    with_kafka = voter(CONTROLLER)._replace(endpoints=(raft, VoterEndpoint("KAFKA", "c", 9293)))
+    decision = claim(world.image, node_id=CONTROLLER, cluster_id=CLUSTER_ID, voters=(with_kafka,))
+    assert decision.records[1:] == (QuorumVersionRecord(1), VotersRecord((with_kafka,)))
+    assert (with_kafka.address("CONTROLLER"), with_kafka.address("KAFKA")) == (("c", 9093), ("c", 9293))
 
 
 def quorum_of(*node_ids: int) -> MetadataImage:
@@ -177,6 +188,17 @@ def test_an_addition_writes_the_whole_set_in_order() -> None:
     assert decision.cause == Cause(
         "VOTER_ADDED", None, {"node_id": 2, "directory_id": uuid_text(word_uuid("c2"))}
     )
+
+
+def test_an_added_voter_is_reached_by_kafkas_brokers_where_it_registered() -> None:
+    image = quorum_of(1)
+    endpoints = (BrokerEndpoint("CONTROLLER", "c2", 9093, 0), BrokerEndpoint("KAFKA", "k2", 9293, 1))
+    registered = RegisterControllerRecord(NodeId(2), word_uuid("process"), 7, False, endpoints, ())
+    image = dataclasses.replace(image, controllers=image.controllers.set(NodeId(2), registered))
+    decision = add_voter(context(image), addition(2))
+    added = member(2)
+    added = added._replace(endpoints=(*added.endpoints, VoterEndpoint("KAFKA", "k2", 9293)))
+    assert decision.records == (VotersRecord((member(1), added)),)
 
 
 def test_a_removal_writes_who_is_left() -> None:

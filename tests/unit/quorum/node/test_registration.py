@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,20 @@ from metadata_log.errors import (
     OutcomeUnknown,
 )
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.image.metadata_image import EMPTY
+from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
+from metadata_log.records.quorum import VoterEndpoint
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import RegisterController
+from quorum.controller.standby import configured_voters
 from quorum.decide.controllers import UnregisterController
 from quorum.decide.decision import Decision
+from quorum.node.config import ControllerSettings, KafkaSettings, VoterSettings
+from quorum.node.peers import dialled_addresses
 from quorum.node.registration import PAUSE_MAX_MS, Registration, over_http, registration_of
 from tests.support.callers import anybody
+from tests.support.decisions import CLUSTER_ID, word_uuid
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, observer, run, settings, spin, uuid
 
@@ -100,6 +108,38 @@ def test_the_active_controller_and_its_followers_register_once_each() -> None:
             node.task.cancel()
 
     run(story)
+
+
+def test_what_a_controller_with_a_listener_for_kafka_registers(tmp_path: Path) -> None:
+    own = VoterSettings(
+        id=NodeId(1),
+        raft=("c1", 9191),
+        http="http://c1:9091",
+        directory_id=word_uuid("disk"),
+        kafka=("c1", 9291),
+    )
+    settings = ControllerSettings(
+        cluster_id=CLUSTER_ID,
+        node_id=NodeId(1),
+        data_dir=tmp_path,
+        listen_http=("c1", 9091),
+        listen_raft=("c1", 9191),
+        listen_kafka=("0.0.0.0", 9291),
+        voters=(own,),
+        kafka=KafkaSettings(listener_name="K", security="sasl_plaintext"),
+    )
+    endpoints = registration_of(settings, word_uuid("process")).endpoints
+    assert endpoints == (
+        BrokerEndpoint("CONTROLLER", "c1", 9191, 0),
+        BrokerEndpoint("HTTP", "c1", 9091, 0),
+        BrokerEndpoint("KAFKA", "c1", 9291, 2),
+    )
+    (voter,) = configured_voters(settings)
+    assert voter.endpoints == (VoterEndpoint("CONTROLLER", "c1", 9191), VoterEndpoint("KAFKA", "c1", 9291))
+    # The order of endpoints means nothing, and Raft never dials the port of Kafka's brokers.
+    turned = voter._replace(node_id=NodeId(2), endpoints=voter.endpoints[::-1])
+    image = replace(EMPTY, quorum=EMPTY.quorum._replace(voters=(voter, turned)))
+    assert dialled_addresses(settings, image) == {NodeId(1): ("c1", 9191), NodeId(2): ("c1", 9191)}
 
 
 def test_another_incarnation_registers_again() -> None:
