@@ -1,4 +1,4 @@
-"""Edge: the Go programs that tests and benchmarks run beside us: found, or built from pinned modules.
+"""Edge: the programs of others that run beside us: the Go programs, found or built from pinned modules. `jars.py`: Kafka.
 
 `etcd/`, `etcd_benchmark/` and `toxiproxy/` hold one small Go module each: a require line, the checksums of all it
 needs, and a blank import that keeps `go mod tidy` from dropping it. They are local modules because `go install`
@@ -138,7 +138,7 @@ def _build(tool: _Tool, directory: Path) -> Path:
             f"{tool.name} is not here, nor is Go, which builds it: install Go {tool.go_version} or newer"
         )
     directory.mkdir(parents=True, exist_ok=True)
-    _say(f"building {tool.name} {tool.version} with Go (once, about a minute)")
+    say(f"building {tool.name} {tool.version} with Go (once, about a minute)")
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         fresh = Path(scratch, tool.file_name)
         _run(
@@ -157,7 +157,7 @@ def _build(tool: _Tool, directory: Path) -> Path:
 def _unpack_debian(package: str, *, member: str, to: Path) -> Path:
     """Unpack one file of a Debian package, with lists and caches of our own: the system is left as it is."""
     to.parent.mkdir(parents=True, exist_ok=True)
-    _say(f"Go is missing: taking {to.name} from Debian's package {package}")
+    say(f"Go is missing: taking {to.name} from Debian's package {package}")
     with tempfile.TemporaryDirectory(dir=to.parent) as scratch:
         for needed in ("lists/partial", "cache/archives/partial"):
             Path(scratch, needed).mkdir(parents=True)
@@ -202,5 +202,6 @@ def _run(
         raise ToolMissing(f"{failure}: {error}") from error
 
 
-def _say(what: str) -> None:
+def say(what: str) -> None:
+    """Print what a build does to stderr: stdout belongs to the verb that needed the tool."""
     print(what, file=sys.stderr, flush=True)

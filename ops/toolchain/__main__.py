@@ -1,17 +1,25 @@
-"""Edge: `python -m ops.toolchain etcd|toxiproxy`: print a binary's path; build it if missing."""
+"""Edge: `python -m ops.toolchain etcd|toxiproxy|kafka`: print a path (of Kafka, the class path); build it if missing."""
 
 import argparse
 import sys
+from collections.abc import Callable
+from typing import Final
 
 from ops.toolchain import ToolMissing, etcd_binary, toxiproxy_binary
+from ops.toolchain.jars import kafka_jars
+
+_TOOLS: Final[dict[str, Callable[[], object]]] = {
+    "etcd": etcd_binary,
+    "toxiproxy": toxiproxy_binary,
+    "kafka": lambda: kafka_jars().class_path,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m ops.toolchain")
-    parser.add_argument("tool", choices=("etcd", "toxiproxy"))
-    tool = parser.parse_args().tool
+    parser.add_argument("tool", choices=tuple(_TOOLS))
     try:
-        print(etcd_binary() if tool == "etcd" else toxiproxy_binary())
+        print(_TOOLS[parser.parse_args().tool]())
     except ToolMissing as error:
         print(error.message, file=sys.stderr)
         return 6

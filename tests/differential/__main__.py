@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ops.toolchain import ToolMissing
 from tests.differential import kafka
 from tests.differential.comparison import Difference, difference
 from tests.differential.reasons import REASONS, reason_of
@@ -59,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
                 for verdict in some:
                     if verdict.unlisted is not None:
                         print(verdict.unlisted, flush=True)
-    except kafka.KafkaMissing as missing:
+    except ToolMissing as missing:
         print(missing, file=sys.stderr)
         return 6
     found = [verdicts[each] for each in seeds]
@@ -71,7 +72,7 @@ def compared(controller: Path, has_eligible: bool | None, seeds: Sequence[int]) 
     """Run the scripts of these seeds on both sides.
 
     Raises:
-        KafkaMissing: Kafka's controller ended before its last answer.
+        ToolMissing: Kafka's controller ended before its last answer.
     """
     scripts = [script(seed, has_eligible=has_eligible) for seed in seeds]
     answers = kafka.answers(controller, _separated(scripts))

@@ -1,10 +1,14 @@
-"""Edge: the pinned Go modules name the versions under which binaries are stored and reported."""
+"""Edge: the pinned Go modules name the versions under which binaries are stored and reported; so are the jars of Kafka."""
 
+import hashlib
+import re
 from pathlib import Path
 
 import pytest
 
+from metadata_log.replay.session import JavaMissing
 from ops import toolchain
+from ops.toolchain import jars
 
 
 @pytest.mark.parametrize("tool", [toolchain._ETCD, toolchain._TOXIPROXY], ids=lambda tool: tool.name)
@@ -40,3 +44,38 @@ def test_a_failed_build_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch:
 
 def test_of_a_checkout_the_tools_stay_inside(tmp_path: Path) -> None:
     assert toolchain.tools_directory() == Path(__file__).resolve().parents[3] / ".tools"
+
+
+def test_every_jar_of_kafka_is_pinned_to_one_version_and_one_sum() -> None:
+    asked = re.findall(
+        r'org="org.apache.kafka" name="([^"]+)" rev="([^"]+)"', (jars.PINNED / "ivy.xml").read_text()
+    )
+    assert {version for _, version in asked} == {jars.KAFKA_VERSION}
+    lines = [line.split() for line in (jars.PINNED / "SHA256SUMS").read_text().splitlines()]
+    assert all(re.fullmatch("[0-9a-f]{64}", found) for found, _ in lines)
+    names = [name for _, name in lines]
+    assert len(names) == len(set(names)) and {f"{name}-{version}.jar" for name, version in asked} < set(names)
+
+
+@pytest.mark.parametrize(("content", "fails"), [(b"as pinned", False), (b"another", True)])
+def test_a_jar_with_another_sum_is_refused(
+    content: bytes, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib, sums = tmp_path / "lib", tmp_path / "sums"
+    lib.mkdir()
+    sums.write_text(f"{hashlib.sha256(b'as pinned').hexdigest()}  a-1.jar\n")
+    monkeypatch.setattr(jars, "run", lambda command, *, failure: (lib / "a-1.jar").write_bytes(content))
+    if not fails:
+        jars.retrieve("node", lib, sums=sums)
+        return
+    with pytest.raises(toolchain.ToolMissing, match=r"a-1\.jar has the SHA-256 .* remove ~/\.ivy2/cache"):
+        jars.retrieve("node", lib, sums=sums)
+
+
+def test_without_java_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise JavaMissing("install a JDK")
+
+    monkeypatch.setattr(jars, "java_home", missing)
+    with pytest.raises(toolchain.ToolMissing, match="Kafka needs Java: install a JDK"):
+        jars.kafka_jars()

@@ -1,0 +1,115 @@
+"""Edge: Apache Kafka as jars of Maven Central, and the Java that runs them. Tests: tests/unit/ops/test_toolchain.py.
+
+`kafka/ivy.xml` pins what is taken, and `kafka/SHA256SUMS` the content of each jar. Ivy, which PySpark brings, takes them, so
+a machine needs no Maven; it keeps them in its own cache as well. Java is the one that Spark runs on.
+"""
+
+import hashlib
+import importlib.util
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from metadata_log.replay.session import JavaMissing, java_home
+from ops.toolchain import ToolMissing, say, tools_directory
+
+KAFKA_VERSION: Final = "4.3.1"
+PINNED: Final = Path(__file__).with_name("kafka")
+_BUILD_TIMEOUT_S: Final = 900
+"""The 94 jars are 56 MB: about a minute here; a slow network may need several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jars:
+    """Kafka's servers and tools, and the java that runs them."""
+
+    java: str
+    folder: Path
+
+    @property
+    def class_path(self) -> str:
+        return f"{self.folder}/*"
+
+
+def kafka_jars() -> Jars:
+    """Return Kafka's servers and tools; take them from Maven Central if they are not here.
+
+    Raises:
+        ToolMissing: as `retrieve`.
+    """
+    java = java_binary()
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(PINNED.iterdir()))).hexdigest()
+    folder = tools_directory() / f"kafka-{KAFKA_VERSION}-{version[:12]}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            fresh = Path(scratch, "fresh")
+            retrieve("node", fresh)
+            if not folder.is_dir():
+                # Under a name of its own until it is whole: no process finds half of it.
+                fresh.rename(folder)
+    return Jars(java=java, folder=folder)
+
+
+def java_binary() -> str:
+    """Return the java that Spark runs on.
+
+    Raises:
+        ToolMissing: there is none.
+    """
+    try:
+        return str(java_home() / "bin" / "java")
+    except JavaMissing as missing:
+        raise ToolMissing(f"Kafka needs Java: {missing.message}") from missing
+
+
+def retrieve(configuration: str, lib: Path, *, sums: Path = PINNED / "SHA256SUMS") -> None:
+    """Take the jars of a configuration of `kafka/ivy.xml` from Maven Central into `lib`, and compare their sums with `sums`.
+
+    Raises:
+        ToolMissing: there is no Java or no PySpark, Maven Central cannot be reached, or a jar has another sum.
+    """
+    java = java_binary()
+    spark = importlib.util.find_spec("pyspark")
+    if spark is None or not spark.submodule_search_locations:
+        raise ToolMissing(
+            "Kafka's jars are taken by Ivy, which PySpark brings, and PySpark is not here: pip install 'metaquorum[replay]'"
+        )
+    ivy = next(Path(spark.submodule_search_locations[0], "jars").glob("ivy-*.jar"))
+    say(f"taking the jars of Kafka {KAFKA_VERSION} from Maven Central (once, about a minute)")
+    run(
+        [
+            *(java, "-jar", str(ivy), "-ivy", str(PINNED / "ivy.xml"), "-warn", "-types", "jar", "bundle"),
+            *("-confs", configuration, "-retrieve", f"{lib}/[artifact]-[revision].[ext]"),
+        ],
+        failure="cannot take Kafka's jars from https://repo1.maven.org/maven2: "
+        "reach it, with a JAVA_HOME whose Java trusts the certificates of your network",
+    )
+    lines = sums.read_text(encoding="ascii").splitlines()
+    pinned = {name: pinned_sum for pinned_sum, name in map(str.split, lines)}
+    for jar in sorted(lib.iterdir()):
+        found = hashlib.sha256(jar.read_bytes()).hexdigest()
+        if pinned.get(jar.name) != found:
+            raise ToolMissing(
+                f"{jar.name} has the SHA-256 {found}, but {sums} pins {pinned.get(jar.name)}: "
+                "remove ~/.ivy2/cache and try once more; if it stays so, do not run it"
+            )
+
+
+def run(command: Sequence[str], *, failure: str) -> None:
+    """Run a build step; what it prints is part of its error.
+
+    Raises:
+        ToolMissing: it failed, or did not end in time.
+    """
+    try:
+        ran = subprocess.run(  # noqa: S603 the commands above, no shell
+            command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolMissing(f"{failure}: {error}") from error
+    if ran.returncode != 0:
+        raise ToolMissing(f"{failure}\n{(ran.stdout + ran.stderr)[-4_000:]}")
