@@ -1,0 +1,34 @@
+"""Pure: sliced work makes the same whether it rests or not."""
+
+import pytest
+
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, at_once, chunks
+
+
+def test_work_without_rests_returns_what_it_makes() -> None:
+    rests = 0
+
+    def work() -> Sliced[str]:
+        nonlocal rests
+        for _ in range(3):
+            rests += 1
+            yield
+        return "made"
+
+    assert (at_once(work()), rests) == ("made", 3)
+
+
+@pytest.mark.parametrize(
+    ("count", "lots"),
+    [
+        (0, [0]),
+        (1, [1]),
+        (ITEMS_BETWEEN_RESTS, [ITEMS_BETWEEN_RESTS]),
+        (ITEMS_BETWEEN_RESTS + 1, [ITEMS_BETWEEN_RESTS, 1]),
+        (2 * ITEMS_BETWEEN_RESTS, [ITEMS_BETWEEN_RESTS] * 2),
+    ],
+)
+def test_items_come_in_order_and_a_bounded_number_at_a_time(count: int, lots: list[int]) -> None:
+    found = list(chunks(range(count)))
+    assert [len(lot) for lot in found] == lots
+    assert [item for lot in found for item in lot] == list(range(count))

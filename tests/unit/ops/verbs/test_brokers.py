@@ -1,0 +1,61 @@
+"""Edge: brokers on the command line: as a table and as JSON, and removed one by one, each with its result."""
+
+import json
+
+import pytest
+
+from ops import cli
+from tests.support.told_node import Reply, Seen, error, node
+
+ONLINE = {
+    "broker_id": 11,
+    "state": "ONLINE",
+    "broker_epoch": 5,
+    "rack": "a",
+    "applied_offset": 40,
+    "lag_records": 2,
+    "last_contact_ms_ago": 1_500,
+    "control_state": "UNFENCED",
+    "waits_for": None,
+    "endpoints": [],
+}
+OFFLINE = {**ONLINE, "broker_id": 12, "state": "OFFLINE", "last_contact_ms_ago": None}
+
+
+def test_brokers_are_listed_with_their_last_contact(capsys: pytest.CaptureFixture[str]) -> None:
+    page = {"end_offset": 42, "controller_epoch": 1, "items": [ONLINE, OFFLINE]}
+    with node() as told:
+        told.answer = lambda _: Reply(body=json.dumps(page).encode())
+        assert cli.main(["brokers", "list", "--bootstrap", told.url]) == 0
+        table = capsys.readouterr().out.splitlines()
+        assert cli.main(["brokers", "list", "--bootstrap", told.url, "-o", "json"]) == 0
+    assert table[0].split()[:3] == ["ID", "STATE", "EPOCH"]
+    assert "1s ago" in table[1] and table[2].split()[:2] == ["12", "OFFLINE"] and "ago" not in table[2]
+    assert json.loads(capsys.readouterr().out) == [ONLINE, OFFLINE]
+
+
+def test_one_broker_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    with node() as told:
+        told.answer = lambda _: Reply(body=json.dumps(ONLINE).encode())
+        assert cli.main(["brokers", "describe", "11", "--bootstrap", told.url]) == 0
+        assert told.seen[0].path == "/v1/brokers/11"
+    assert "ONLINE" in capsys.readouterr().out
+
+
+def test_brokers_are_removed_one_by_one_and_each_has_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+    def answer(seen: Seen) -> Reply:
+        return error("BROKER_ID_NOT_REGISTERED", 404) if seen.path.endswith("/12") else Reply()
+
+    with node() as told:
+        told.answer = answer
+        words = ["brokers", "unregister", "11", "12", "13", "-o", "json", "--bootstrap", told.url]
+        assert cli.main(words) == 3
+        assert [(seen.method, seen.path) for seen in told.seen] == [
+            ("DELETE", f"/v1/brokers/{broker_id}") for broker_id in (11, 12, 13)
+        ]
+    results = json.loads(capsys.readouterr().out)
+    assert [(one["broker_id"], one["error"]) for one in results] == [
+        (11, None),
+        (12, "BROKER_ID_NOT_REGISTERED"),
+        (13, None),
+    ]
