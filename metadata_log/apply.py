@@ -16,7 +16,7 @@ from metadata_log.image.metadata_image import (
     StateDigest,
     buckets_of,
 )
-from metadata_log.image.quorum import QuorumBuilder
+from metadata_log.image.quorum import Claimant, QuorumBuilder, claimant_after
 from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import SnapshotRow
 from metadata_log.image.subject import SubjectBuilder
@@ -100,6 +100,7 @@ def applying(image: MetadataImage, batch: RecordBatch, *, keeps_results: bool = 
         elapsed_ms=elapsed_ms,
         results=results.evicted(now_ms=batch.appended_at_ms),
         begun=begun_after(image.begun, batch, parts["features"]),
+        claimant=claimant_after(image.claimant, batch, parts["features"]),
         state_digest=StateDigest.behind(image, delta),
         **parts,
     )
@@ -140,6 +141,7 @@ def image_of(
         last_time_ms=header.last_time_ms,
         results=RequestResults.of(results),
         begun=begun_of(begun),
+        claimant=None if header.controller_id is None else Claimant(header.controller_id, is_kept=True),
         **at_once(builders.parts()),
     )
     return replace(image, state_digest=StateDigest(digest_buckets or buckets_of(image)))

@@ -101,8 +101,14 @@ def snapshot_frames(image: MetadataImage) -> Iterator[bytes]:
     """Yield the frames of an image's snapshot, header to footer."""
     assert image.quorum.cluster_id is not None, "a snapshot of the empty log says nothing"
     base_offset = previous_crc = 0
+    claimant = image.claimant
     header = SnapshotHeaderRecord(
-        image.quorum.cluster_id, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc
+        image.quorum.cluster_id,
+        image.end_offset,
+        image.controller_epoch,
+        image.last_time_ms,
+        image.last_crc,
+        claimant.controller_id if claimant is not None and claimant.is_kept else None,
     )
     for rows in _grouped(image, header):
         frame, previous_crc = frame_of(

@@ -16,7 +16,7 @@ from metadata_log.image.configs import ConfigsBuilder, ConfigsImage
 from metadata_log.image.controllers import ControllersBuilder, ControllersImage
 from metadata_log.image.features import FeaturesBuilder, FeaturesImage
 from metadata_log.image.producer_ids import ProducerIdsBuilder, ProducerIdsImage
-from metadata_log.image.quorum import QuorumBuilder, QuorumImage
+from metadata_log.image.quorum import Claimant, QuorumBuilder, QuorumImage
 from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import PlacedPartitions, SnapshotRow
 from metadata_log.image.subject import SubjectBuilder
@@ -57,6 +57,8 @@ class MetadataImage:
     results: RequestResults = field(default_factory=RequestResults)
     begun: BegunImage = field(default_factory=immutables.Map, compare=False)
     """Changes in parts that take brokers out of service; an older snapshot does not say them."""
+    claimant: Claimant | None = field(default=None, compare=False)
+    """The controller of `controller_epoch`; None where it is unknown: an older snapshot does not say it."""
     state_digest: "StateDigest" = field(
         default_factory=lambda: StateDigest(EMPTY_BUCKETS), repr=False, compare=False
     )

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from metadata_log.batch import RecordBatch
 from metadata_log.digest import hex_of_text
-from metadata_log.ids import MIGRATING
+from metadata_log.ids import MIGRATING, NodeId
+from metadata_log.image.features import FeaturesImage, metaquorum_version
 from metadata_log.image.subject import Builders, SubjectBuilder
+from metadata_log.records.declaration import declaration_of
 from metadata_log.records.quorum import (
     ControllerClaimRecord,
     NoOpRecord,
@@ -14,6 +17,7 @@ from metadata_log.records.quorum import (
     VotersRecord,
 )
 from metadata_log.records.registry import Record, json_rows
+from metadata_log.records.snapshots import SnapshotHeaderRecord
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import Delta
@@ -25,6 +29,25 @@ class QuorumImage(NamedTuple):
     cluster_id: str | None = None
     kraft_version: int | None = None
     voters: tuple[Voter, ...] | None = None
+
+
+class Claimant(NamedTuple):
+    """The controller of the newest claim.
+
+    `is_kept`: snapshots say it. That depends on the level at the claim alone, so equal logs have equal snapshots.
+    """
+
+    controller_id: NodeId
+    is_kept: bool
+
+
+def claimant_after(claimant: Claimant | None, batch: RecordBatch, features: FeaturesImage) -> Claimant | None:
+    """Return who claimed last after one more batch of the log; `features` are those after it."""
+    claim = batch.claim
+    if claim is None:
+        return claimant
+    level = max(declaration_of(SnapshotHeaderRecord).levels)
+    return Claimant(claim.controller_id, is_kept=metaquorum_version(features) >= level)
 
 
 class QuorumBuilder(SubjectBuilder[QuorumImage]):

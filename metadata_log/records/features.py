@@ -9,7 +9,7 @@ METADATA_VERSION_LEVEL = 30
 """Kafka 4.3-IV0; with it a cluster is founded. It alone decides record versions where a log is translated for Kafka."""
 METADATA_VERSION_MIN = 25
 METAQUORUM_VERSION = "metaquorum.version"
-METAQUORUM_VERSION_LEVEL = 2
+METAQUORUM_VERSION_LEVEL = 3
 """The newest level that this release knows, with which it founds a cluster. Records that older releases do not know are
 written only at the level that knows them (`levels` in `declaration.py`). Level 1 is what a54a930 knows and writes."""
 METAQUORUM_VERSION_MIN = 1

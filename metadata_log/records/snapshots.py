@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple, TypeAlias
 
-from metadata_log.ids import BrokerId, Uuid
+from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.records.declaration import NO_SECRETS, record
 
 
@@ -41,15 +41,19 @@ class BegunChangeRecord(NamedTuple):
     request_sha256: bytes | None
 
 
-@record(type_id=1002, secret_fields=NO_SECRETS)
+@record(type_id=1002, secret_fields=NO_SECRETS, versions=(5, 6), levels=(1, 3))
 class SnapshotHeaderRecord(NamedTuple):
-    """The position a snapshot stands at: the log below `end_offset` (exclusive) adds up to it."""
+    """The position a snapshot stands at: the log below `end_offset` (exclusive) adds up to it.
+
+    `controller_id` wrote the newest claim; None where that claim was written at a level that does not know version 1.
+    """
 
     cluster_id: str
     end_offset: int
     controller_epoch: int
     last_time_ms: int
     last_crc: int
+    controller_id: NodeId | None = None
 
 
 @record(type_id=1003, secret_fields=NO_SECRETS)

@@ -20,8 +20,8 @@ from tests.support.wire import calm
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
-RELEASE_BEFORE = "a54a9309f6dc4ae0d17e58f6b5397972ae374e8b"
-"""The last commit whose nodes know level 1 of metaquorum.version alone."""
+RELEASE_BEFORE = "51ea72aebb4d9b03044ac49028008f95e79ab2f2"
+"""The last commit whose nodes know no level of metaquorum.version beyond 2."""
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ EDITS: Final = (
     Edit("metadata_log/records/registry.py", "| producer_ids.Record", "    | quotas.Record"),
     Edit(
         "metadata_log/image/metadata_image.py",
-        "from metadata_log.image.quorum import QuorumBuilder, QuorumImage",
+        "from metadata_log.image.quorum import Claimant, QuorumBuilder, QuorumImage",
         "from metadata_log.image.quotas import QuotasBuilder, QuotasImage",
     ),
     Edit(

@@ -16,7 +16,13 @@ COUNTERPARTS: Final = (
         SnapshotHeaderRecord,
         renamed={"last_contained_log_timestamp": "last_time_ms"},
         # The name of the file says the offset and the epoch.
-        ours_alone={"cluster_id": "", "end_offset": 0, "controller_epoch": 0, "last_crc": 0},
+        ours_alone={
+            "cluster_id": "",
+            "end_offset": 0,
+            "controller_epoch": 0,
+            "last_crc": 0,
+            "controller_id": None,
+        },
         kafka_alone={"version": 0},
     ),
     Counterpart(

@@ -67,7 +67,8 @@ FIELDS: dict[int, tuple[Any, ...]] = {
 }
 """The record types, in version 0, as docs/formats.md, section 1, has them."""
 ROWS: dict[tuple[int, int], tuple[Any, ...]] = {(type_id, 0): kinds for type_id, kinds in FIELDS.items()} | {
-    (4, 1): (*FIELDS[4], Maybe(BIN))
+    (4, 1): (*FIELDS[4], Maybe(BIN)),
+    (1002, 1): (*FIELDS[1002], Maybe(INT)),
 }
 """Each type and version."""
 ENVELOPE = (Maybe(TEXT), Maybe(BIN), Maybe(BIN), Maybe((TEXT, Maybe(INT), dict)), Maybe(TEXT), Maybe(BIN))
@@ -128,7 +129,7 @@ def decoded(envelope: Any, row: Any) -> tuple[Any, Any]:
 
 def as_read(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the fields of a row: those that came with a later version have their defaults."""
-    return row[2:] if row[:2] != (4, 0) else (*row[2:], None)
+    return (*row[2:], None) if row[:2] in ((4, 0), (1002, 0)) else row[2:]
 
 
 @pytest.mark.parametrize("head", ROWS)

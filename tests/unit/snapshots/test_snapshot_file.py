@@ -15,8 +15,10 @@ from metadata_log import limits
 from metadata_log.codec import decode_all, frame_of
 from metadata_log.digest import digest
 from metadata_log.errors import DamagedFile, DiskFailed
-from metadata_log.ids import BrokerId, TopicId
+from metadata_log.ids import BrokerId, NodeId, TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.quorum import Claimant
+from metadata_log.records.features import METAQUORUM_VERSION, FeatureLevelRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import to_row
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -46,6 +48,33 @@ def test_an_id_is_a_position() -> None:
     for text in ("", "900-7", "00000000000000000900-0000000007.snapshot", "../../etc/passwd"):
         with pytest.raises(ValueError, match="not the id of a snapshot"):
             position_of(text)
+
+
+@pytest.mark.parametrize(("level", "known"), [(2, None), (3, Claimant(NodeId(2), is_kept=True))])
+def test_a_snapshot_names_the_controller_of_a_claim_that_was_written_at_a_level_that_knows_it(
+    tmp_path: Path, level: int, known: Claimant | None
+) -> None:
+    """Goal: no node names another leader of an epoch than its claim does, and nodes of the release before read snapshots.
+    Method: the level rises after the claim; equal logs then have equal snapshots all the same.
+    """
+    at_level = step_of(EMPTY, [claim(EMPTY), FeatureLevelRecord(METAQUORUM_VERSION, level)]).image
+    claimed = step_of(at_level, [claim(at_level, controller_id=2)]).image
+    image = step_of(claimed, [FeatureLevelRecord(METAQUORUM_VERSION, 3)]).image
+    assert image.claimant is not None
+    assert image.claimant.controller_id == 2
+    path = write_snapshot(image, tmp_path)
+    assert to_row(read_header(path))[1] == (0 if known is None else 1)
+    again = read_snapshot(path)
+    assert again.claimant == known
+    assert again == image
+    assert b"".join(snapshot_frames(again)) == path.read_bytes()
+    newer = step_of(again, [claim(again, controller_id=3)]).image
+    assert newer.claimant == (3, True)
+
+
+def test_the_claim_that_founds_a_cluster_is_in_its_snapshots() -> None:
+    image = step_of(EMPTY, [claim(EMPTY), FeatureLevelRecord(METAQUORUM_VERSION, 3)]).image
+    assert image.claimant == (1, True)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -56,7 +56,7 @@ def test_the_first_claim_founds_the_cluster() -> None:
         image = controller.committed
         assert image.controller_epoch == 1
         assert image.quorum.cluster_id == CLUSTER
-        assert dict(image.features) == {"metadata.version": 30, "metaquorum.version": 2}
+        assert dict(image.features) == {"metadata.version": 30, "metaquorum.version": 3}
         assert image.quorum.kraft_version == 1
         assert [voter.node_id for voter in image.quorum.voters or ()] == [1, 2, 3]
         lab.same_everywhere()
@@ -87,9 +87,9 @@ def test_no_record_is_appended_that_the_finalized_level_does_not_know(
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         before = controller.tip
-        monkeypatch.setitem(registry._LEVELLED, ConfigRecord, (1, 3))
+        monkeypatch.setitem(registry._LEVELLED, ConfigRecord, (1, 4))
         keyed = Decision(records=(ConfigRecord(BROKER, "", "a.password", "x", b"k" * 16),))
-        with pytest.raises(InvariantBroken, match=r"metaquorum\.version 3, and the cluster is at 2"):
+        with pytest.raises(InvariantBroken, match=r"metaquorum\.version 4, and the cluster is at 3"):
             controller.append(keyed, NO_ENVELOPE)
         assert controller.tip is before
         controller.append(Decision(records=(ConfigRecord(BROKER, "", "a.setting", "x", None),)), NO_ENVELOPE)

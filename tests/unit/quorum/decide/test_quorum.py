@@ -46,7 +46,7 @@ def test_the_first_claim_founds_the_cluster() -> None:
         QuorumVersionRecord(1),
         VotersRecord((voter(1), voter(2))),
         FeatureLevelRecord("metadata.version", 30),
-        FeatureLevelRecord("metaquorum.version", 2),
+        FeatureLevelRecord("metaquorum.version", 3),
     )
 
 

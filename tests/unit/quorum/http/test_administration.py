@@ -347,7 +347,7 @@ def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
         assert [(one["feature"], one["level"]) for one in listed] == [
             ("eligible.leader.replicas.version", 0),
             ("metadata.version", 30),
-            ("metaquorum.version", 2),
+            ("metaquorum.version", 3),
         ]
         wanted = [
             {"feature": "metadata.version", "level": 30},

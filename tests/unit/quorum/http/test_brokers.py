@@ -42,7 +42,7 @@ def test_the_whole_state() -> None:
     assert state["brokers"][0]["features"][0] == {"name": "metadata.version", "min": 25, "max": 30}
     assert state["brokers"][0]["log_dirs"] == [uuid_text(word_uuid("d1a"))]
     assert state["brokers"][0]["cordoned_log_dirs"] is None
-    assert state["features"] == {"metadata.version": 30, "metaquorum.version": 2}
+    assert state["features"] == {"metadata.version": 30, "metaquorum.version": 3}
     assert state["voters"] == [
         {
             "id": CONTROLLER,
