@@ -168,6 +168,11 @@ PRINCIPALS_MAX: Final = 2_000
 """Of a file of principals: every token that is presented is compared with all of them, which takes half a millisecond."""
 IDENTITY_CHECK_S: Final = 1.0
 """A file of principals, or of certificates, that changed is read again after this time, or some more."""
+KAFKA_LOGIN_BYTES_MAX: Final = 64 * KIB
+"""A request in Kafka's protocol before its sender has shown who it is; afterwards it is bounded as a body of HTTP is."""
+KAFKA_SILENCE_MAX_MS: Final = 600_000
+"""A connection in Kafka's protocol that has asked something is closed when it asks nothing for this time, as at a broker of
+Kafka (connections.max.idle.ms)."""
 HTTP_ACCEPTS_PER_TURN: Final = 64
 """Connections accepted in one turn of the loop: the bound may be exceeded by so many for a moment."""
 SOCKETS_PER_TURN: Final = 64

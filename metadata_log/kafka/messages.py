@@ -91,6 +91,11 @@ def answer_head(key: int, version: int, correlation_id: int) -> bytes:
     return message_writer(ANSWER_HEADER, 1 if is_flexible else 0)((correlation_id,))
 
 
+def answer_tail(key: int, version: int, values: Values) -> bytes:
+    """Return what comes after the correlation id of an answer: the rest of its header, and its fields."""
+    return answer_head(key, version, 0)[4:] + message_writer(ANSWERS[key], version)(values)
+
+
 @cache
 def message_reader(schema: Schema, version: int) -> Read:
     """Return what reads the fields of a message in a version, made at its first use."""

@@ -1,0 +1,386 @@
+"""Edge: a connection that speaks Kafka's protocol: one request at a time, answered in order, each behind its size.
+
+A request that can be answered at once, or that waits for news, has neither a task nor a timer: a thousand idle brokers ask
+2,500 times in a second. Only what waits for a commit or a thread has a task.
+"""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from struct import Struct
+from typing import Any, Final, Never
+
+from metadata_log import limits
+from metadata_log.errors import MetadataError, ThrottlingQuotaExceeded
+from metadata_log.kafka.messages import API_VERSIONS, Malformed, RequestHeader, read_whole, request_header
+from metadata_log.kafka.messages import REQUESTS as SCHEMAS
+from metadata_log.kafka.reading import Values
+from metadata_log.node.collector import leave_no_cycle
+from metadata_log.node.identity.access import peer_address, peer_certificate
+from metadata_log.node.identity.rights import NOBODY, Principal
+from quorum.controller.callers import Caller
+from quorum.kafka.cluster import known_versions
+from quorum.kafka.door import (
+    Answer,
+    Api,
+    Asked,
+    AtOnce,
+    GiveUp,
+    KafkaDoor,
+    Parks,
+    Waits,
+    answered_at_once,
+    answered_in_time,
+)
+
+log = logging.getLogger(__name__)
+
+REQUESTS_PER_TURN: Final = 4
+"""Of one connection in one turn of the loop: whoever sends many at once waits for others."""
+SWEEP_S: Final = 1.0
+_SIZE: Final = Struct(">i")
+_HEAD: Final = Struct(">ii")
+"""The size of an answer, and its correlation id."""
+_COPIED_MAX: Final = 64 * limits.KIB
+"""A larger answer is written behind its head, not copied behind it."""
+
+
+class Serving:
+    """What the connections of one listener share."""
+
+    def __init__(self, door: KafkaDoor, *, counts_addresses: bool = True) -> None:
+        """`counts_addresses`: connections count themselves by their address. With TLS they are counted before it begins."""
+        self.door = door
+        self.counts_addresses = counts_addresses
+        self.connections: set[KafkaConnection] = set()
+        self.closed: Counter[str] = Counter()
+        """Connections that this node closed, by the reason."""
+        self._under_way: set[asyncio.Future[tuple[BaseException | None]]] = set()
+
+    def carry_out(self, work: Coroutine[Any, Any, None], failed: Callable[[], None]) -> None:
+        """Carry out work of one request. What nobody foresaw ends that request alone, by `failed`, and is logged."""
+        under_way = asyncio.gather(work, return_exceptions=True)
+        self._under_way.add(under_way)
+        under_way.add_done_callback(partial(self._ended, failed))
+
+    def _ended(
+        self, failed: Callable[[], None], under_way: asyncio.Future[tuple[BaseException | None]]
+    ) -> None:
+        self._under_way.discard(under_way)
+        if under_way.cancelled() or under_way.exception() is not None:
+            return  # this node stops
+        [error] = under_way.result()
+        if error is not None:
+            log.error("kafka_request_failed", exc_info=error)
+            failed()
+
+    async def keep_sweeping(self) -> Never:
+        """Close connections that have been silent for too long, or on which a request does not arrive in time."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now_s = loop.time()
+            for connection in list(self.connections):
+                connection.look(now_s)
+
+    async def close(self, within_s: float) -> None:
+        """Close all connections, once what is carried out has been answered, or after this time."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=within_s)
+        for connection in list(self.connections):
+            connection.close()
+        for under_way in self._under_way:
+            under_way.cancel()
+
+
+class KafkaConnection(asyncio.Protocol):
+    """One connection of a broker, a client or a tool."""
+
+    __slots__ = (
+        "_address",
+        "_buffer",
+        "_certificate",
+        "_correlation_id",
+        "_counted",
+        "_give_up",
+        "_has_asked",
+        "_in_hand",
+        "_is_busy",
+        "_is_read",
+        "_is_unread",
+        "_loop",
+        "_parked",
+        "_peer",
+        "_serving",
+        "_since_s",
+        "_transport",
+    )
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._address = ""
+        """Set while the connection counts among those of its address."""
+        self._peer: str | None = None
+        """The numeric address of the client."""
+        self._certificate: Mapping[str, Any] | None = None
+        self._buffer = bytearray()
+        """What arrived and is not served yet."""
+        self._in_hand = 0
+        """Bytes of the request that is served."""
+        self._counted = 0
+        """What is counted of both, where that is much."""
+        self._is_busy = False
+        """A request has been read and is not answered yet."""
+        self._is_read = True
+        """Whether the socket is read on."""
+        self._is_unread = False
+        """The client does not take what it is sent."""
+        self._has_asked = False
+        self._since_s = self._loop.time()
+        """Since when nothing has arrived, or the request that arrives is not whole."""
+        self._correlation_id = 0
+        self._parked: tuple[Api, Asked] | None = None
+        self._give_up: GiveUp | None = None
+
+    # --- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        serving = self._serving
+        if serving.counts_addresses:
+            self._address = serving.door.connections.addresses.enter(transport.get_extra_info("peername"))
+            if not self._address:
+                transport.abort()
+                return
+        # Only the kernel sees what the reader takes; its timer restarts whenever there is room for more.
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limits.HTTP_SILENCE_MAX_MS)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.HTTP_SEND_BUFFER_BYTES)
+        self._transport = transport
+        self._peer = peer_address(transport)
+        if serving.door.access.is_on:
+            self._certificate = peer_certificate(transport)
+        serving.connections.add(self)
+
+    def connection_lost(self, _: BaseException | None) -> None:
+        serving = self._serving
+        if self._give_up is not None:
+            self._give_up()
+        leave_no_cycle(self._transport)
+        self._transport = self._give_up = self._parked = None
+        self._buffer.clear()
+        self._in_hand = 0
+        self._count()
+        serving.door.buffers.hold(self, 0)
+        serving.connections.discard(self)
+        if self._address:
+            serving.door.connections.addresses.leave(self._address)
+            self._address = ""
+
+    def pause_writing(self) -> None:
+        assert self._transport is not None
+        self._is_unread = True
+        self._serving.door.buffers.hold(self, self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._is_unread = False
+        self._serving.door.buffers.hold(self, 0)
+        self._serve()
+
+    def look(self, now_s: float) -> None:
+        """Close the connection if it was silent, or its request incomplete, for too long."""
+        if self._is_busy or self._is_unread:
+            return
+        silent_ms = 1000 * (now_s - self._since_s)
+        if self._buffer:
+            if silent_ms > limits.HTTP_ARRIVAL_MAX_MS:
+                self._refuse("slow")
+        elif silent_ms > (limits.KAFKA_SILENCE_MAX_MS if self._has_asked else limits.HTTP_SILENCE_MAX_MS):
+            self._refuse("silent")
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _refuse(self, reason: str) -> None:
+        """Close the connection, as Kafka does where there is no answer that its client would understand."""
+        self._serving.closed[reason] += 1
+        log.info("kafka_connection_closed", extra={"address": self._peer, "reason": reason})
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- requests
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        if not buffer and not self._is_busy:
+            self._since_s = self._loop.time()
+        buffer += data
+        if not self._count():
+            self._refuse("full")
+        elif not self._is_busy:
+            self._serve()
+        elif len(buffer) > limits.HTTP_EARLY_BYTES_MAX and self._is_read:
+            assert self._transport is not None
+            self._is_read = False
+            self._transport.pause_reading()
+
+    def _count(self) -> bool:
+        """Count what is held here for requests, if it is much; return whether there is room for it."""
+        bodies = self._serving.door.body_buffers
+        size = len(self._buffer) + self._in_hand
+        if size <= limits.HTTP_BODY_AT_ONCE_BYTES:
+            if self._counted:
+                bodies.release(self._counted)
+                self._counted = 0
+            return True
+        if bodies.more(self._counted, size) is not None:
+            return False
+        self._counted = size
+        return True
+
+    def _serve(self) -> None:
+        """Serve the requests that are whole, one after the other."""
+        for _ in range(REQUESTS_PER_TURN):
+            if self._is_busy or self._is_unread:
+                return
+            request = self._next()
+            if request is None:
+                return
+            self._begin(request)
+        if self._buffer:
+            self._loop.call_soon(self._serve)
+
+    def _next(self) -> bytes | None:
+        """Return the next request without its size, or None where it is not whole yet."""
+        buffer = self._buffer
+        if self._transport is None or self._transport.is_closing() or len(buffer) < _SIZE.size:
+            return None
+        (size,) = _SIZE.unpack_from(buffer)
+        if not 0 <= size <= self._bytes_max():
+            self._refuse("size")
+            return None
+        end = _SIZE.size + size
+        if len(buffer) < end:
+            return None
+        request = bytes(buffer[_SIZE.size : end])
+        del buffer[:end]
+        return request
+
+    def _bytes_max(self) -> int:
+        return limits.KAFKA_LOGIN_BYTES_MAX if self._principal() is NOBODY else limits.HTTP_BODY_BYTES_MAX
+
+    def _principal(self) -> Principal:
+        return self._serving.door.access.of_connection(self._certificate)
+
+    def _begin(self, request: bytes) -> None:
+        """Read a request, in a thread if it is large, and have it handled."""
+        self._has_asked, self._in_hand = True, len(request)
+        try:
+            header = request_header(request)
+            api = self._serving.door.apis.get(header.key)
+            if header.key == API_VERSIONS and header.version not in SCHEMAS[API_VERSIONS].versions:
+                self._correlation_id = header.correlation_id
+                self._send(known_versions())
+                return
+            if api is None:
+                self._refuse("unknown")
+            elif api.right is not None and self._principal() is NOBODY:
+                self._refuse("login")
+            elif len(request) > limits.HTTP_BODY_AT_ONCE_BYTES:
+                self._is_busy = True
+                self._serving.carry_out(
+                    self._read_beside(api, header, request), failed=partial(self._refuse, "failed")
+                )
+            else:
+                self._handle(api, header, read_whole(SCHEMAS[header.key], header.version, request, header.at))
+        except Malformed:
+            self._refuse("malformed")
+
+    async def _read_beside(self, api: Api, header: RequestHeader, request: bytes) -> None:
+        """Read a large request in a thread: one of 2 MiB takes a third of a second."""
+        schema = SCHEMAS[header.key]
+        try:
+            values = await self._serving.door.bodies.run(
+                read_whole, schema, header.version, request, header.at
+            )
+        except Malformed:
+            self._refuse("malformed")
+        except ThrottlingQuotaExceeded:
+            self._refuse("full")
+        else:
+            self._handle(api, header, values)
+
+    def _handle(self, api: Api, header: RequestHeader, values: Values) -> None:
+        door = self._serving.door
+        self._correlation_id = header.correlation_id
+        asked = Asked(header.version, values, Caller(self._principal(), self._peer))
+        match api.handler:
+            case AtOnce() as handler:
+                self._answer(api, header.version, answered_at_once(api, handler, door, asked))
+            case Waits() as handler:
+                self._is_busy = True
+                self._serving.carry_out(
+                    self._wait(api, handler, asked), failed=partial(self._refuse, "failed")
+                )
+            case Parks() as handler:
+                self._park(api, handler, asked)
+
+    async def _wait(self, api: Api, handler: Waits, asked: Asked) -> None:
+        answer = await answered_in_time(api, handler, self._serving.door, asked)
+        self._answer(api, asked.version, answer)
+
+    def _park(self, api: Api, handler: Parks, asked: Asked) -> None:
+        self._is_busy = True
+        self._parked = parked = (api, asked)
+        try:
+            api.check(asked.caller)
+            give_up = handler.take(self._serving.door, asked, self._done)
+        except MetadataError as error:
+            self._done(error)
+            return
+        if self._parked is parked:
+            self._give_up = give_up
+
+    def _done(self, outcome: Answer | MetadataError) -> None:
+        """Answer the request that is parked."""
+        if self._parked is None:
+            return
+        (api, asked), self._parked, self._give_up = self._parked, None, None
+        if isinstance(outcome, MetadataError):
+            outcome = api.refusal(self._serving.door, asked, outcome)
+        self._answer(api, asked.version, outcome)
+
+    # --- answers
+
+    def _answer(self, api: Api, version: int, answer: Answer) -> None:
+        self._send(api.tail(version, answer))
+
+    def _send(self, tail: bytes) -> None:
+        """Answer the request that is served, and go on with what has arrived behind it."""
+        was_busy, self._is_busy, self._in_hand = self._is_busy, False, 0
+        self._count()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._since_s = self._loop.time()
+        size = len(tail) + 4
+        if self._serving.door.buffers.refusal(size) is not None:
+            self._refuse("unread")
+            return
+        head = _HEAD.pack(size, self._correlation_id)
+        if size <= _COPIED_MAX:
+            transport.write(head + tail)
+        else:
+            transport.write(head)
+            transport.write(tail)
+        if not self._is_read:
+            self._is_read = True
+            transport.resume_reading()
+        if was_busy and self._buffer:
+            self._loop.call_soon(self._serve)

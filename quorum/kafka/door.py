@@ -1,0 +1,155 @@
+"""Edge: what every handler of Kafka's protocol needs: the parts of the node, a request as it is read, and what answers it.
+
+A handler is given the values of a request as `metadata_log/kafka/messages.py` reads them, and returns those of the answer in
+the order of the schema's fields; or it raises a MetadataError, for which its row of the table has the answer.
+
+Tests: tests/unit/quorum/kafka/test_connection.py.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from metadata_log.errors import Fault, MetadataError
+from metadata_log.kafka.messages import ANSWERS, REQUESTS, answer_tail
+from metadata_log.kafka.reading import Values
+from metadata_log.kafka.schemas import Versions
+from metadata_log.node.identity.rights import Right
+from quorum.controller.callers import Caller
+from quorum.kafka.errors import KafkaError, kafka_error, whole
+from quorum.node.parts import Parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaDoor(Parts):
+    """The parts of one controller as the handlers of Kafka's protocol use them."""
+
+    apis: "Mapping[int, Api]"
+    """What is answered here, by key."""
+
+    @classmethod
+    def of(cls, parts: Parts, apis: "Mapping[int, Api]") -> "KafkaDoor":
+        return cls(**{field.name: getattr(parts, field.name) for field in fields(Parts)}, apis=apis)
+
+    @cached_property
+    def advertised(self) -> tuple[tuple[int, int, int], ...]:
+        """Key, oldest and newest version of each request that clients may send."""
+        return tuple((key, *api.versions) for key, api in sorted(self.apis.items()) if api.is_advertised)
+
+
+class Asked(NamedTuple):
+    """A request: its version, the values of its fields, and who sends it.
+
+    `is_forwarded`: a broker sent it in an envelope, for the client that `caller` is.
+    """
+
+    version: int
+    values: Values
+    caller: Caller
+    is_forwarded: bool = False
+
+
+class Prepared(NamedTuple):
+    """An answer as bytes: all that comes after its correlation id, as `answer_tail` makes it. Connections may share it."""
+
+    tail: bytes
+
+
+Answer: TypeAlias = Values | Prepared
+Done: TypeAlias = Callable[[Answer | MetadataError], None]
+"""Ends a request that is parked, once, on the event loop. Does nothing where the client is gone."""
+GiveUp: TypeAlias = Callable[[], None]
+"""Called when the client of a parked request is gone."""
+
+
+class AtOnce(NamedTuple):
+    """Handles what can be answered in the turn of the loop in which it is read."""
+
+    answer: Callable[[KafkaDoor, Asked], Answer]
+
+
+class Waits(NamedTuple):
+    """Handles what has to wait, for a commit or a proof of leadership: each request has a task."""
+
+    answer: Callable[[KafkaDoor, Asked], Awaitable[Answer]]
+
+
+class Parks(NamedTuple):
+    """Handles what waits for news, without a task: `take` calls `done` at once, or later, and returns what gives it up."""
+
+    take: Callable[[KafkaDoor, Asked, Done], GiveUp | None]
+
+
+Refuse: TypeAlias = Callable[["Api", Values, KafkaError], Values]
+"""Makes the answer that says an error, from what was asked."""
+
+
+def _wholly(api: "Api", _asked: Values, error: KafkaError) -> Values:
+    return whole(ANSWERS[api.key], error)
+
+
+class Api(NamedTuple):
+    """One row of the table: how requests of a key are handled.
+
+    `right` is what the sender needs; None: it is answered before login, too. `refuse` says an error where clients look for
+    it: Kafka's answers have one field for it, or one in each item.
+    """
+
+    key: int
+    handler: AtOnce | Waits | Parks
+    right: Right | None
+    refuse: Refuse = _wholly
+    in_envelopes: bool = False
+    """Brokers forward it for their clients."""
+    is_advertised: bool = True
+
+    @property
+    def versions(self) -> Versions:
+        return REQUESTS[self.key].versions
+
+    def check(self, caller: Caller) -> None:
+        """Check that a caller may ask for this.
+
+        Raises:
+            NotAuthorized: it may not.
+        """
+        if self.right is not None:
+            caller.principal.authorize(self.right, REQUESTS[self.key].name)
+
+    def refusal(self, door: KafkaDoor, asked: Asked, error: MetadataError) -> Values:
+        """Return the answer that says an error."""
+        if isinstance(error, Fault):
+            door.on_fault(error)
+        return self.refuse(self, asked.values, kafka_error(error, to_broker=self.right is Right.BROKER))
+
+    def tail(self, version: int, answer: Answer) -> bytes:
+        """Return the bytes of an answer after its correlation id."""
+        return answer.tail if isinstance(answer, Prepared) else answer_tail(self.key, version, answer)
+
+
+def answered_at_once(api: Api, handler: AtOnce, door: KafkaDoor, asked: Asked) -> Answer:
+    """Return the answer of a handler, errors included."""
+    try:
+        api.check(asked.caller)
+        return handler.answer(door, asked)
+    except MetadataError as error:
+        return api.refusal(door, asked, error)
+
+
+async def answered_in_time(api: Api, handler: Waits, door: KafkaDoor, asked: Asked) -> Answer:
+    """Return the answer of a handler that waits, errors included."""
+    try:
+        api.check(asked.caller)
+        return await handler.answer(door, asked)
+    except MetadataError as error:
+        return api.refusal(door, asked, error)
+
+
+NO_THROTTLE: Final = 0
+"""The first field of most answers: how long Kafka's quotas have delayed a client, in ms."""
+
+
+def prepared(key: int, version: int, values: Any) -> Prepared:
+    """Return an answer as bytes, for handlers that give the same one to many."""
+    return Prepared(answer_tail(key, version, values))

@@ -1,0 +1,258 @@
+"""Edge: Kafka's protocol over real sockets: sizes, order, parked requests, and what ends a connection."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from metadata_log import limits
+from metadata_log.errors import NotController
+from metadata_log.kafka.messages import API_VERSIONS, REQUESTS, answer_head
+from metadata_log.node.identity.rights import Right
+from quorum.kafka import connection
+from quorum.kafka.door import Answer, Api, Asked, AtOnce, Done, KafkaDoor, Parks, Waits, prepared
+from tests.support.kafka_client import KafkaClient, answer_values, request_bytes, sized
+from tests.support.kafka_desk import KafkaDesk, at_kafka_desk, until
+
+UNREGISTER, FEATURES, ALLOCATE = 64, 57, 67
+"""Keys whose handlers the tests replace."""
+VERSIONS = request_bytes(API_VERSIONS, 4, ("a", "1"))
+
+
+async def says(client: KafkaClient) -> int:
+    """Return the correlation id of the next answer."""
+    return int.from_bytes((await client.answer())[:4])
+
+
+def test_requests_in_pieces_and_together_are_answered_in_order(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+            many = [sized(request_bytes(API_VERSIONS, 0, ("", ""), correlation_id=n)) for n in range(20)]
+            client.writer.write(b"".join(many))
+            assert [await says(client) for _ in many] == list(range(20))
+            for byte in sized(VERSIONS):
+                client.writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+            correlation_id, (error, *_) = answer_values(API_VERSIONS, 4, await client.answer())
+            assert (correlation_id, error) == (7, 0)
+        await desk.until_quiet()
+        assert not desk.serving.closed
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_request_waits_for_the_one_before_it(tmp_path: Path) -> None:
+    """Goal: answers keep the order of requests, whether these are parked, wait for a commit, or are answered at once."""
+    parked: list[Done] = []
+    committed = asyncio.Event()
+
+    def take(_door: KafkaDoor, _asked: Asked, done: Done) -> Callable[[], None]:
+        parked.append(done)
+        return lambda: None
+
+    async def wait(_door: KafkaDoor, _asked: Asked) -> Answer:
+        await committed.wait()
+        return (0, 0, None)
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(
+            Api(ALLOCATE, Parks(take), Right.BROKER),
+            Api(UNREGISTER, Waits(wait), Right.CLUSTER),
+        )
+        async with desk.client() as client:
+            client.send(ALLOCATE, 0, (11, 5), correlation_id=1)
+            client.send(UNREGISTER, 0, (11,), correlation_id=2)
+            client.send(API_VERSIONS, 0, ("", ""), correlation_id=3)
+            await until(lambda: len(parked) == 1)
+            committed.set()
+            async with desk.client() as other:
+                await other.ask(API_VERSIONS, 0, "", "")
+            parked[0](prepared(ALLOCATE, 0, (0, 0, 17, 1000)))
+            parked[0]((0, 0, 18, 1000))  # a second answer is none
+            correlation_id, values = answer_values(ALLOCATE, 0, await client.answer())
+            assert (correlation_id, values) == (1, (0, 0, 17, 1000))
+            assert [await says(client) for _ in range(2)] == [2, 3]
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_parked_request_may_be_answered_at_once_and_is_given_up_with_its_client(tmp_path: Path) -> None:
+    given_up: list[int] = []
+    held: list[Done] = []
+
+    def take(_door: KafkaDoor, asked: Asked, done: Done) -> Callable[[], None]:
+        broker_id = asked.values[0]
+        if broker_id == 1:
+            done((0, 0, 5, 1000))
+        elif broker_id == 2:
+            raise NotController("this one does not lead")
+        held.append(done)
+        return lambda: given_up.append(broker_id)
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(ALLOCATE, Parks(take), Right.BROKER))
+        async with desk.client() as client:
+            assert await client.ask(ALLOCATE, 0, 1, 5) == (0, 0, 5, 1000)
+            assert await client.ask(ALLOCATE, 0, 2, 5) == (0, 41, 0, 0)
+            client.send(ALLOCATE, 0, (3, 5))
+            await until(lambda: len(held) == 2)
+        await desk.until_quiet()
+        assert given_up == [3]
+        held[1]((0, 0, 5, 1000))  # too late, and no error
+
+    at_kafka_desk(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (struct.pack(">i", -1), "size"),
+        (struct.pack(">i", limits.HTTP_BODY_BYTES_MAX + 1), "size"),
+        (sized(b""), "malformed"),
+        (sized(b"GET / HTTP/1.1\r\n\r\n"), "malformed"),
+        (sized(struct.pack(">hhih", 9_999, 0, 1, -1)), "malformed"),
+        (sized(struct.pack(">hhih", UNREGISTER, 1, 1, -1)), "malformed"),
+        (sized(VERSIONS + b"\0"), "malformed"),
+        (sized(VERSIONS[:-1]), "malformed"),
+        (sized(request_bytes(52, 2, (None, -1, ())) + bytes(20_000)), "malformed"),
+        (sized(request_bytes(ALLOCATE, 0, (11, 5))), "unknown"),
+    ],
+)
+def test_what_is_no_request_ends_the_connection_and_is_counted(
+    tmp_path: Path, sent: bytes, reason: str
+) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(52, AtOnce(lambda _, asked: (35, ())), None))
+        desk.serve_not(ALLOCATE)
+        async with desk.client() as client:
+            client.writer.write(sent)
+            assert await client.is_closed()
+        await desk.until_quiet()
+        assert desk.serving.closed == {reason: 1}
+        async with desk.client() as client:
+            client.writer.write(sized(VERSIONS))
+            assert await says(client) == 7
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_handler_that_fails_unforeseen_ends_its_connection_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_door: KafkaDoor, _asked: Asked) -> Answer:
+        raise KeyError("nobody foresaw this")
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(UNREGISTER, Waits(fail), Right.CLUSTER))
+        async with desk.client() as client:
+            client.send(UNREGISTER, 0, (11,))
+            assert await client.is_closed()
+        await desk.until_quiet()
+        assert desk.serving.closed == {"failed": 1}
+
+    at_kafka_desk(tmp_path, story)
+    assert "kafka_request_failed" in caplog.messages
+
+
+def test_a_large_request_is_read_beside_the_loop_and_counted_until_it_is_answered(tmp_path: Path) -> None:
+    committed = asyncio.Event()
+
+    async def wait(_door: KafkaDoor, asked: Asked) -> Answer:
+        await committed.wait()
+        return (0, 0, None, ()) if len(asked.values[1]) == 2_000 else (0, -1, None, ())
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(FEATURES, Waits(wait), Right.CLUSTER))
+        bodies = desk.desk.door.body_buffers
+        values = (1, tuple((f"feature.{n}", 1, False, 1) for n in range(2_000)), False)
+        size = len(sized(request_bytes(FEATURES, 2, values)))
+        async with desk.client() as client:
+            client.send(FEATURES, 2, values)
+            await until(lambda: bodies.bytes_total == size)
+            committed.set()
+            assert answer_values(FEATURES, 2, await client.answer()) == (7, (0, 0, None, ()))
+            await until(lambda: bodies.bytes_total == 0)
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_requests_that_find_no_room_end_their_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BODIES_HELD_BYTES_MAX", 100_000)
+
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as slow, desk.client() as other:
+            slow.writer.write(struct.pack(">i", 90_001) + bytes(90_000))
+            bodies = desk.desk.door.body_buffers
+            await until(lambda: bodies.bytes_total == 90_004)
+            other.writer.write(struct.pack(">i", 20_001) + bytes(20_000))
+            assert await other.is_closed()
+            assert desk.serving.closed == {"full": 1}
+            slow.writer.transport.abort()
+            await until(lambda: bodies.bytes_total == 0)
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_client_that_sends_on_while_it_waits_is_read_no_more(tmp_path: Path) -> None:
+    def take(_door: KafkaDoor, _asked: Asked, done: Done) -> Callable[[], None]:
+        parked.append(done)
+        return lambda: None
+
+    parked: list[Done] = []
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(ALLOCATE, Parks(take), Right.BROKER))
+        async with desk.client() as client:
+            client.send(ALLOCATE, 0, (11, 5))
+            await until(lambda: len(parked) == 1)
+            many = 200_000
+            client.writer.write(sized(VERSIONS) * many)
+            bodies = desk.desk.door.body_buffers
+            await until(lambda: bodies.bytes_total > limits.HTTP_EARLY_BYTES_MAX)
+            for _ in range(50):
+                await asyncio.sleep(0.001)
+            assert bodies.bytes_total < 8 * limits.HTTP_EARLY_BYTES_MAX
+            parked[0]((0, 0, 5, 1000))
+            await client.answer()
+            assert await says(client) == 7
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_silent_and_slow_connections_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "SWEEP_S", 0.01)
+    monkeypatch.setattr(limits, "HTTP_SILENCE_MAX_MS", 50)
+    monkeypatch.setattr(limits, "HTTP_ARRIVAL_MAX_MS", 50)
+
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as asked, desk.client() as silent, desk.client() as slow:
+            await asked.ask(API_VERSIONS, 0, "", "")
+            slow.writer.write(sized(VERSIONS)[:-1])
+            assert await silent.is_closed()
+            assert await slow.is_closed()
+            assert desk.serving.closed == {"silent": 1, "slow": 1}
+            await asked.ask(API_VERSIONS, 0, "", "")
+            monkeypatch.setattr(limits, "KAFKA_SILENCE_MAX_MS", 50)
+            assert await asked.is_closed()
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_connections_count_among_those_of_all_doors(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        addresses = desk.desk.door.connections.addresses
+        async with desk.client() as client:
+            await client.ask(API_VERSIONS, 0, "", "")
+            assert addresses.total == 1
+        await until(lambda: addresses.total == 0)
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_the_head_of_an_answer_has_no_tags_in_old_versions() -> None:
+    assert len(answer_head(ALLOCATE, 0, 7)) == 5 and len(answer_head(API_VERSIONS, 4, 7)) == 4
+    assert REQUESTS[ALLOCATE].flexible == (0, 32_767)
