@@ -12,8 +12,10 @@ from metadata_log.node.addresses import HostPort
 from metadata_log.node.http.accepting import stop_accepting
 from metadata_log.node.http.server import accepting_on
 from metadata_log.node.identity.tls import Encrypting
+from quorum.kafka.apis import APIS
 from quorum.kafka.connection import KafkaConnection, Serving
 from quorum.kafka.door import KafkaDoor
+from quorum.node.parts import Parts
 
 CLOSING_MAX_S: Final = 1.0
 """How long requests that are carried out may take once the node stops."""
@@ -25,6 +27,21 @@ class _Refused(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         transport.abort()
+
+
+@asynccontextmanager
+async def listening(parts: Parts) -> AsyncIterator[None]:
+    """Serve Kafka's protocol where the settings say so.
+
+    Raises:
+        CannotListen: the address is in use or not ours.
+    """
+    address = parts.settings.listen_kafka
+    if address is None:
+        yield
+        return
+    async with serving(KafkaDoor.of(parts, APIS), address):
+        yield
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from quorum.node.parts import Parts
 
 DOORS: Final = (
     "http",  # brokers, administrators and other controllers
+    "kafka",  # brokers, clients and tools of Apache Kafka, where the settings name an address for them
 )
 """Opened in this order, and closed in the opposite one."""
 
