@@ -1,4 +1,6 @@
-"""Edge: HTTP to the controllers: each call has one outcome, and no failure of a network or a peer raises."""
+"""Edge: HTTP to the controllers: each call has one outcome, and no failure of a network or a peer raises.
+Tests: tests/unit/broker_agent/test_agent.py.
+"""
 
 from pathlib import Path
 from types import TracebackType

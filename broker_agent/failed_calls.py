@@ -1,4 +1,6 @@
-"""Edge: counts a broker's failed calls, and logs the first of each kind since a controller last answered."""
+"""Edge: counts a broker's failed calls, and logs the first of each kind since a controller last answered.
+Tests: tests/unit/broker_agent/test_agent.py.
+"""
 
 import logging
 

@@ -4,6 +4,7 @@
 
 One call is under way at a time; most of the time it is a parked fetch. `interrupt` ends a parked fetch or a pause at once,
 so that the next call carries what has changed: a wish to be fenced, or to shut down.
+Tests: tests/unit/broker_agent/test_agent.py.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Pure: what a BrokerAgent needs of its host: the data plane of the broker."""
+"""Pure: what a BrokerAgent needs of its host: the data plane of the broker.
+Tests: tests/unit/broker_agent/test_agent_host.py.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol

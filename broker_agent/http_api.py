@@ -1,7 +1,7 @@
 """Edge: a broker's own endpoint.
 
 Clients get metadata while the broker serves; operators get its status at any time. What is for the controllers is forwarded
-to the active one (`forwarding.py`), in any state of the broker.
+to the active one (`forwarding.py`), in any state of the broker. Tests: tests/unit/broker_agent/test_agent.py.
 """
 
 import asyncio

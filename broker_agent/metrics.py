@@ -1,4 +1,6 @@
-"""Pure: a broker's metrics in Prometheus' text format; docs/metrics.md has the table of names."""
+"""Pure: a broker's metrics in Prometheus' text format; docs/metrics.md has the table of names.
+Tests: tests/unit/broker_agent/test_agent.py.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

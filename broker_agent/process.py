@@ -1,4 +1,6 @@
-"""Edge: a broker as a process of its own: signals, process.json, and the log of its start and end."""
+"""Edge: a broker as a process of its own: signals, process.json, and the log of its start and end.
+Tests: tests/unit/broker_agent/test_agent.py.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""Pure: the table of a broker's routes: its own, and those that it sends on to the active controller."""
+"""Pure: the table of a broker's routes: its own, and those that it sends on to the active controller.
+Tests: tests/unit/broker_agent/test_forwarding.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

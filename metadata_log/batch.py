@@ -1,4 +1,6 @@
-"""Pure: a batch of records: the unit of decisions, commits, applies and reads; no part of one is used alone."""
+"""Pure: a batch of records: the unit of decisions, commits, applies and reads; no part of one is used alone.
+Tests: tests/unit/metadata_log/test_apply.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

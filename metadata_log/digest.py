@@ -3,6 +3,7 @@
 Every entity is one line of text, which its subject's image makes. The line's SHA-256 falls into one of 256 buckets by its
 first byte; a bucket keeps the count of its lines and the xor of two 60-bit parts of their hashes. So a change costs two
 hashes, the order of entities does not matter, and two states that differ are narrowed to a bucket and then to a line.
+Tests: tests/unit/metadata_log/test_state_digest.py.
 """
 
 from collections.abc import Iterable, Sequence

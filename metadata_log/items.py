@@ -1,4 +1,6 @@
-"""Pure: the items of a long list of an answer, each made when it is encoded."""
+"""Pure: the items of a long list of an answer, each made when it is encoded.
+Tests: tests/unit/metadata_log/node/http/test_answer_pieces.py.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar

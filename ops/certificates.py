@@ -1,6 +1,8 @@
 """Edge: an authority and certificates for a test cluster. A cluster that matters has an authority of its own elsewhere.
 
 tls/ca.crt ca.key · tls/controller-1.crt .key · tls/broker-11.crt .key · tls/admin.crt .key · principals.toml
+
+Tests: tests/unit/metadata_log/node/identity/test_tls.py.
 """
 
 import datetime as dt

@@ -1,4 +1,6 @@
-"""Edge: verbs that change a cluster: what they share, and how they show results, and what they would write."""
+"""Edge: verbs that change a cluster: what they share, and how they show results, and what they would write.
+Tests: tests/unit/ops/admin/test_dry_run.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

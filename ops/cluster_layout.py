@@ -1,4 +1,6 @@
-"""Edge: what a local cluster consists of: members, their ports, settings files and data directories, and cluster.json."""
+"""Edge: what a local cluster consists of: members, their ports, settings files and data directories, and cluster.json.
+Tests: tests/unit/ops/test_local_cluster.py.
+"""
 
 import json
 import random

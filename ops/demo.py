@@ -1,4 +1,6 @@
-"""Edge: `up --demo`: what a cluster does when parts of it are lost, shown step by step and replayed in Spark."""
+"""Edge: `up --demo`: what a cluster does when parts of it are lost, shown step by step and replayed in Spark.
+Tests: tests/unit/ops/verbs/test_up.py.
+"""
 
 import asyncio
 import time

@@ -1,4 +1,6 @@
-"""Edge: what `log verify` checks beside our own segments, snapshots and journals: Kafka's log, exports, lakes."""
+"""Edge: what `log verify` checks beside our own segments, snapshots and journals: Kafka's log, exports, lakes.
+Tests: tests/unit/ops/verbs/test_kinds.py.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

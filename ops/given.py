@@ -1,4 +1,6 @@
-"""Pure: what a client may be given, and what is said of it where that contradicts itself."""
+"""Pure: what a client may be given, and what is said of it where that contradicts itself.
+Tests: tests/unit/ops/verbs/test_configs.py.
+"""
 
 from typing import Final
 

@@ -2,6 +2,7 @@
 
 A verb is a function. Its options reach it as keyword arguments; what verbs share reaches it as one value, `Output` or
 `Network`. A usage error names what is wrong, and suggests the nearest known name for a misspelt one.
+Tests: tests/unit/ops/test_cli.py.
 """
 
 import dataclasses

@@ -1,6 +1,7 @@
 """Edge: whether a Python was built with optimisations: guided by a profile, and no debug build.
 
 `ops/setup.sh` runs this file with each Python that it finds, so it needs nothing but the standard library.
+Tests: tests/unit/ops/test_setup.py.
 """
 
 import platform

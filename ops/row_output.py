@@ -1,4 +1,6 @@
-"""Edge: the rows of an answer on stdout: as a table, as JSON, and for other programs as CSV or Parquet."""
+"""Edge: the rows of an answer on stdout: as a table, as JSON, and for other programs as CSV or Parquet.
+Tests: tests/unit/ops/verbs/test_replay.py.
+"""
 
 import csv
 import io

@@ -1,4 +1,6 @@
-"""Edge: kinds of values in settings files: each reader returns the value, or raises ValueError saying what is wanted."""
+"""Edge: kinds of values in settings files: each reader returns the value, or raises ValueError saying what is wanted.
+Tests: tests/unit/ops/test_settings.py.
+"""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,4 +1,6 @@
-"""Edge: queries where none was given as an argument: typed at a prompt, or read from stdin, each ended by a semicolon."""
+"""Edge: queries where none was given as an argument: typed at a prompt, or read from stdin, each ended by a semicolon.
+Tests: tests/unit/metadata_log/replay/test_habits.py.
+"""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,6 @@
-"""Edge: kinds of values on the command line: each reader returns the value, or raises ValueError saying what is wanted."""
+"""Edge: kinds of values on the command line: each reader returns the value, or raises ValueError saying what is wanted.
+Tests: tests/unit/ops/test_cli.py.
+"""
 
 import os
 import re

@@ -1,7 +1,7 @@
 """Edge: what a node's newest snapshot's state digest is made of, kept beside the snapshots.
 
 To count a snapshot's records takes longer than to read them. Nothing rests on this file: buckets that do not add up to the
-footer's digest are not used.
+footer's digest are not used. Tests: tests/unit/broker_agent/test_cache.py.
 """
 
 import logging

@@ -1,6 +1,7 @@
 """Pure: what ties a snapshot to the log that committed it: the crc of the last frame it covers, and its bytes' SHA-256.
 
 Bytes: u32 crc, big-endian, then 32 bytes. The pointer that is replicated beside Raft's log carries them.
+Tests: tests/unit/quorum/log/test_snapshot_fetch.py.
 """
 
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Pure: the settings as the log has made them."""
+"""Pure: the settings as the log has made them. Tests: tests/property/test_folding.py."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias

@@ -1,4 +1,4 @@
-"""Pure: the registrations of controllers as the log has made them."""
+"""Pure: the registrations of controllers as the log has made them. Tests: tests/property/test_folding.py."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias

@@ -1,4 +1,6 @@
-"""Pure: the metadata at one position of the log, made of its subjects: immutable, sharing structure with its neighbours."""
+"""Pure: the metadata at one position of the log, made of its subjects: immutable, sharing structure with its neighbours.
+Tests: tests/unit/metadata_log/test_apply.py.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,6 @@
-"""Pure: what is counted and looked up about partitions, kept record by record: nobody walks a million of them to know it."""
+"""Pure: what is counted and looked up about partitions, kept record by record: nobody walks a million of them to know it.
+Tests: tests/property/test_folding.py.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,6 @@
-"""Pure: a partition as the log has made it. A cluster holds a million of them: they are bare tuples."""
+"""Pure: a partition as the log has made it. A cluster holds a million of them: they are bare tuples.
+Tests: tests/property/test_folding.py.
+"""
 
 from functools import lru_cache
 from typing import Any, NamedTuple

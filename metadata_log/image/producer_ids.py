@@ -1,4 +1,6 @@
-"""Pure: the next producer id as the log has made it; None until a first block was given away."""
+"""Pure: the next producer id as the log has made it; None until a first block was given away.
+Tests: tests/property/test_folding.py.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias

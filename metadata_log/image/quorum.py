@@ -1,4 +1,4 @@
-"""Pure: the quorum itself as the log has made it."""
+"""Pure: the quorum itself as the log has made it. Tests: tests/property/test_folding.py."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple

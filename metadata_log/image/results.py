@@ -1,4 +1,6 @@
-"""Pure: what writes were answered, kept by request id so that a repetition gets its first answer."""
+"""Pure: what writes were answered, kept by request id so that a repetition gets its first answer.
+Tests: tests/unit/metadata_log/test_apply.py.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,4 +1,6 @@
-"""Pure: what every subject's part of the image can do: change record by record, be digested, written and shown."""
+"""Pure: what every subject's part of the image can do: change record by record, be digested, written and shown.
+Tests: tests/property/test_folding.py.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""Pure: the topics, with their partitions, as the log has made them."""
+"""Pure: the topics, with their partitions, as the log has made them. Tests: tests/property/test_folding.py."""
 
 from array import array
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Pure: what several subjects show together; shapes as in docs/formats.md."""
+"""Pure: what several subjects show together; shapes as in docs/formats.md. Tests: tests/unit/quorum/http/test_brokers.py."""
 
 from collections.abc import Collection, Mapping
 from itertools import starmap

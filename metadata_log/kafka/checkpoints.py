@@ -1,7 +1,7 @@
 """Pure: a snapshot of ours as a checkpoint of Kafka's: the quorum's records, the state in batches, and a footer.
 
 Offsets begin at 0 and mean nothing; every batch has the epoch and the time of the state. So a checkpoint is a function of
-the snapshot alone, and has the same bytes on every controller.
+the snapshot alone, and has the same bytes on every controller. Tests: tests/unit/metadata_log/kafka/test_translation.py.
 """
 
 from collections.abc import Iterable, Iterator

@@ -2,6 +2,7 @@
 
 Reading and writing both follow from the row. A row accounts for every field of both records: fields of one name are pairs by
 themselves, and all others are renamed, or belong to one side alone.
+Tests: tests/unit/metadata_log/kafka/test_counterparts.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence

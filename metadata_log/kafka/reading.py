@@ -2,7 +2,7 @@
 
 A schema and a version make a reader once. It takes bytes that may come from anybody: an array claims at most as many items
 as bytes are left, and nothing is allocated for more. The values of a structure are a tuple in the order of its fields, with
-defaults for those that its version lacks.
+defaults for those that its version lacks. Tests: tests/unit/metadata_log/kafka/test_records.py.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """Pure: the schemas of requests to a controller, of Apache Kafka 4.3.1; `python -m tests.kafka_schemas` writes it.
 
-`schemas.py` says what a line means.
+`schemas.py` says what a line means. Tests: tests/unit/metadata_log/kafka/test_messages.py.
 """
 
 from typing import Final

@@ -5,6 +5,7 @@ line for each field: name, type, versions, and pairs of words. `nullable`, `tagg
 number there; `default`; `ignorable yes`: a version that lacks the field says the same without it; `flexible none`: its
 length is written in all versions as before the flexible ones. A type with a capital letter is a structure, whose fields
 follow with more indentation. Versions are "3", "0-2" or "1+". Source: KIP-482.
+Tests: tests/unit/metadata_log/kafka/test_records.py.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 A schema and a version make a writer once, as Python source, in the way of `NamedTuple`: a commit may hold 10,000 records of
 partitions, and a function per field would take three times as long for them. Neighbours of fixed size, and arrays of such
-items, are one `struct`, chosen by the lengths of the arrays.
+items, are one `struct`, chosen by the lengths of the arrays. Tests: tests/unit/metadata_log/kafka/test_records.py.
 """
 
 import struct

@@ -1,6 +1,7 @@
 """Edge: the index beside a closed file of the log: what a scan of that file would find.
 
 A file is given its index after its last sync, so that a file with an index is trusted by its size.
+Tests: tests/unit/metadata_log/log/test_segmented_log.py.
 """
 
 from typing import Final

@@ -1,4 +1,6 @@
-"""Pure: where a reader of the log stands, identified by the frame that ends there."""
+"""Pure: where a reader of the log stands, identified by the frame that ends there.
+Tests: tests/unit/metadata_log/log/test_segmented_log.py.
+"""
 
 from typing import Final, NamedTuple
 

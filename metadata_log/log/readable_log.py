@@ -1,6 +1,6 @@
 """Edge: the committed metadata log as it is read: by offset, by position and by time, while it may be written.
 
-Every frame is checked by its crc whenever it is read.
+Every frame is checked by its crc whenever it is read. Tests: tests/unit/metadata_log/log/test_segmented_log.py.
 """
 
 from bisect import bisect_right

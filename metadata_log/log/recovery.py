@@ -2,7 +2,7 @@
 
 A tear goes with whatever follows it. If the owner can have the damaged frames again, because they lie behind the
 snapshot that the owner goes on from (`made_again_from`), the log is cut before them and a copy of the damaged file is
-kept in quarantine. Elsewhere damage is refused, by file and byte.
+kept in quarantine. Elsewhere damage is refused, by file and byte. Tests: tests/unit/metadata_log/log/test_segmented_log.py.
 """
 
 import logging

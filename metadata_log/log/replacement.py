@@ -1,4 +1,6 @@
-"""Edge: sound frames from elsewhere in the place of a closed file that rotted."""
+"""Edge: sound frames from elsewhere in the place of a closed file that rotted.
+Tests: tests/unit/metadata_log/log/test_segmented_log.py.
+"""
 
 import os
 from pathlib import Path

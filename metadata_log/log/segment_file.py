@@ -3,6 +3,7 @@
 A crash can harm only what was not synced: the end of the last file, and of one without an index before it. There a
 frame that was cut short is a tear. So is a wrong frame that no sound one follows, or that ends in zeros at the end of a
 page: power loss keeps later pages without earlier ones. A wrong frame anywhere else is damage.
+Tests: tests/unit/metadata_log/log/test_segmented_log.py.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""Pure: which records of the log concern some topics, asked of one record after the other, in the order of the log."""
+"""Pure: which records of the log concern some topics, asked of one record after the other, in the order of the log.
+Tests: tests/unit/quorum/http/test_feed.py.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias

@@ -1,4 +1,4 @@
-"""Pure: what can happen to a broker."""
+"""Pure: what can happen to a broker. Tests: tests/unit/quorum/decide/test_brokers.py."""
 
 from typing import NamedTuple, TypeAlias
 

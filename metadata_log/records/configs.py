@@ -1,4 +1,6 @@
-"""Pure: what can happen to a setting of a topic, of a broker, or of the whole cluster."""
+"""Pure: what can happen to a setting of a topic, of a broker, or of the whole cluster.
+Tests: tests/unit/quorum/decide/test_configs.py.
+"""
 
 from typing import NamedTuple, TypeAlias
 

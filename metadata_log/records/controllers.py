@@ -1,4 +1,4 @@
-"""Pure: what can happen to the registrations of controllers."""
+"""Pure: what can happen to the registrations of controllers. Tests: tests/unit/quorum/decide/test_controllers.py."""
 
 from typing import NamedTuple, TypeAlias
 

@@ -2,6 +2,7 @@
 
 A subject's file declares its records with `@record`; `registry.py` collects them. Fields are positional and append-only:
 a new field has a default and begins a new version, and records of older versions are still read.
+Tests: tests/unit/metadata_log/records/test_registry.py.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Pure: what can happen to the finalized features."""
+"""Pure: what can happen to the finalized features. Tests: tests/unit/quorum/decide/test_controllers.py."""
 
 from typing import NamedTuple, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Pure: what can happen to a partition."""
+"""Pure: what can happen to a partition. Tests: tests/unit/quorum/decide/test_elections.py."""
 
 from typing import NamedTuple, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Pure: what can happen to the producer ids."""
+"""Pure: what can happen to the producer ids. Tests: tests/unit/quorum/decide/test_producer_ids.py."""
 
 from typing import NamedTuple, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Pure: what can happen to the quorum itself."""
+"""Pure: what can happen to the quorum itself. Tests: tests/unit/metadata_log/test_apply.py."""
 
 from typing import Final, NamedTuple, TypeAlias
 

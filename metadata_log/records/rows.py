@@ -2,6 +2,7 @@
 
 A right crc says that bytes are what somebody wrote, not that it was us. So the kind of every value is checked where it is
 read, and no reader behind this gateway checks again. Numbers are checked for being numbers, not for their range.
+Tests: tests/unit/metadata_log/records/test_registry.py.
 """
 
 import re

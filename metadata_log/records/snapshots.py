@@ -1,4 +1,4 @@
-"""Pure: the records that only a snapshot holds."""
+"""Pure: the records that only a snapshot holds. Tests: tests/unit/metadata_log/test_apply.py."""
 
 from typing import Final, NamedTuple, TypeAlias
 

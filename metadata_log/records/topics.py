@@ -1,4 +1,4 @@
-"""Pure: what can happen to a topic as a whole."""
+"""Pure: what can happen to a topic as a whole. Tests: tests/unit/metadata_log/test_apply.py."""
 
 from typing import NamedTuple, TypeAlias
 

@@ -2,6 +2,7 @@
 
 An analysis is described where it is written: the comment at the head of its SQL text says what it answers, and below
 `columns:` what each column holds. What it reads stands in braces: other tables of this catalog, and numbers.
+Tests: tests/unit/metadata_log/replay/test_library.py.
 """
 
 import re

@@ -3,6 +3,7 @@
 A row of the export is a record with its position and its envelope beside it. A snapshot has the same columns: a row
 there stands for a whole entity, at the offset of the record that touched it last. So state is always the same fold,
 whether it starts from nothing or from a snapshot, and one SQL text does it.
+Tests: tests/unit/metadata_log/replay/test_export.py.
 """
 
 import json

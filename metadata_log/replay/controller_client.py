@@ -1,4 +1,6 @@
-"""Edge: controllers asked over HTTP for their log: followers before the leader, and the next where one does not answer."""
+"""Edge: controllers asked over HTTP for their log: followers before the leader, and the next where one does not answer.
+Tests: tests/unit/metadata_log/replay/test_slices.py.
+"""
 
 import json
 import ssl

@@ -1,6 +1,7 @@
 """Edge: what can still be told of a log with damaged files: its longest part that is whole and has a beginning.
 
 A record means nothing without what it changes, so no part behind damage can be told but from a snapshot on.
+Tests: tests/unit/metadata_log/replay/test_library.py.
 """
 
 from collections.abc import Iterator

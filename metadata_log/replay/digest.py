@@ -2,7 +2,7 @@
 
 The two engines run one SQL text over the raw records, which shares no rule with `apply`: a GROUP BY per kind of entity,
 a line each, and bit_xor per bucket. The fold makes records of the rows again and applies them, as controllers and
-brokers do.
+brokers do. Tests: tests/unit/metadata_log/replay/test_export.py.
 """
 
 from collections.abc import Iterator, Sequence

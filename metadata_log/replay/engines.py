@@ -1,4 +1,6 @@
-"""Edge: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
+"""Edge: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds.
+Tests: tests/spark/test_replay.py.
+"""
 
 import difflib
 import re

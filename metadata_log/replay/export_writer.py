@@ -2,6 +2,7 @@
 
 Every segment is checked as it is written: `apply` folds the records that were read, SQL folds the rows that were
 written, and the two state digests must be equal, as long as every record is known.
+Tests: tests/unit/metadata_log/replay/test_export.py.
 """
 
 import hashlib

@@ -1,4 +1,6 @@
-"""Edge: an analyst's own frames as tables beside those of the log: `log.sql("SELECT ... JOIN hosts ...", hosts=df)`."""
+"""Edge: an analyst's own frames as tables beside those of the log: `log.sql("SELECT ... JOIN hosts ...", hosts=df)`.
+Tests: tests/unit/metadata_log/replay/test_library.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeAlias

@@ -1,4 +1,6 @@
-"""Edge: a log at a glance: what a prompt or a notebook shows of it, its report, and its end."""
+"""Edge: a log at a glance: what a prompt or a notebook shows of it, its report, and its end.
+Tests: tests/unit/metadata_log/replay/test_library.py.
+"""
 
 import html
 from abc import ABC

@@ -1,7 +1,7 @@
 """Edge: what a path holds, told by names and first bytes alone, and which verb reads it.
 
 Every verb that takes a log either reads what it was given, or names it and the verb that does. Nothing here needs the
-packages of `[replay]`.
+packages of `[replay]`. Tests: tests/unit/ops/verbs/test_kinds.py.
 """
 
 import re

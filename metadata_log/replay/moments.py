@@ -1,4 +1,6 @@
-"""Pure: the moments that a caller may name: offsets and times, in whatever form they come."""
+"""Pure: the moments that a caller may name: offsets and times, in whatever form they come.
+Tests: tests/unit/metadata_log/replay/test_library.py.
+"""
 
 import operator
 from datetime import UTC, date, datetime

@@ -1,4 +1,6 @@
-"""Edge: a method for each table of the catalog: `log.leader_intervals()` is `log.table("leader_intervals")`."""
+"""Edge: a method for each table of the catalog: `log.leader_intervals()` is `log.table("leader_intervals")`.
+Tests: tests/unit/metadata_log/replay/test_library.py.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

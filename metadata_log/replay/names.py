@@ -2,7 +2,7 @@
 
 Files keep the integers: the state digest counts them, and an export reads its own files back. A table gets the names where
 it is handed out. The table `records`, which is the log itself, keeps the integers, and the analyses compute with them.
-A number without a name is shown as text.
+A number without a name is shown as text. Tests: tests/unit/metadata_log/replay/test_library.py.
 """
 
 from collections.abc import Callable, Mapping

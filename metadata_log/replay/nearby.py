@@ -1,4 +1,6 @@
-"""Edge: what a path holds that is neither an export nor a log, and what to name instead."""
+"""Edge: what a path holds that is neither an export nor a log, and what to name instead.
+Tests: tests/unit/ops/verbs/test_replay.py.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,6 +3,7 @@
 In Kafka's log these are the kinds without a counterpart among ours. In our own they are what a newer release wrote: a type,
 or a version of a type, that this release does not know. Controllers and brokers stop there, as they must apply every
 record. An analyst reads on, and is told that the state from there on may lack what these records changed.
+Tests: tests/unit/metadata_log/replay/test_unknown_records.py.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Pure: which extra brings a package that is not installed."""
+"""Pure: which extra brings a package that is not installed. Tests: tests/unit/metadata_log/replay/test_habits.py."""
 
 from collections.abc import Mapping
 from typing import Final

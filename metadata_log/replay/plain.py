@@ -1,4 +1,4 @@
-"""Pure: the rows of an answer as JSON, CSV and Parquet have them."""
+"""Pure: the rows of an answer as JSON, CSV and Parquet have them. Tests: tests/unit/metadata_log/replay/test_library.py."""
 
 import io
 import math

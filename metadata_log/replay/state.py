@@ -1,4 +1,4 @@
-"""Edge: the state at an offset, as tables."""
+"""Edge: the state at an offset, as tables. Tests: tests/unit/metadata_log/replay/test_library.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Edge: one file that holds a state, exported as a log without records: a snapshot of ours, a checkpoint of Kafka's."""
+"""Edge: one file that holds a state, exported as a log without records: a snapshot of ours, a checkpoint of Kafka's.
+Tests: tests/unit/metadata_log/replay/kafka/test_log.py.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -7,6 +7,7 @@
     snapshots/as_of=<20 digits>/state.parquet          one row per entity, the state below that offset
 
 The 20 digits are the first offset of a range; files are immutable. All but the derived families share one schema.
+Tests: tests/unit/metadata_log/replay/test_export.py.
 """
 
 import hashlib

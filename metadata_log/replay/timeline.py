@@ -10,6 +10,8 @@ Each batch bears the time of day of the controller that wrote it. What lies betw
 - a step: the time of day went back, because a clock was set, or another controller's clock is another. It counts as no
   time. Of a long silence before a claim no more counts than what leads beyond all earlier times, and stays below all later
   ones: the rest may be the way back of a clock that had stepped, and is a step, too.
+
+Tests: tests/unit/metadata_log/replay/test_library.py.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """Pure: what readers of a log take from a controller's answers, as values: before any of it names a file, or is part of SQL.
 
 Any program may listen at an address, and another person may have written a file.
+Tests: tests/unit/metadata_log/replay/test_outside_names.py.
 """
 
 import re

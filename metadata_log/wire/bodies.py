@@ -1,4 +1,6 @@
-"""Pure: the bytes of a request or an answer as plain values, within the bounds that hold for every sender."""
+"""Pure: the bytes of a request or an answer as plain values, within the bounds that hold for every sender.
+Tests: tests/unit/quorum/http/test_bodies.py.
+"""
 
 from collections.abc import Sequence
 from typing import Any

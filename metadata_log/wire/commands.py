@@ -3,6 +3,7 @@
 Those of operators are beside their decisions, in `quorum/decide/`.
 
 Maps as they travel are plain dicts with text keys; `from_map` checks every field and raises InvalidRequest.
+Tests: tests/property/test_every_decision.py.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Pure: MetadataFetch: the request of a poll and its answer."""
+"""Pure: MetadataFetch: the request of a poll and its answer. Tests: tests/unit/quorum/fetch/test_service.py."""
 
 import enum
 import struct

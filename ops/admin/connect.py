@@ -1,4 +1,6 @@
-"""Edge: how a client is connected: by addresses, files and environment, as the command line and programs name them."""
+"""Edge: how a client is connected: by addresses, files and environment, as the command line and programs name them.
+Tests: tests/unit/ops/admin/test_client.py.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Edge: the log of a running cluster as Parquet: what is new in it, read from one controller."""
+"""Edge: the log of a running cluster as Parquet: what is new in it, read from one controller.
+Tests: tests/unit/ops/verbs/test_log.py.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Edge: requests with many items: sent in requests of a bounded size, with a result for each item."""
+"""Edge: requests with many items: sent in requests of a bounded size, with a result for each item.
+Tests: tests/unit/ops/admin/test_cluster.py.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence

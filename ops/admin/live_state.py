@@ -1,4 +1,6 @@
-"""Edge: the state of a running cluster, now or batch by batch: a snapshot, and the log behind it, read from a follower."""
+"""Edge: the state of a running cluster, now or batch by batch: a snapshot, and the log behind it, read from a follower.
+Tests: tests/unit/ops/admin/test_dry_run.py.
+"""
 
 import tempfile
 from collections.abc import Callable, Iterator

@@ -1,4 +1,6 @@
-"""Edge: frames of the metadata log as tools read them: of a cluster over HTTP, or of files on this machine."""
+"""Edge: frames of the metadata log as tools read them: of a cluster over HTTP, or of files on this machine.
+Tests: tests/unit/ops/verbs/test_log.py.
+"""
 
 import re
 import urllib.parse

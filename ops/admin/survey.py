@@ -1,6 +1,7 @@
 """Edge: what all nodes of a cluster say of themselves: needs no leader, and waits briefly for each node.
 
 `survey` asks the controllers, `judged` the brokers as well, and judges the whole by `health.py`.
+Tests: tests/unit/ops/verbs/test_quorum.py.
 """
 
 import time

@@ -2,7 +2,7 @@
 
 Leader and isr changes make up most of it, beside fencings and returns, re-registrations, config changes (of
 min.insync.replicas, too), topics created and removed, reassignments, and new controllers. Records are legal, decisions
-are not Kafka's.
+are not Kafka's. Tests: tests/cluster/test_bench.py.
 """
 
 import random

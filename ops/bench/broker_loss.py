@@ -2,6 +2,7 @@
 
 Etcd gets a key for each leadership, of the bytes of a partition, under one lease. The lease is revoked, and a watch at each
 of its three members, through the JSON gateway, waits for all deletions. Etcd elects nobody: it deletes.
+Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

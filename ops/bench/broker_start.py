@@ -1,4 +1,6 @@
-"""Edge: `bench broker-start`: how long a broker takes from opening its cache to a current image."""
+"""Edge: `bench broker-start`: how long a broker takes from opening its cache to a current image.
+Tests: tests/cluster/test_bench.py.
+"""
 
 import random
 import tempfile

@@ -1,4 +1,6 @@
-"""Edge: a log that three controllers wrote while brokers and leaders came and went, and what they say that it led to."""
+"""Edge: a log that three controllers wrote while brokers and leaders came and went, and what they say that it led to.
+Tests: tests/cluster/test_bench.py.
+"""
 
 import asyncio
 import random

@@ -1,4 +1,6 @@
-"""Edge: the benchmarks: what each measures, beside which peer, and the options of its `run`."""
+"""Edge: the benchmarks: what each measures, beside which peer, and the options of its `run`.
+Tests: tests/unit/ops/verbs/test_bench.py.
+"""
 
 import importlib
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Edge: `bench commit`: what a durable write takes: time, rate and processor time, from one client to many, beside peers.
 
 All systems are written to by one lean client process over HTTP; ours also with many commands in one request, and etcd also
-through gRPC, by its own load generator.
+through gRPC, by its own load generator. Tests: tests/cluster/test_bench.py.
 """
 
 from collections import Counter

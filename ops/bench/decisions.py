@@ -3,7 +3,7 @@
 A turn is one part of a change as the active controller makes it: the decision, its batch encoded, and its batch applied.
 What a client asks in one request is one batch and made in slices; there a turn is a slice. Between two turns the loop serves
 everybody else, so the longest turn is how long a heartbeat may wait. Times are those of the processor: nothing here
-waits for anything, and what others do on the machine is not counted.
+waits for anything, and what others do on the machine is not counted. Tests: tests/cluster/test_bench.py.
 """
 
 import gc

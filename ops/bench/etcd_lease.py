@@ -1,4 +1,6 @@
-"""Edge: what the loss of a broker is to etcd: the keys of a lease are deleted, and a watch at each member learns of it."""
+"""Edge: what the loss of a broker is to etcd: the keys of a lease are deleted, and a watch at each member learns of it.
+Tests: tests/cluster/test_bench.py.
+"""
 
 import asyncio
 import time

@@ -1,4 +1,6 @@
-"""Edge: three etcd processes on 127.0.0.1, written to through the JSON gateway: the peer of our benchmarks."""
+"""Edge: three etcd processes on 127.0.0.1, written to through the JSON gateway: the peer of our benchmarks.
+Tests: tests/cluster/test_etcd_peer.py.
+"""
 
 import asyncio
 import base64

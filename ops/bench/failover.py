@@ -1,4 +1,4 @@
-"""Edge: `bench failover`: the write gap after kill -9 of the leader, beside peers."""
+"""Edge: `bench failover`: the write gap after kill -9 of the leader, beside peers. Tests: tests/cluster/test_bench.py."""
 
 from collections.abc import Sequence
 from typing import Any

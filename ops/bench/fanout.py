@@ -2,6 +2,7 @@
 
 A watch has a connection of its own to etcd's JSON gateway, as a poll has one to the controller, and all watch one key. At
 the end etcd's load generator holds as many watches over a few gRPC connections, each with one stream.
+Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Edge: `bench handover`: the longest pause of a writing client when leadership moves on purpose, or other voters begin.
 
 Etcd moves its leadership on request and at SIGTERM, too. Its voters are not changed here.
+Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Edge: how long `/healthz` of a controller takes while a benchmark runs."""
+"""Edge: how long `/healthz` of a controller takes while a benchmark runs. Tests: tests/cluster/test_bench.py."""
 
 import asyncio
 import sys

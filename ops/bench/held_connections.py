@@ -2,6 +2,7 @@
 
 The process reads its standard input. The first line is the leader's URL, where all connections begin. Each further line is
 a position: once every connection has been brought what is below or at it, one line of JSON is printed.
+Tests: tests/cluster/test_bench.py.
 """
 
 import json

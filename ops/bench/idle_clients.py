@@ -5,7 +5,7 @@ address `source`, because a node admits only so many of one address. It prints a
 twice a second: {"open", and one member for each `Lost`}. It ends when its standard input does.
 
 A node closes connections that are silent for long. One that is nearly due asks HEAD /healthz, which needs no identity, so
-that all are there at once however long it takes to open them.
+that all are there at once however long it takes to open them. Tests: tests/unit/ops/bench/test_idle.py.
 """
 
 import json

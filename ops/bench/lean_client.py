@@ -1,7 +1,7 @@
 """Edge: a client that costs little: one connection of HTTP/1.1, a request sent as bytes that are ready, an answer counted.
 
 On a machine that the measured systems share, whatever a client costs they lack. It reads no more of an answer than its
-status and where it ends.
+status and where it ends. Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Edge: our cluster as a `Peer`: real processes, asked through HTTP as any program would ask them."""
+"""Edge: our cluster as a `Peer`: real processes, asked through HTTP as any program would ask them.
+Tests: tests/cluster/test_bench.py.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,6 @@
-"""Edge: the processes that hold parked polls, or watches of etcd, for a benchmark, and the write that answers them."""
+"""Edge: the processes that hold parked polls, or watches of etcd, for a benchmark, and the write that answers them.
+Tests: tests/cluster/test_bench.py.
+"""
 
 import asyncio
 import json

@@ -3,7 +3,7 @@
     python -m ops.bench.pollers '{"count": N, "endpoints": [URL, ...], "cluster_id": ID, "max_wait_ms": MS, "anywhere": B}'
 
 The polls are observers': they have no session and write nothing. Their positions are offsets. With `anywhere` they take
-what followers answer, too, and go where the leader sends them.
+what followers answer, too, and go where the leader sends them. Tests: tests/cluster/test_bench.py.
 """
 
 import json

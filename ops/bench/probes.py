@@ -1,6 +1,7 @@
 """Edge: what this machine costs just now: its disk and loopback, and how long it stood still meanwhile.
 
 A figure is read against these floors; and where a virtual machine stood still for 100 ms, so did all that it measured.
+Tests: tests/cluster/test_etcd_peer.py.
 """
 
 import os

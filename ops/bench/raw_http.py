@@ -1,4 +1,6 @@
-"""Edge: what the processes that hold many connections over raw sockets have in common, so that a client costs little."""
+"""Edge: what the processes that hold many connections over raw sockets have in common, so that a client costs little.
+Tests: tests/cluster/test_bench.py.
+"""
 
 import re
 import socket

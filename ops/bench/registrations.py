@@ -4,6 +4,7 @@
 
 is the process that holds the brokers, over raw sockets, so that the client costs little. It prints one line of JSON once
 every broker is Online and has been answered with everything that was written until the last of them was.
+Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

@@ -2,6 +2,7 @@
 
 The log is synthetic (`big_log.py`), or three controllers wrote it (`busy_cluster.py`). Before anything is timed, the
 engines, the plain fold and those controllers must agree on the state digest at random offsets.
+Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Edge: `bench replay-digest`: Spark's time for the state digest of a large log, beside DuckDB's and the plain fold's."""
+"""Edge: `bench replay-digest`: Spark's time for the state digest of a large log, beside DuckDB's and the plain fold's.
+Tests: tests/unit/ops/verbs/test_bench.py.
+"""
 
 import tempfile
 import time

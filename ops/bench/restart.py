@@ -2,6 +2,7 @@
 
 Etcd holds a key for each partition, of the same bytes. It is whole once all members are caught up and answer linearizable
 reads; our group is once the leader sees all voters caught up and each controller says that it is ready.
+Tests: tests/cluster/test_bench.py.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Edge: `bench scale`: whether the quorum of a large cluster writes, fails over and restarts as that of a small one.
 
 Etcd gets a key for each partition, of the same bytes, from its own load generator, through gRPC. It stores what it is given:
-where replicas go, which ours decides, it does not know.
+where replicas go, which ours decides, it does not know. Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Edge: `bench slow-disks`: how long a quorum has no leader where each sync of some controllers takes long.
 
 Real processes; a module that Python imports first in each of them sleeps before every fsync and fdatasync.
+Tests: tests/cluster/test_slow_disks.py.
 """
 
 import asyncio

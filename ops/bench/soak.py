@@ -1,6 +1,6 @@
 """Edge: `bench soak`: an hour at half of the load that saturates: memory and files of the processes must not grow.
 
-Etcd then gets an hour at half of what saturates it, in the same run.
+Etcd then gets an hour at half of what saturates it, in the same run. Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Edge: `bench spark-source`: how fast Spark's data source reads segment files, and how late the rows of a stream are."""
+"""Edge: `bench spark-source`: how fast Spark's data source reads segment files, and how late the rows of a stream are.
+Tests: tests/unit/ops/verbs/test_bench.py.
+"""
 
 import statistics
 import tempfile

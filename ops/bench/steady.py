@@ -1,4 +1,6 @@
-"""Edge: `bench steady`: minutes of full load without a fault: leadership must not move; the slowest write is reported."""
+"""Edge: `bench steady`: minutes of full load without a fault: leadership must not move; the slowest write is reported.
+Tests: tests/cluster/test_bench.py.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Edge: the systems a benchmark compares, started side by side on one disk."""
+"""Edge: the systems a benchmark compares, started side by side on one disk. Tests: tests/unit/ops/verbs/test_bench.py."""
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,6 +1,7 @@
 """Edge: `bench unread`: what clients cost the leader that ask for 8 MiB each and read nothing of it.
 
 The clients ask for one of four things at a time: pages of frames, lines, and polls of the oldest and of newer frames.
+Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Edge: `partitions list|elect|imbalance|reassign|reassignments|explain`."""
+"""Edge: `partitions list|elect|imbalance|reassign|reassignments|explain`. Tests: tests/cluster/test_http_surface.py."""
 
 from collections.abc import Sequence
 from pathlib import Path

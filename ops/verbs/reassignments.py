@@ -1,4 +1,6 @@
-"""Edge: what `partitions reassign|reassignments` do; their arguments stand with the noun's others in `partitions.py`."""
+"""Edge: what `partitions reassign|reassignments` do; their arguments stand with the noun's others in `partitions.py`.
+Tests: tests/cluster/test_http_surface.py.
+"""
 
 import json
 from collections.abc import Mapping, Sequence

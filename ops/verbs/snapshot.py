@@ -1,4 +1,4 @@
-"""Edge: `snapshot list|take|verify`."""
+"""Edge: `snapshot list|take|verify`. Tests: tests/unit/ops/verbs/test_kinds.py."""
 
 from pathlib import Path
 from typing import Final

@@ -1,5 +1,5 @@
 """Edge: `whatif`: what the controller would decide, from an empty cluster, a snapshot or the live state; nothing is
-written.
+written. Tests: tests/unit/ops/verbs/test_kinds.py.
 """
 
 import json

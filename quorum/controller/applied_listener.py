@@ -1,4 +1,6 @@
-"""Pure: the interface of the parts of a controller that follow the committed log."""
+"""Pure: the interface of the parts of a controller that follow the committed log.
+Tests: tests/unit/quorum/controller/test_reign.py.
+"""
 
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import BrokerId

@@ -5,6 +5,8 @@
 - The epoch comes from the log. A node that Raft calls leader appends a claim and is *active* once it sees that claim
   applied, as long as it has led without a break since.
 - A newer claim, whoever wrote it, ends all older waiters: what they wait for can no longer apply.
+
+Tests: tests/unit/quorum/controller/test_controller.py.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Edge: what the active controller does for brokers and by itself: heartbeats, sessions, sweeps, parts of long changes.
 
 Every change takes one way: decide on the tip, append to Raft, apply once the quorum agreed, answer. All of it runs on the
-event loop. A part of a long change is one turn of it.
+event loop. A part of a long change is one turn of it. Tests: tests/unit/quorum/controller/test_controller.py.
 """
 
 import asyncio

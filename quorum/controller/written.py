@@ -1,6 +1,6 @@
 """Pure: what a write leads to, and what is kept of that in the log, so that a repetition gets the first answer.
 
-What can be derived from the write's records is not kept.
+What can be derived from the write's records is not kept. Tests: tests/unit/quorum/controller/test_controller.py.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Pure: what a caller must be allowed for an operation: a right of its role, and what the operation does to which resources.
 
 The types of resources and what is done to them are Kafka's, so that ACL records can name them. Source: Kafka's ResourceType
-and AclOperation; its ControllerApis for what each request needs.
+and AclOperation; its ControllerApis for what each request needs. Tests: tests/unit/quorum/controller/test_callers.py.
 """
 
 import enum

@@ -1,7 +1,7 @@
 """Pure: types and defaults of Kafka 4.3.1's settings of topics, and of those of brokers that a running broker takes over.
 
 Source: LogConfig, AbstractKafkaConfig, DynamicBrokerConfig and ServerTopicConfigSynonyms of Kafka 4.3.1, read out of its own
-definitions.
+definitions. Tests: tests/unit/quorum/decide/test_described_configs.py.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """Pure: the settings that Kafka 4.3.1 knows, and the values it accepts for them.
 
 Source: LogConfig, DynamicBrokerConfig and AbstractKafkaConfig of Kafka 4.3.1, read out of its own definitions.
+Tests: tests/unit/quorum/decide/test_configs.py.
 """
 
 import re

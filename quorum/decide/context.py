@@ -1,4 +1,4 @@
-"""Pure: what a decision may rest on, and nothing else."""
+"""Pure: what a decision may rest on, and nothing else. Tests: tests/property/test_every_decision.py."""
 
 import random
 from collections.abc import Callable, Collection, Mapping

@@ -1,4 +1,4 @@
-"""Pure: what a subject declares of a command that it decides."""
+"""Pure: what a subject declares of a command that it decides. Tests: tests/unit/quorum/decide/test_registry.py."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

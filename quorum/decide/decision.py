@@ -1,4 +1,6 @@
-"""Pure: what a decision is: the records to write, the typed outcome, and what changes in the brokers' sessions."""
+"""Pure: what a decision is: the records to write, the typed outcome, and what changes in the brokers' sessions.
+Tests: tests/unit/quorum/decide/test_registry.py.
+"""
 
 import enum
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Pure: where replicas lie: brokers with several log directories report the one they chose, or moved a replica to.
 
-Source: KIP-858; Kafka's ReplicationControlManager.
+Source: KIP-858; Kafka's ReplicationControlManager. Tests: tests/unit/quorum/decide/test_brokers.py.
 """
 
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """Pure: the value of a topic's setting that counts: its own, else the controller's, else the cluster's, else the static one.
 
-Source: Kafka's ConfigurationControlManager and KafkaConfigSchema.
+Source: Kafka's ConfigurationControlManager and KafkaConfigSchema. Tests: tests/unit/quorum/decide/test_configs.py.
 """
 
 from typing import Final

@@ -1,6 +1,7 @@
 """Pure: the finalized features. Of those that Kafka lets change, this release has one: eligible leader replicas.
 
 Source: KIP-584, KIP-966; Kafka's FeatureControlManager and ConfigurationControlManager.
+Tests: tests/unit/quorum/decide/test_controllers.py.
 """
 
 import enum

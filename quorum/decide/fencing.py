@@ -1,6 +1,6 @@
 """Pure: fencing: a broker that must not serve leaves every ISR, and the record of its registration comes last.
 
-Source: KIP-631, KIP-841.
+Source: KIP-631, KIP-841. Tests: tests/unit/quorum/decide/test_brokers.py.
 """
 
 from metadata_log.batch import Cause

@@ -1,6 +1,7 @@
 """Pure: the heartbeat of a broker: fencing and unfencing, controlled shutdown, failed and cordoned directories.
 
 Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's BrokerHeartbeatManager.
+Tests: tests/unit/quorum/decide/test_late_heartbeats.py.
 """
 
 import dataclasses

@@ -1,4 +1,6 @@
-"""Pure: the next part of a change that takes a broker out of service, of its directories, or of its leaderships."""
+"""Pure: the next part of a change that takes a broker out of service, of its directories, or of its leaderships.
+Tests: tests/unit/quorum/controller/test_changes.py.
+"""
 
 from msgspec import structs
 

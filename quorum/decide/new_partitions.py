@@ -1,6 +1,6 @@
 """Pure: the partitions of a new topic, or those that a topic gets more: checked where somebody assigns them, else placed.
 
-Source: Kafka's ReplicationControlManager.
+Source: Kafka's ReplicationControlManager. Tests: tests/unit/quorum/decide/test_items.py.
 """
 
 from collections import deque

@@ -2,7 +2,7 @@
 
 A part is a stretch of a walk over a broker's partitions, or over those without a leader. The next part goes on behind it, so
 its cost does not depend on how far the walk got. Where a walk is, the active controller alone knows: the next one walks from
-the start, past what is done already.
+the start, past what is done already. Tests: tests/property/test_changes_in_parts.py.
 """
 
 from collections.abc import Iterable

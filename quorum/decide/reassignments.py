@@ -4,6 +4,7 @@ The new replicas come first, beside the old ones; once they are in sync, the old
 says so.
 
 Source: KIP-455, KIP-860; Kafka's ReplicationControlManager and PartitionReassignmentReplicas.
+Tests: tests/unit/quorum/decide/test_stories.py.
 """
 
 from collections.abc import Iterable

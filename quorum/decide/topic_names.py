@@ -1,4 +1,4 @@
-"""Pure: how a topic may be named. Source: Kafka's Topic class."""
+"""Pure: how a topic may be named. Source: Kafka's Topic class. Tests: tests/unit/quorum/decide/test_topics.py."""
 
 import re
 from typing import Final

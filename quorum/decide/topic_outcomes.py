@@ -1,4 +1,6 @@
-"""Pure: what creations of topics are answered, and the form in which their answers are kept for repetitions."""
+"""Pure: what creations of topics are answered, and the form in which their answers are kept for repetitions.
+Tests: tests/unit/quorum/decide/test_topics.py.
+"""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

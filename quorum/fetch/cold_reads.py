@@ -1,4 +1,6 @@
-"""Edge: polls whose frames are in segments only: each range is read once, in a thread, for all that ask for it."""
+"""Edge: polls whose frames are in segments only: each range is read once, in a thread, for all that ask for it.
+Tests: tests/unit/quorum/fetch/test_service.py.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

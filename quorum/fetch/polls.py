@@ -1,4 +1,6 @@
-"""Edge: polls on their way from arrival to answer: who waits, whose turn the next proof of leadership or slice is."""
+"""Edge: polls on their way from arrival to answer: who waits, whose turn the next proof of leadership or slice is.
+Tests: tests/unit/quorum/fetch/test_service.py.
+"""
 
 import asyncio
 from collections import deque

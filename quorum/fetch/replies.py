@@ -1,4 +1,4 @@
-"""Edge: the replies to polls, made once for all polls that get the same."""
+"""Edge: the replies to polls, made once for all polls that get the same. Tests: tests/unit/quorum/fetch/test_service.py."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,6 @@
-"""Edge: polls that wait for news: by order of arrival, by broker, and by deadline."""
+"""Edge: polls that wait for news: by order of arrival, by broker, and by deadline.
+Tests: tests/unit/quorum/fetch/test_service.py.
+"""
 
 import asyncio
 from collections.abc import Callable

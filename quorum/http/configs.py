@@ -1,4 +1,6 @@
-"""Edge: configs over HTTP: list and alter those of topics, of brokers, or of the whole cluster."""
+"""Edge: configs over HTTP: list and alter those of topics, of brokers, or of the whole cluster.
+Tests: tests/unit/quorum/http/test_administration.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final

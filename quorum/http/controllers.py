@@ -1,4 +1,6 @@
-"""Edge: controllers' registrations over HTTP: register, list, unregister."""
+"""Edge: controllers' registrations over HTTP: register, list, unregister.
+Tests: tests/unit/quorum/node/test_registration.py.
+"""
 
 from typing import Any, Final
 

@@ -1,4 +1,6 @@
-"""Edge: what every handler of a controller's HTTP needs: the parts of the node, and the answers' common rules."""
+"""Edge: what every handler of a controller's HTTP needs: the parts of the node, and the answers' common rules.
+Tests: tests/unit/quorum/http/test_app.py.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields

@@ -1,4 +1,6 @@
-"""Edge: finalized features over HTTP: list, and finalize at other levels."""
+"""Edge: finalized features over HTTP: list, and finalize at other levels.
+Tests: tests/unit/quorum/http/test_administration.py.
+"""
 
 from typing import Annotated, Any, Final, Literal
 

@@ -1,4 +1,4 @@
-"""Edge: MetadataFetch over HTTP."""
+"""Edge: MetadataFetch over HTTP. Tests: tests/unit/quorum/http/test_poll_connection.py."""
 
 from typing import Final
 

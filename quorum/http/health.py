@@ -1,4 +1,4 @@
-"""Edge: health over HTTP: whether the process lives, and whether it is ready."""
+"""Edge: health over HTTP: whether the process lives, and whether it is ready. Tests: tests/unit/quorum/http/test_app.py."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Edge: the HTTP door: it listens on the address of the settings."""
+"""Edge: the HTTP door: it listens on the address of the settings. Tests: tests/unit/quorum/node/test_doors.py."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

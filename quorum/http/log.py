@@ -1,4 +1,4 @@
-"""Edge: the committed log over HTTP, as frames or as a line per record."""
+"""Edge: the committed log over HTTP, as frames or as a line per record. Tests: tests/unit/quorum/http/test_app.py."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable

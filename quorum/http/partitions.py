@@ -1,4 +1,6 @@
-"""Edge: partitions over HTTP: brokers report ISRs and directories, operators ask for elections and reassignments."""
+"""Edge: partitions over HTTP: brokers report ISRs and directories, operators ask for elections and reassignments.
+Tests: tests/unit/quorum/http/test_administration.py.
+"""
 
 from itertools import islice
 from typing import Annotated, Any, Final, Literal

@@ -1,4 +1,4 @@
-"""Edge: producer ids over HTTP: a broker gets a block of them."""
+"""Edge: producer ids over HTTP: a broker gets a block of them. Tests: tests/unit/quorum/http/test_administration.py."""
 
 from typing import Annotated, Final
 

@@ -1,6 +1,6 @@
 """Pure: one row of the table of routes: method, path and handler, what the route does, its right, and who forwards it.
 
-Each subject's rows stand in its file, as ROUTES; `app.py` collects them.
+Each subject's rows stand in its file, as ROUTES; `app.py` collects them. Tests: tests/unit/quorum/http/test_identity.py.
 """
 
 from collections.abc import Mapping

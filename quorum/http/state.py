@@ -1,4 +1,4 @@
-"""Edge: the whole state over HTTP, now or at an earlier offset."""
+"""Edge: the whole state over HTTP, now or at an earlier offset. Tests: tests/unit/quorum/http/test_app.py."""
 
 from collections.abc import AsyncIterator
 from typing import Final

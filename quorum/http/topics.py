@@ -1,4 +1,4 @@
-"""Edge: topics over HTTP: list, describe, create, delete, restore."""
+"""Edge: topics over HTTP: list, describe, create, delete, restore. Tests: tests/unit/quorum/http/test_administration.py."""
 
 from typing import Annotated, Any, Final
 

@@ -1,4 +1,6 @@
-"""Edge: fetches the end of the committed log that this node lost and that its own Raft log no longer holds."""
+"""Edge: fetches the end of the committed log that this node lost and that its own Raft log no longer holds.
+Tests: tests/unit/quorum/node/test_server.py.
+"""
 
 import asyncio
 import logging

@@ -7,6 +7,8 @@ needed, and ends with the socket that links it to this process, however this pro
 
     parent -> child    length, 8 bytes, big-endian; msgpack of [name of the work, arguments]
     child -> parent    length, 8 bytes, big-endian; msgpack of [true, result] or [false, the error as text]
+
+Tests: tests/unit/quorum/log/test_past.py.
 """
 
 import gc

@@ -2,6 +2,7 @@
 
 A feed reads the log from an offset on. It needs the names that held there, and while it waits it is woken by the batches
 alone that concern its topics: what a commit costs does not grow with the feeds of other topics.
+Tests: tests/unit/quorum/http/test_feed.py.
 """
 
 import asyncio

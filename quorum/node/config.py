@@ -1,4 +1,6 @@
-"""Pure: a controller's settings, frozen, and how they must relate to each other."""
+"""Pure: a controller's settings, frozen, and how they must relate to each other.
+Tests: tests/unit/quorum/node/test_server.py.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

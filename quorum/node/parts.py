@@ -1,4 +1,4 @@
-"""Edge: the parts of one controller that its doors use."""
+"""Edge: the parts of one controller that its doors use. Tests: tests/unit/quorum/node/test_server.py."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

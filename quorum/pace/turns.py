@@ -3,6 +3,7 @@
 A large request is decided, encoded and applied in slices, and no other write extends the tip meanwhile. Long changes,
 session checks and heartbeats do: then it begins again. Small requests that arrive together are decided in rounds. After a
 slow one, others wait for as long as it took. What is decided is none of this file's concern.
+Tests: tests/unit/quorum/controller/test_controller.py.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Pure: committed entries on their way to the listener: in order, none before its sync here, and briefly at a time."""
+"""Pure: committed entries on their way to the listener: in order, none before its sync here, and briefly at a time.
+Tests: tests/unit/quorum/raft/test_adapter.py.
+"""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,6 +1,7 @@
 """Pure: elections: when this node believes that its leader is gone, when it campaigns, and for whom it votes.
 
 Source: Ongaro's thesis 3.4 (elections), 3.10 (transfer), 4.2.3 (live leaders), 9.6 (pre-vote).
+Tests: tests/unit/quorum/raft/test_guard_rules.py.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Edge: PySyncObj as the engine: one SyncObj on a journal, steered from outside, without a socket, a file or a thread.
 
 This is the only file that imports pysyncobj. `prepare_library` refuses any source but the one that the guard is proved
-against.
+against. Tests: tests/unit/quorum/raft/test_adapter.py.
 """
 
 import hashlib

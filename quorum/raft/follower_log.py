@@ -2,6 +2,7 @@
 
 The engine, as shipped, truncates its log at any append_entries, also at one that is late, and acknowledges its whole log
 whatever a message proved. It moves its commit index over any news of a snapshot.
+Tests: tests/unit/quorum/raft/test_guard_rules.py.
 """
 
 from metadata_log.errors import InvariantBroken, two_histories

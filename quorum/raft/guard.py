@@ -34,6 +34,7 @@ and closes one way in which the library, as shipped, loses or invents committed 
 
 A violation of Raft's properties that this node's own journal proves raises InvariantBroken: a dead replica is safer than a
 wrong one. What only a message claims raises ForeignMessage, which costs the sender its link.
+Tests: tests/unit/quorum/raft/test_guard_rules.py.
 """
 
 import random

@@ -11,6 +11,7 @@ not say it.
 
 `founding` is `founding_sha256` of the voters in the node's settings, while no voters are set in its log, else empty.
 Two nodes that would found different quorums refuse each other. Once voters are set, only the log counts.
+Tests: tests/unit/quorum/raft/test_transport.py.
 """
 
 import hashlib

@@ -12,6 +12,7 @@ Each end sends its verdict even if the other end has refused it, so that a node 
 A node believes a refusal only if it dialled: a stranger may claim any id, but does not answer at a voter's address.
 All other bytes (a length out of bounds, no msgpack, an unknown kind), messages that are not whole in time, and those that
 their sender may not send (`belief.py`), drop the link and are counted; they never stop the process.
+Tests: tests/unit/quorum/raft/test_transport.py.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Pure: messages on their way out: which may leave at once, and which only after the sync of what the journal now holds."""
+"""Pure: messages on their way out: which may leave at once, and which only after the sync of what the journal now holds.
+Tests: tests/unit/quorum/raft/test_guard_rules.py.
+"""
 
 from typing import Protocol
 

@@ -1,4 +1,6 @@
-"""Pure: the status of the other controllers, as this node sees them, and who is locked out by its term."""
+"""Pure: the status of the other controllers, as this node sees them, and who is locked out by its term.
+Tests: tests/unit/quorum/raft/test_belief.py.
+"""
 
 from typing import Final
 

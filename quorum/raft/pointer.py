@@ -8,6 +8,7 @@ so that every node's copy has the same bytes. Bytes of a pointer: a msgpack arra
 
 The seal ties the snapshot to this log: whoever named the snapshot said with it what its bytes must be. Only the fetcher
 reads it. Without it a snapshot of the same id from another history would be taken.
+Tests: tests/unit/quorum/raft/test_adapter.py.
 """
 
 from dataclasses import dataclass

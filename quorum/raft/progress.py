@@ -1,4 +1,6 @@
-"""Pure: what a leader knows of one follower: its match index, the messages in flight to it, and its last answer."""
+"""Pure: what a leader knows of one follower: its match index, the messages in flight to it, and its last answer.
+Tests: tests/unit/quorum/raft/test_adapter.py.
+"""
 
 from collections import deque
 from dataclasses import dataclass, field

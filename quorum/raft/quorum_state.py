@@ -1,4 +1,6 @@
-"""Pure: what all rules of the guard share: the engine, the log, the voters, the links, who leads, and the rules of terms."""
+"""Pure: what all rules of the guard share: the engine, the log, the voters, the links, who leads, and the rules of terms.
+Tests: tests/unit/quorum/raft/test_guard_rules.py.
+"""
 
 from bisect import bisect_right
 from typing import Protocol

@@ -2,6 +2,7 @@
 
 It has two implementations: `adapter.PySyncObjLog`, in production and in the simulator, and a small model for tests.
 No code outside this folder uses terms or log indexes; the only order it knows is the order of `committing` calls.
+Tests: tests/unit/quorum/raft/test_guard_rules.py.
 """
 
 import enum

@@ -1,4 +1,4 @@
-"""Pure: the settings of Raft that an operator may change."""
+"""Pure: the settings of Raft that an operator may change. Tests: tests/unit/quorum/raft/test_guard_rules.py."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """Pure: read rounds (ReadIndex): a read is answered once a majority confirmed, after it came, that this node still leads.
 
-Source: Ongaro's thesis 6.4.
+Source: Ongaro's thesis 6.4. Tests: tests/unit/quorum/raft/test_guard_rules.py.
 """
 
 from dataclasses import dataclass

@@ -5,6 +5,7 @@ acknowledgement, never runs. Replication sends instead, and before our own sync:
 time. The engine counts its own node in any case, so it learns of an acknowledgement only as far as is synced here.
 
 Source: Ongaro's thesis 3.5 (replication), 10.2.1 (the leader writes while its followers do).
+Tests: tests/unit/quorum/raft/test_guard_rules.py.
 """
 
 from typing import Final, NoReturn

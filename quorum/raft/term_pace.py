@@ -6,6 +6,7 @@ therefore TERM_JUMP_MAX at rest; what raises the term uses it up, and it grows b
 
 A node that was away for very long, or whose term a stranger has raised, is not refused for good: while a message is refused
 again and again for its term, the allowance grows on, beyond TERM_JUMP_MAX, until it reaches that term.
+Tests: tests/unit/quorum/raft/test_belief.py.
 """
 
 from typing import Final, NamedTuple

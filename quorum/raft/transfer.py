@@ -1,6 +1,6 @@
 """Pure: leadership transfer: whom to hand over to, and when its log is whole.
 
-Source: Ongaro's thesis 3.10.
+Source: Ongaro's thesis 3.10. Tests: tests/unit/quorum/raft/test_guard_rules.py.
 """
 
 from dataclasses import dataclass

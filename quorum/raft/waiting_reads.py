@@ -1,6 +1,6 @@
 """Edge: reads that wait for proof of leadership: one round of probes at a time answers all that came before it began.
 
-A round of probes itself is the guard's (`read_rounds.py`).
+A round of probes itself is the guard's (`read_rounds.py`). Tests: tests/unit/quorum/raft/test_adapter.py.
 """
 
 import asyncio

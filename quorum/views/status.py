@@ -1,4 +1,6 @@
-"""Edge: the status of one controller and of the quorum as it sees it, with a leader or without."""
+"""Edge: the status of one controller and of the quorum as it sees it, with a leader or without.
+Tests: tests/unit/quorum/test_voters.py.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias

@@ -1,4 +1,4 @@
-"""Pure: the operations of scripts on brokers and on time."""
+"""Pure: the operations of scripts on brokers and on time. Tests: tests/unit/quorum/whatif/test_kafka_scripts.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -1,6 +1,7 @@
 """Pure: a controller without Raft: decisions are applied at once, on a clock that scripts move.
 
 Its timers are those of Kafka's controller: the session check, preferred balancing and the unclean sweep.
+Tests: tests/unit/quorum/whatif/test_losses.py.
 """
 
 import random

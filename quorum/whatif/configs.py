@@ -1,4 +1,4 @@
-"""Pure: the operations of scripts on settings and features."""
+"""Pure: the operations of scripts on settings and features. Tests: tests/unit/quorum/whatif/test_kafka_scripts.py."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

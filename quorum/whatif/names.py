@@ -1,4 +1,6 @@
-"""Pure: uuids by name, as scripts write them: the same word is always the same uuid, a topic's id is `NAME#n`."""
+"""Pure: uuids by name, as scripts write them: the same word is always the same uuid, a topic's id is `NAME#n`.
+Tests: tests/unit/quorum/whatif/test_kafka_scripts.py.
+"""
 
 import hashlib
 from typing import Final

@@ -1,4 +1,6 @@
-"""Pure: what the operations of a script share: names and relative numbers, and how results and errors are shown."""
+"""Pure: what the operations of a script share: names and relative numbers, and how results and errors are shown.
+Tests: tests/unit/quorum/whatif/test_kafka_scripts.py.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,6 @@
-"""Pure: the operations of scripts on partitions: ISRs, elections, reassignments, directories."""
+"""Pure: the operations of scripts on partitions: ISRs, elections, reassignments, directories.
+Tests: tests/unit/quorum/whatif/test_kafka_scripts.py.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

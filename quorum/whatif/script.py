@@ -1,6 +1,7 @@
 """Pure: a script of controller operations, line by line: what each is answered, and which batches it writes.
 
 The lines are those of Kafka's request schemas in snake case; an answer has `error`, `results` or `response`, and `batches`.
+Tests: tests/unit/quorum/whatif/test_kafka_scripts.py.
 """
 
 from collections.abc import Callable, Mapping

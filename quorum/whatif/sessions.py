@@ -1,6 +1,7 @@
 """Pure: sessions as Kafka's controller keeps them: a last contact for each broker id with each epoch that a heartbeat names.
 
 A refused or late heartbeat is a contact, too. Source: Kafka's BrokerHeartbeatTracker.
+Tests: tests/unit/quorum/whatif/test_kafka_scripts.py.
 """
 
 from typing import TypeAlias

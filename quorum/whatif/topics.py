@@ -1,4 +1,4 @@
-"""Pure: the operations of scripts on topics."""
+"""Pure: the operations of scripts on topics. Tests: tests/unit/quorum/whatif/test_kafka_scripts.py."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Pure: brokers in Kafka's log."""
+"""Pure: brokers in Kafka's log. Tests: tests/unit/metadata_log/kafka/test_counterparts.py."""
 
 from typing import Final
 

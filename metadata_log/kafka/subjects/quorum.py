@@ -1,4 +1,6 @@
-"""Pure: the quorum in Kafka's log: the records of control batches, and NoOp."""
+"""Pure: the quorum in Kafka's log: the records of control batches, and NoOp.
+Tests: tests/unit/metadata_log/kafka/test_translation.py.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Pure: the first and the last record of Kafka's checkpoints."""
+"""Pure: the first and the last record of Kafka's checkpoints. Tests: tests/unit/metadata_log/kafka/test_counterparts.py."""
 
 from typing import Final
 

@@ -1,4 +1,6 @@
-"""Edge: room on a node's disk: how much is free, and the reserve that a full disk gives back."""
+"""Edge: room on a node's disk: how much is free, and the reserve that a full disk gives back.
+Tests: tests/unit/metadata_log/node/disk/test_data_directory.py.
+"""
 
 import os
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 An OSError becomes a DiskFailed that names the path and the cure. A small file is replaced by rename, after its content
 and before its directory are synced, so that a crash leaves the old content or the new.
+Tests: tests/powercut/test_failed_syncs.py.
 """
 
 import errno

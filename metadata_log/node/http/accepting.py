@@ -1,4 +1,6 @@
-"""Edge: ends the accepting of connections so that none is left to Python's collector."""
+"""Edge: ends the accepting of connections so that none is left to Python's collector.
+Tests: tests/unit/quorum/raft/test_transport.py.
+"""
 
 import asyncio
 from typing import Final

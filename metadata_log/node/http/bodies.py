@@ -1,4 +1,6 @@
-"""Edge: the bytes of a request's body, bounded in size and time, for controllers and brokers alike."""
+"""Edge: the bytes of a request's body, bounded in size and time, for controllers and brokers alike.
+Tests: tests/unit/metadata_log/node/http/test_body_buffers.py.
+"""
 
 import asyncio
 from typing import Final

@@ -1,7 +1,7 @@
 """Pure: why bytes are not HTTP, as aiohttp says it, without the bytes.
 
 aiohttp quotes what the client sent, which may be a token, or the body of a request whose length was wrong. None of that
-belongs in a log, or in an answer that a proxy may keep.
+belongs in a log, or in an answer that a proxy may keep. Tests: tests/unit/metadata_log/node/http/test_server.py.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""Edge: the query of a request, checked against the table of routes before anything of the request is done."""
+"""Edge: the query of a request, checked against the table of routes before anything of the request is done.
+Tests: tests/unit/quorum/http/test_query.py.
+"""
 
 from collections.abc import Mapping
 

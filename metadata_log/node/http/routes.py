@@ -2,6 +2,7 @@
 
 Each process has a table of its routes. A route that is not there is refused to everybody once identity is on. A query
 parameter that the route does not have is refused by name, and so is one that is given twice or has another form.
+Tests: tests/unit/quorum/http/test_identity.py.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""Edge: the encoding of a whole state, in parts, so that no copy of it is held."""
+"""Edge: the encoding of a whole state, in parts, so that no copy of it is held.
+Tests: tests/unit/quorum/log/test_past.py.
+"""
 
 from collections.abc import Iterator
 

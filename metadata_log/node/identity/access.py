@@ -6,6 +6,8 @@ The file of principals is TOML. It is read again when it changes; while a new co
     name = "User:alice"           # `Broker:11` and `Controller:1` for nodes
     roles = ["admin"]             # admin, broker, controller, reader
     token_sha256 = "64 hex"       # of a token of 43 random characters; left out: only by certificate
+
+Tests: tests/unit/quorum/http/test_identity.py.
 """
 
 import hashlib

@@ -1,4 +1,6 @@
-"""Pure: when certificates end, as metrics of controllers and brokers alike."""
+"""Pure: when certificates end, as metrics of controllers and brokers alike.
+Tests: tests/unit/metadata_log/node/identity/test_certificate_dates.py.
+"""
 
 from collections.abc import Iterable, Iterator
 

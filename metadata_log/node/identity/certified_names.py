@@ -1,4 +1,6 @@
-"""Pure: the principal that a certificate names: its URI metaquorum://CLUSTER/broker|controller|user/NAME."""
+"""Pure: the principal that a certificate names: its URI metaquorum://CLUSTER/broker|controller|user/NAME.
+Tests: tests/unit/metadata_log/node/identity/test_tls.py.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""Edge: what a node or a client shows, and whom it trusts: files of certificates, and of a token."""
+"""Edge: what a node or a client shows, and whom it trusts: files of certificates, and of a token.
+Tests: tests/unit/metadata_log/node/identity/test_tls.py.
+"""
 
 import re
 import ssl

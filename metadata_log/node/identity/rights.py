@@ -1,6 +1,7 @@
 """Pure: who may ask for what: the rights, those of each role, and those that a principal has.
 
 Each process's table of routes has the right of each route; `quorum/decide/access.py` has that of each operation.
+Tests: tests/unit/quorum/http/test_identity.py.
 """
 
 from collections.abc import Container, Mapping

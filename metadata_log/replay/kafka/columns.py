@@ -1,4 +1,6 @@
-"""Pure: batches of Kafka's log as rows of the export: causes differ within a batch, and records may share an offset."""
+"""Pure: batches of Kafka's log as rows of the export: causes differ within a batch, and records may share an offset.
+Tests: tests/unit/metadata_log/replay/kafka/test_log.py.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

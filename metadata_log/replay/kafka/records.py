@@ -2,6 +2,7 @@
 
 What Kafka derives from a record, apply derives from its counterpart: leader epochs, partition epochs, and what a removed
 topic takes with it. Where one record of Kafka's does the work of several of ours, these have its offset together.
+Tests: tests/unit/metadata_log/replay/kafka/test_log.py.
 """
 
 import base64

@@ -1,4 +1,6 @@
-"""Edge: a lane for each broker: its states, the incidents, and when controllers took over."""
+"""Edge: a lane for each broker: its states, the incidents, and when controllers took over.
+Tests: tests/unit/metadata_log/replay/test_page.py.
+"""
 
 import html
 from collections.abc import Sequence

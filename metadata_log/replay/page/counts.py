@@ -1,4 +1,6 @@
-"""Edge: how many partitions lacked something over time, drawn as steps, and how much changed by the hour."""
+"""Edge: how many partitions lacked something over time, drawn as steps, and how much changed by the hour.
+Tests: tests/unit/metadata_log/replay/test_page.py.
+"""
 
 from collections.abc import Sequence
 from itertools import accumulate

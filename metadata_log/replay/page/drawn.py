@@ -1,4 +1,6 @@
-"""Edge: what all charts share: rows of the log's tables, the span of time, the incidents, and figures of panels."""
+"""Edge: what all charts share: rows of the log's tables, the span of time, the incidents, and figures of panels.
+Tests: tests/unit/metadata_log/replay/test_page.py.
+"""
 
 import html
 from collections.abc import Iterable, Sequence

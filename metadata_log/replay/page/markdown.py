@@ -1,4 +1,6 @@
-"""Pure: the report's Markdown as HTML, with links between an incident and the line that tells of it."""
+"""Pure: the report's Markdown as HTML, with links between an incident and the line that tells of it.
+Tests: tests/unit/metadata_log/replay/test_page.py.
+"""
 
 import html
 import re

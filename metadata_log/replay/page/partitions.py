@@ -1,4 +1,6 @@
-"""Edge: a lane for each partition: who led it, and below whether its ISR was whole; the most harmed first."""
+"""Edge: a lane for each partition: who led it, and below whether its ISR was whole; the most harmed first.
+Tests: tests/unit/metadata_log/replay/test_page.py.
+"""
 
 import html
 from collections.abc import Mapping, Sequence

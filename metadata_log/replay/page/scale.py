@@ -1,4 +1,6 @@
-"""Pure: time from left to right: where a moment lies, and the ticks below a chart."""
+"""Pure: time from left to right: where a moment lies, and the ticks below a chart.
+Tests: tests/unit/metadata_log/replay/test_page.py.
+"""
 
 import math
 from collections.abc import Iterator

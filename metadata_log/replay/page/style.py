@@ -1,4 +1,6 @@
-"""Pure: the looks of the page: colours of both themes, and the patterns that say the same without colours."""
+"""Pure: the looks of the page: colours of both themes, and the patterns that say the same without colours.
+Tests: tests/unit/metadata_log/replay/test_page.py.
+"""
 
 from typing import Final
 

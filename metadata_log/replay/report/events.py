@@ -1,4 +1,6 @@
-"""Edge: the lines of the report's timeline, each made of rows of the catalog's tables."""
+"""Edge: the lines of the report's timeline, each made of rows of the catalog's tables.
+Tests: tests/unit/metadata_log/replay/test_report.py.
+"""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,6 @@
-"""Edge: which rows of the report's tables are about the topic or the broker that alone is reported of."""
+"""Edge: which rows of the report's tables are about the topic or the broker that alone is reported of.
+Tests: tests/unit/metadata_log/replay/test_report.py.
+"""
 
 from operator import itemgetter
 from typing import Any, NamedTuple

@@ -1,4 +1,6 @@
-"""Edge: what the log cost those who write and read: the first sentence of the report, and which topics refused writes."""
+"""Edge: what the log cost those who write and read: the first sentence of the report, and which topics refused writes.
+Tests: tests/unit/metadata_log/replay/test_report.py.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Edge: the report's tables in Markdown, each made of rows of the catalog's tables."""
+"""Edge: the report's tables in Markdown, each made of rows of the catalog's tables.
+Tests: tests/unit/metadata_log/replay/test_report.py.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final

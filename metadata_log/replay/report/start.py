@@ -1,4 +1,6 @@
-"""Edge: what was so when the part of the log that is reported of began."""
+"""Edge: what was so when the part of the log that is reported of began.
+Tests: tests/unit/metadata_log/replay/test_report.py.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple

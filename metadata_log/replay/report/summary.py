@@ -1,4 +1,6 @@
-"""Edge: the head of the report, and its summary: what happened, what it cost, and who did it."""
+"""Edge: the head of the report, and its summary: what happened, what it cost, and who did it.
+Tests: tests/unit/metadata_log/replay/test_report.py.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

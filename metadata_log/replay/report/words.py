@@ -1,4 +1,6 @@
-"""Edge: how the report writes durations, moments, causes and tables."""
+"""Edge: how the report writes durations, moments, causes and tables.
+Tests: tests/unit/metadata_log/replay/test_report.py.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Edge: the tables of the catalog for Spark's data source: each task opens the log and computes its part with DuckDB.
 
 Families of changes in an export are read a file of records in a task; a state or an analysis is one task, whose answer is
-small beside the log.
+small beside the log. Tests: tests/spark/test_spark_source.py.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,6 @@
-"""Edge: the log of running controllers as slices: ranges of offsets, each asked for over HTTP."""
+"""Edge: the log of running controllers as slices: ranges of offsets, each asked for over HTTP.
+Tests: tests/unit/metadata_log/replay/test_slices.py.
+"""
 
 import urllib.parse
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,6 @@
-"""Edge: an export as slices: row groups of its files of records. Each file's SHA-256 is compared before it is used."""
+"""Edge: an export as slices: row groups of its files of records. Each file's SHA-256 is compared before it is used.
+Tests: tests/unit/metadata_log/replay/test_slices.py.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Pure: the frames of some bytes of the log, checked to be whole and without a gap; damage is refused, or passed over."""
+"""Pure: the frames of some bytes of the log, checked to be whole and without a gap; damage is refused, or passed over.
+Tests: tests/unit/metadata_log/replay/test_slices.py.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple

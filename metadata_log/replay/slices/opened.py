@@ -1,4 +1,4 @@
-"""Edge: the log at a path or a URL, to be read in slices."""
+"""Edge: the log at a path or a URL, to be read in slices. Tests: tests/unit/metadata_log/replay/test_stored.py."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Edge: the frames of a slice as Arrow batches; what is missing of it as rows of their own."""
+"""Edge: the frames of a slice as Arrow batches; what is missing of it as rows of their own.
+Tests: tests/unit/metadata_log/replay/test_slices.py.
+"""
 
 import json
 import logging

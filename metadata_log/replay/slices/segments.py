@@ -1,6 +1,7 @@
 """Edge: segment files as slices, cut where the sparse index beside each closed file has an entry.
 
 A node may be writing the last file: it is read up to its last whole frame. What a file holds is committed.
+Tests: tests/unit/metadata_log/replay/test_slices.py.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""Pure: a log that is read in slices, each apart from the others, wherever it lies."""
+"""Pure: a log that is read in slices, each apart from the others, wherever it lies.
+Tests: tests/unit/metadata_log/replay/test_slices.py.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol

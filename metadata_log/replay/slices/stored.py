@@ -2,6 +2,7 @@
 
 pyarrow's file systems read them, in the planner and in the executors alike, since Python workers of Spark cannot reach the
 Hadoop client of their JVM. So the credentials are those of the process, not those in Spark's settings.
+Tests: tests/unit/metadata_log/replay/test_stored.py.
 """
 
 import io

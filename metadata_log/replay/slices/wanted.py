@@ -1,4 +1,6 @@
-"""Pure: which rows of the log a query wants, and what of the log can therefore be left unread."""
+"""Pure: which rows of the log a query wants, and what of the log can therefore be left unread.
+Tests: tests/unit/metadata_log/replay/test_slices.py.
+"""
 
 from dataclasses import dataclass
 from typing import Final

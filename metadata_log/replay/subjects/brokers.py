@@ -1,4 +1,4 @@
-"""Pure: brokers as columns."""
+"""Pure: brokers as columns. Tests: tests/unit/metadata_log/replay/test_changes.py."""
 
 from typing import Final
 

@@ -1,4 +1,6 @@
-"""Pure: settings as columns; no secret among them, as records come here as they are shown."""
+"""Pure: settings as columns; no secret among them, as records come here as they are shown.
+Tests: tests/unit/metadata_log/replay/test_changes.py.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Pure: partitions as columns."""
+"""Pure: partitions as columns. Tests: tests/unit/metadata_log/replay/test_changes.py."""
 
 from typing import Final
 

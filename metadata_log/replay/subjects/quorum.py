@@ -1,6 +1,7 @@
 """Pure: what concerns the whole cluster as columns: features, producer ids, the quorum, its controllers.
 
 These are a handful of rows, so one table holds them: each further table costs Spark a job.
+Tests: tests/unit/metadata_log/replay/test_changes.py.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""Pure: the subjects of an export, found by the names that the log's subjects have."""
+"""Pure: the subjects of an export, found by the names that the log's subjects have.
+Tests: tests/unit/metadata_log/replay/test_changes.py.
+"""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module

@@ -1,4 +1,6 @@
-"""Pure: how a subject stands in an export: its columns, which field of a record each holds, and how values are turned."""
+"""Pure: how a subject stands in an export: its columns, which field of a record each holds, and how values are turned.
+Tests: tests/unit/metadata_log/replay/test_changes.py.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,6 @@
-"""Pure: topics as columns. `topic_seq` is the offset of the Topic record: the topic's number, dense enough."""
+"""Pure: topics as columns. `topic_seq` is the offset of the Topic record: the topic's number, dense enough.
+Tests: tests/unit/metadata_log/replay/test_changes.py.
+"""
 
 from typing import Final
 

@@ -1,4 +1,6 @@
-"""Pure: what the journal asks of a disk, which is the operating system's or the simulator's."""
+"""Pure: what the journal asks of a disk, which is the operating system's or the simulator's.
+Tests: tests/unit/quorum/raft/journal/test_journal.py.
+"""
 
 from typing import Protocol
 

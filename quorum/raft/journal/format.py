@@ -24,6 +24,7 @@ A file without a header is not begun: recovery removes it, and it is made again.
 To read a journal, take the files in order. In each, follow the batches while magic, length and crc are
 right and the number is greater than the one before. Apply the records in order, from the first file's checkpoint
 on. An entry of that checkpoint that no file holds is removed by a later record 3 or 4.
+Tests: tests/unit/quorum/raft/journal/test_journal.py.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""Edge: the journal's disk, a directory of the operating system; a failure names the file and the cure."""
+"""Edge: the journal's disk, a directory of the operating system; a failure names the file and the cure.
+Tests: tests/unit/quorum/raft/journal/test_journal.py.
+"""
 
 import os
 from pathlib import Path

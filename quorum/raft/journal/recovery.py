@@ -17,6 +17,7 @@ synced; the next file's checkpoint has the rest. Recovery overwrites the rest of
 before anything else is written. It refuses an unfinished file that holds anything but zeros, and a begun file that has
 become shorter. After a failed write or sync nothing more is written, because what the kernel's cache then shows may never
 have reached the disk. For the same reason `open` writes the last batch again and syncs it before it is relied on.
+Tests: tests/unit/quorum/raft/journal/test_journal.py.
 """
 
 import logging
