@@ -7,18 +7,15 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from metadata_log.errors import MetadataError
 from ops.admin.client import ClusterClient
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
@@ -33,6 +30,7 @@ from tests.support.wire import (
     wait_until_all_agree,
     with_limits,
 )
+from tests.support.writers import Writer
 
 pytestmark = pytest.mark.slow
 DEADLINE_S = 60.0
@@ -104,51 +102,22 @@ def run(story: Callable[[LocalCluster], Awaitable[None]], cluster: LocalCluster)
     asyncio.run(main())
 
 
-class Writer:
-    """A client that writes without pause and remembers what was acknowledged."""
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        self._client = cluster.client(timeout_s=20.0)
-        self.acknowledged: list[int] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write)
-        self._thread.start()
-
-    def _write(self) -> None:
-        number = 0
-        while not self._stop.is_set():
-            try:
-                self._client.write(
-                    "PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number}": str(number)}}
-                )
-            except MetadataError:
-                continue
-            self.acknowledged.append(number)
-            number += 1
-
-    def has_written(self, count: int) -> bool:
-        return len(self.acknowledged) > count
-
-    async def stop(self) -> list[int]:
-        self._stop.set()
-        await asyncio.to_thread(self._thread.join)
-        return self.acknowledged
-
-
 def test_every_acknowledged_write_survives_kill_9_of_all_controllers_at_once(tmp_path: Path) -> None:
     async def story(cluster: LocalCluster) -> None:
-        writer = Writer(cluster)
-        try:
+        client = cluster.client(timeout_s=20.0)
+
+        def write(number: int) -> None:
+            client.write("PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number}": str(number)}})
+
+        with Writer(write) as writer:
             for _ in range(2):
-                goal = len(writer.acknowledged) + 20
-                await until(partial(writer.has_written, goal), "twenty more writes")
+                writer.goes_on("at the controllers that run", writes=21)
                 for member in cluster.controllers:
                     cluster.signal(member.id, signal.SIGKILL)
                 for member in cluster.controllers:
                     cluster.kill(member.id)
                     await cluster.start_one(member.id)
-        finally:
-            acknowledged = await writer.stop()
+        acknowledged = writer.acknowledged
         items = cluster.client(timeout_s=DEADLINE_S).read("/v1/configs?cluster=1")["items"]
         values = {item["name"]: item["value"] for item in items}
         missing = [number for number in acknowledged if values.get(f"k{number}") != str(number)]

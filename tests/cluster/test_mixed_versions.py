@@ -1,6 +1,7 @@
 """Real processes of two releases in one cluster: nodes are upgraded one by one, in any order, while clients write."""
 
 import asyncio
+import os
 import random
 import signal
 import subprocess
@@ -10,18 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.errors import InvalidUpdateVersion, MetadataError
+from metadata_log.errors import InvalidUpdateVersion
 from metadata_log.records.features import METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
-from ops.admin.client import ClusterClient
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
 from tests.cluster.test_cluster import DEADLINE_S, active_id, all_agree, topic, until
+from tests.cluster.test_wheel import PATIENT_PIP
 from tests.support.wire import calm
+from tests.support.writers import Writer
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
-RELEASE_BEFORE = "51ea72aebb4d9b03044ac49028008f95e79ab2f2"
-"""The last commit whose nodes know no level of metaquorum.version beyond 2."""
+RELEASE_BEFORE = "a54a9309f6dc4ae0d17e58f6b5397972ae374e8b"
+"""A commit whose nodes know LEVEL_BEFORE of metaquorum.version, and none beyond."""
+LEVEL_BEFORE = 1
+PAUSE_S = 0.02
+"""Without it a fast machine would make thousands of topics, with which each digest and each start takes longer."""
 
 
 @pytest.fixture(scope="module")
@@ -55,29 +60,11 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
             str(folder),
             str(source),
         ],
+        env=os.environ | PATIENT_PIP,
         check=True,
-        timeout=300,
+        timeout=240,
     )
     return folder
-
-
-class Writer:
-    """Creates one topic after the other, and notes those that were acknowledged."""
-
-    def __init__(self, client: ClusterClient) -> None:
-        self._client = client
-        self.acknowledged: list[str] = []
-        self.is_over = False
-
-    def run(self) -> None:
-        number = 0
-        while not self.is_over:
-            number += 1
-            try:
-                self._client.write("POST", "/v1/topics", topic(f"t{number}", replication_factor=2))
-            except MetadataError:
-                continue  # with one controller away, a hand-over may take longer than this client waits
-            self.acknowledged.append(f"t{number}")
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -90,17 +77,27 @@ def test_nodes_are_upgraded_one_by_one_in_any_order_and_then_the_level_is_raised
     def code(member: Member) -> Path:
         return ROOT if member.id in upgraded else before
 
-    async def restart(cluster: LocalCluster, node_id: int) -> None:
-        cluster.signal(node_id, signal.SIGTERM)
-        await until(lambda: cluster.exit_code(node_id) is not None, f"node {node_id} ends")
-        assert cluster.exit_code(node_id) == 0, cluster.last_words(node_id)
-        await cluster.start_one(node_id)
-        await cluster.wait_until_ready()
-        await all_agree(cluster)
+    async def restart(cluster: LocalCluster, writer: Writer, node_id: int) -> None:
+        with writer:
+            cluster.signal(node_id, signal.SIGTERM)
+            await until(lambda: cluster.exit_code(node_id) is not None, f"node {node_id} ends")
+            assert cluster.exit_code(node_id) == 0, cluster.last_words(node_id)
+            writer.goes_on(f"without node {node_id}")
+            await cluster.start_one(node_id)
+            await cluster.wait_until_ready()
+            writer.goes_on(f"with node {node_id}")
+        await all_agree(cluster)  # at one offset, so that nothing is written meanwhile
 
     def raise_level(cluster: LocalCluster) -> None:
         wanted = {"feature": METAQUORUM_VERSION, "level": METAQUORUM_VERSION_LEVEL}
         cluster.client(timeout_s=DEADLINE_S).write("POST", "/v1/features", {"updates": [wanted]})
+
+    def is_raised(cluster: LocalCluster) -> bool:
+        try:
+            raise_level(cluster)
+        except InvalidUpdateVersion:
+            return False  # a controller registers some time after its start
+        return True
 
     def levels(cluster: LocalCluster) -> dict[str, int]:
         items = cluster.client(timeout_s=DEADLINE_S).read("/v1/features")["items"]
@@ -108,34 +105,35 @@ def test_nodes_are_upgraded_one_by_one_in_any_order_and_then_the_level_is_raised
 
     async def story() -> None:
         async with LocalCluster(tmp_path / "c", controllers=3, brokers=2, adjust=calm, code=code) as cluster:
-            assert levels(cluster)[METAQUORUM_VERSION] == METAQUORUM_VERSION_LEVEL - 1
-            writer = Writer(cluster.client(timeout_s=DEADLINE_S))
-            writing = asyncio.create_task(asyncio.to_thread(writer.run))
-            try:
-                order = [member.id for member in cluster.members]
-                random.Random(seed).shuffle(order)
-                for node_id in order:
-                    with pytest.raises(InvalidUpdateVersion):
-                        raise_level(cluster)
+            assert levels(cluster)[METAQUORUM_VERSION] == LEVEL_BEFORE
+            client = cluster.client(timeout_s=DEADLINE_S)
+            writer = Writer(
+                lambda number: client.write("POST", "/v1/topics", topic(f"t{number}", replication_factor=1)),
+                pause_s=PAUSE_S,
+            )
+            order = [member.id for member in cluster.members]
+            random.Random(seed).shuffle(order)
+            for node_id in order:
+                with pytest.raises(InvalidUpdateVersion):
+                    raise_level(cluster)
+                upgraded.add(node_id)
+                await restart(cluster, writer, node_id)
+                if len(upgraded) == 2:
+                    upgraded.discard(node_id)
+                    await restart(cluster, writer, node_id)
                     upgraded.add(node_id)
-                    await restart(cluster, node_id)
-                    if len(upgraded) == 2:
-                        upgraded.discard(node_id)
-                        await restart(cluster, node_id)
-                        upgraded.add(node_id)
-                        await restart(cluster, node_id)
-                raise_level(cluster)
-                assert levels(cluster)[METAQUORUM_VERSION] == METAQUORUM_VERSION_LEVEL
-                cluster.kill(await active_id(cluster))
-                written = len(writer.acknowledged)
-                await until(lambda: len(writer.acknowledged) > written + 5, "another leader takes writes")
-            finally:
-                writer.is_over = True
-                await writing
-            names = {item["name"] for item in cluster.client().read("/v1/topics")["items"]}
-            assert set(writer.acknowledged) <= names
-            for member in cluster.members:
-                await cluster.start_one(member.id)
+                    await restart(cluster, writer, node_id)
+            await until(lambda: is_raised(cluster), "the level is raised")
+            assert levels(cluster)[METAQUORUM_VERSION] == METAQUORUM_VERSION_LEVEL
+            with writer:
+                killed = await active_id(cluster)
+                cluster.kill(killed)
+                writer.goes_on("at another leader")
+            names = {
+                item["name"] for item in cluster.client(timeout_s=DEADLINE_S).read("/v1/topics")["items"]
+            }
+            assert {f"t{number}" for number in writer.acknowledged} <= names
+            await cluster.start_one(killed)
             await all_agree(cluster)
 
     asyncio.run(story())

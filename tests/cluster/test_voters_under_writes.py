@@ -7,19 +7,19 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from metadata_log.errors import MetadataError
 from ops.admin.client import ClusterClient
 from ops.local_cluster import LocalCluster
 from tests.support.processes import free_ports, poll_until
 from tests.support.wire import NO_ANSWER, ask, controllers, leaders_status
+from tests.support.writers import Writer
 
 pytestmark = pytest.mark.slow
 
@@ -27,34 +27,8 @@ VALUE_BYTES = 200
 DEADLINE_S = 60.0
 
 
-class Writer:
-    """A client that writes settings one after the other, wherever the active controller is."""
-
-    def __init__(self, bootstrap: tuple[str, ...], number: int) -> None:
-        self._client = ClusterClient(bootstrap, timeout_s=120.0, rng=random.Random(number))
-        self._number = number
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write)
-        self.acknowledged: dict[str, str] = {}
-        self.failure: MetadataError | None = None
-
-    def _write(self) -> None:
-        while not self._stop.is_set():
-            name = f"w{self._number}.{len(self.acknowledged)}"
-            value = name * (VALUE_BYTES // len(name))
-            try:
-                self._client.write("PATCH", "/v1/configs", {"cluster": True, "set": {name: value}})
-            except MetadataError as error:
-                self.failure = error
-                return
-            self.acknowledged[name] = value
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
+def value_of(name: str) -> str:
+    return name * (VALUE_BYTES // len(name))
 
 
 class Operator:
@@ -64,10 +38,17 @@ class Operator:
         self.cluster = cluster
         self._stack = stack
         self.urls = list(cluster.bootstrap)
-        self._writers = [Writer(cluster.bootstrap, number) for number in range(3)]
-        for writer in self._writers:
-            stack.callback(writer.stop)
-            writer.start()
+        self._writing = stack.enter_context(ExitStack())
+        self._writers = [self._writing.enter_context(self._writer(number)) for number in range(3)]
+
+    def _writer(self, writer: int) -> Writer:
+        client = ClusterClient(self.cluster.bootstrap, timeout_s=120.0, rng=random.Random(writer))
+
+        def write(number: int) -> None:
+            name = f"w{writer}.{number}"
+            client.write("PATCH", "/v1/configs", {"cluster": True, "set": {name: value_of(name)}})
+
+        return Writer(write)
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "ops.cli", *words]
@@ -148,11 +129,12 @@ class Operator:
         asyncio.run(self.cluster.start_one(node_id))
 
     def check_nothing_is_lost(self) -> None:
-        acknowledged: dict[str, str] = {}
-        for writer in self._writers:
-            writer.stop()
-            assert writer.failure is None
-            acknowledged |= writer.acknowledged
+        self._writing.close()
+        assert [writer.failures for writer in self._writers] == [[], [], []]
+        names = [
+            f"w{id_}.{number}" for id_, writer in enumerate(self._writers) for number in writer.acknowledged
+        ]
+        acknowledged = {name: value_of(name) for name in names}
         assert len(acknowledged) > 50
         kept = {
             item["name"]: item["value"]
@@ -255,10 +237,10 @@ def test_a_disk_died_by_the_runbook(tmp_path: Path) -> None:
                 cluster.kill(leader)
                 asyncio.run(cluster.start_one(leader))
 
-        meanwhile = threading.Thread(target=kill_the_leader)
-        meanwhile.start()
-        quorum.until_done("quorum", "replace-voter", "--id", str(wiped))
-        meanwhile.join()
+        with ThreadPoolExecutor(1) as pool:
+            killing = pool.submit(kill_the_leader)
+            quorum.until_done("quorum", "replace-voter", "--id", str(wiped))
+            killing.result()
         quorum.until(
             "there is nothing to replace any more",
             lambda: "nothing to replace" in quorum.run("quorum", "replace-voter", "--id", str(wiped)).stdout,
