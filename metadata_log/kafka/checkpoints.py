@@ -4,12 +4,13 @@ Offsets begin at 0 and mean nothing; every batch has the epoch and the time of t
 the snapshot alone, and has the same bytes on every controller. Tests: tests/unit/metadata_log/kafka/test_translation.py.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from metadata_log.ids import TopicId
 from metadata_log.kafka.batches import batch_bytes, framed, framed_control
 from metadata_log.kafka.counterparts import NOT_IN_KAFKA, WRITTEN, all_encoded, encoded
+from metadata_log.kafka.endpoints import with_listener
 from metadata_log.kafka.translation import CONTROL_TYPES
 from metadata_log.records.features import METADATA_VERSION, METADATA_VERSION_MIN, FeatureLevelRecord
 from metadata_log.records.partitions import PartitionRecord
@@ -23,10 +24,12 @@ BATCH_BYTES: Final = 1024 * 1024
 """Bytes of a batch, unless one record has more: settings may be long."""
 
 
-def checkpoint(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> Iterator[bytes]:
+def checkpoint(
+    records: Iterable[Record], *, header: SnapshotHeaderRecord, listener: str | None = None
+) -> Iterator[bytes]:
     """Yield the batches of a checkpoint; `records` are a snapshot's, in its order, without header and footer.
 
-    Deleted topics, and records without a counterpart, are left out.
+    Deleted topics, and records without a counterpart, are left out. `listener` as of `with_listener`.
 
     Raises:
         ValueError: the level of metadata.version is older than those that this project writes for.
@@ -39,17 +42,17 @@ def checkpoint(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> It
             if type(record) in CONTROL_TYPES:
                 head.append(record)
                 continue
-            yield writer.control(head)
+            yield writer.control(with_listener(head, listener))
             head = None
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
             writer.level = record.level
         waiting.append(record)
         if len(waiting) == BATCH_RECORDS:
-            yield from writer.data(waiting)
+            yield from writer.data(with_listener(waiting, listener))
             waiting = []
     if head is not None:
-        yield writer.control(head)
-    yield from writer.data(waiting)
+        yield writer.control(with_listener(head, listener))
+    yield from writer.data(with_listener(waiting, listener))
     yield writer.control([SnapshotFooterRecord(0, "")])
 
 
@@ -72,13 +75,13 @@ class _Writer:
         self._end_offset = 0
         self.level = METADATA_VERSION_MIN
 
-    def control(self, records: list[Record]) -> bytes:
+    def control(self, records: Sequence[Record]) -> bytes:
         framed_records = framed_control(
             [(WRITTEN[type(record)].schema.number, encoded(record, level=self.level)) for record in records]
         )
         return self._batch(framed_records, len(records), is_control=True)
 
-    def data(self, records: list[Record]) -> Iterator[bytes]:
+    def data(self, records: Sequence[Record]) -> Iterator[bytes]:
         batch: list[bytes] = []
         size = 0
         for value in all_encoded(records, level=self.level):

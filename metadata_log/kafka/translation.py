@@ -12,6 +12,7 @@ from metadata_log.batch import RecordBatch
 from metadata_log.ids import MIGRATING, TopicId
 from metadata_log.kafka.batches import batch_bytes, framed, framed_control
 from metadata_log.kafka.counterparts import WRITTEN, all_encoded, encoded
+from metadata_log.kafka.endpoints import with_listener
 from metadata_log.kafka.records import is_control
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord, Voter
@@ -25,18 +26,23 @@ _NO_OP: Final = NoOpRecord()
 
 
 def translating(
-    batch: RecordBatch, *, level: int, voters: Sequence[Voter], deleted: Collection[TopicId] = ()
+    batch: RecordBatch,
+    *,
+    level: int,
+    voters: Sequence[Voter],
+    deleted: Collection[TopicId] = (),
+    listener: str | None = None,
 ) -> Sliced[bytes]:
     """Make the record batches of one of our batches: a batch for each run of control records, or of others.
 
     `level` of metadata.version and `voters` are those in force after the batch; `deleted` are the topics that
-    could be restored before it; for Kafka they are removed.
+    could be restored before it; for Kafka they are removed. `listener` as of `with_listener`.
 
     Raises:
         NoCounterpart: a topic is restored; Kafka's brokers can only begin after it, with a snapshot.
         ValueError: the level is older than those that this project writes for.
     """
-    records = _without_gone_topics(batch.records, deleted)
+    records = with_listener(_without_gone_topics(batch.records, deleted), listener)
     made: list[bytes] = []
     base_offset = batch.base_offset
     for is_of_quorum, run in _runs(records):

@@ -6,17 +6,26 @@ from collections.abc import Iterator
 import pytest
 
 from metadata_log.batch import RecordBatch
-from metadata_log.ids import BrokerId, TopicId, Uuid
+from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.kafka.batches import Batch, batches
 from metadata_log.kafka.checkpoints import BATCH_BYTES, BATCH_RECORDS, checkpoint
 from metadata_log.kafka.counterparts import NoCounterpart, ours
 from metadata_log.kafka.records import Decoded, decode, decode_control
 from metadata_log.kafka.translation import translating
+from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.configs import BROKER, ConfigRecord
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
-from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord, QuorumVersionRecord
+from metadata_log.records.quorum import (
+    ControllerClaimRecord,
+    NoOpRecord,
+    QuorumVersionRecord,
+    Voter,
+    VoterEndpoint,
+    VotersRecord,
+)
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import BegunChangeRecord, RequestResultRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import (
@@ -146,6 +155,52 @@ def test_a_deleted_topic_changes_no_more_for_kafka() -> None:
     images = [EMPTY, *(step.image for step in steps)]
     found = [read_back(translated(before, step))[1] for before, step in zip(images, steps, strict=False)]
     assert found[1:] == [[RemoveTopicRecord(TOPIC), NoOpRecord()], [NoOpRecord(), NoOpRecord()]]
+
+
+VOTERS = VotersRecord(
+    tuple(
+        Voter(
+            NodeId(number),
+            Uuid(bytes([number] * 16)),
+            (VoterEndpoint("CONTROLLER", "raft", number), VoterEndpoint("KAFKA", "kafka", number)),
+            0,
+            1,
+        )
+        for number in (1, 2)
+    )
+)
+REGISTERED = RegisterControllerRecord(
+    NodeId(1),
+    Uuid(b"i" * 16),
+    2,
+    False,
+    (BrokerEndpoint("HTTP", "http", 1, 0), BrokerEndpoint("KAFKA", "kafka", 1, 1)),
+    (),
+)
+
+
+def test_brokers_are_told_of_the_listener_for_them_alone() -> None:
+    """Goal: a broker finds each controller at the first of its controller.listener.names, and nowhere else."""
+    step = _history([claim(EMPTY), VOTERS, REGISTERED])[0]
+    for data in (
+        at_once(translating(step.batch, level=LEVEL, voters=(), listener="QUORUM")),
+        b"".join(
+            checkpoint(
+                step.image.to_records(),
+                header=SnapshotHeaderRecord(CLUSTER_ID, 3, 1, 0, 0),
+                listener="QUORUM",
+            )
+        ),
+    ):
+        (first, *others) = batches(data)
+        read = [ours(each) for batch in (first, others[0]) for each in _decoded(batch)]
+        voters = [voter for record in read if isinstance(record, VotersRecord) for voter in record.voters]
+        assert [voter.endpoints for voter in voters] == [
+            (VoterEndpoint("QUORUM", "kafka", 1),),
+            (VoterEndpoint("QUORUM", "kafka", 2),),
+        ]
+        registered = [record for record in read if isinstance(record, RegisterControllerRecord)]
+        assert [record.endpoints for record in registered] == [(BrokerEndpoint("QUORUM", "kafka", 1, 1),)]
 
 
 def test_a_restored_topic_is_refused() -> None:
