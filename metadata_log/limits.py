@@ -23,6 +23,13 @@ INDEX_INTERVAL_BYTES: Final = 64 * KIB
 """One entry of the sparse index per 64 KiB: a read scans at most this much before its first frame."""
 FETCH_WINDOW_BYTES: Final = 16 * MIB
 """Committed frames kept in memory for MetadataFetch; older ones are read from segments."""
+KAFKA_WINDOW_BYTES: Final = 16 * MIB
+"""Of Kafka's batches of the newest records. Older ones are made again of segments for each broker that is behind."""
+KAFKA_UNTRANSLATED_BYTES: Final = 2 * MIB
+"""Of the frames of batches that the active controller has decided and not translated yet; further ones are decoded again."""
+KAFKA_BEHIND_BYTES_MAX: Final = 4 * MIB
+"""Of frames that nobody has wanted to be translated: with more, the window begins anew at the end of the log. To translate
+them would take the loop a second, and brokers that are up to date would wait for it."""
 
 # --- Raft
 RAFT_ENTRY_BYTES_MAX: Final = 4 * MIB
@@ -356,6 +363,8 @@ FIRST_BROKER_ID: Final = 11
 
 CONTROLLER_BUFFER_BYTES_MAX: Final = (
     FETCH_WINDOW_BYTES
+    + KAFKA_WINDOW_BYTES
+    + KAFKA_UNTRANSLATED_BYTES
     + FETCH_ANSWERS_KEPT_BYTES
     + COLD_FETCHES * FETCH_BYTES_MAX
     + ANSWERS_UNSENT_BYTES_MAX
@@ -369,11 +378,12 @@ CONTROLLER_BUFFER_BYTES_MAX: Final = (
     + 2 * RAFT_OUTBOX_BYTES_MAX
     + RAFT_OBSERVERS_OUTBOX_BYTES_MAX
 )
-"""What one of three controllers buffers at most besides its state, 629 MiB: frames and answers for polls, what clients have
-not read, pieces of snapshots (one read, one in its connection), the frames that feeds read, larger bodies of requests, what
-clients send behind their polls, changes that the state digest does not count yet, Raft's entries, and the outboxes of the
-links to two voters and to all observers. The kept results of requests (REQUEST_RESULT_BYTES_MAX) belong to the state. Each
-further voter adds an outbox. The number of connections bounds what is small (docs/limits.md)."""
+"""What one of three controllers buffers at most besides its state, 647 MiB: frames and answers for polls, the newest records
+as Kafka's, what clients have not read, pieces of snapshots (one read, one in its connection), the frames that feeds read,
+larger bodies of requests, what clients send behind their polls, changes that the state digest does not count yet, Raft's
+entries, and the outboxes of the links to two voters and to all observers. The kept results of requests
+(REQUEST_RESULT_BYTES_MAX) belong to the state. Each further voter adds an outbox. The number of connections bounds what is
+small (docs/limits.md)."""
 
 
 def check_relations() -> None:

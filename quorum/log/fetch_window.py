@@ -1,10 +1,25 @@
 """Pure: the newest committed frames, held in memory so that followers are served without touching the disk."""
 
 from bisect import bisect_right
+from typing import Protocol
 
-from metadata_log.codec import FrameHeader
 from metadata_log.limits import FETCH_WINDOW_BYTES
 from metadata_log.log.position import AT_ZERO, Position
+
+
+class Header(Protocol):
+    """What the window keeps of a frame; of those of Kafka's batches, too."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def controller_epoch(self) -> int: ...
+    @property
+    def crc(self) -> int: ...
+    @property
+    def frame_bytes(self) -> int: ...
 
 
 class FetchWindow:
@@ -17,7 +32,7 @@ class FetchWindow:
     def reset(self, end_offset: int, epoch: int, crc: int) -> None:
         """Hold nothing, and go on from `end_offset`; the frame that ends there has this epoch and crc."""
         self._frames: list[bytes] = []
-        self._headers: list[FrameHeader] = []
+        self._headers: list[Header] = []
         self._ends: list[int] = []
         self._first = 0
         self._bytes = 0
@@ -33,7 +48,7 @@ class FetchWindow:
         """Exclusive."""
         return self._end_offset
 
-    def append(self, header: FrameHeader, frame: bytes) -> None:
+    def append(self, header: Header, frame: bytes) -> None:
         assert header.base_offset == self._end_offset, "frames follow each other without a gap"
         self._headers.append(header)
         self._frames.append(frame)
