@@ -55,10 +55,14 @@ NOTHING_ELECTED: Final[Mapping[PartitionKey, PartitionImage]] = {}
 
 
 class HeartbeatAnswered(NamedTuple):
-    """What the broker is once the decision is applied, and whether it may end its process."""
+    """What the broker is once the decision is applied, and whether it may end its process.
+
+    `is_caught_up`: it has applied its own registration.
+    """
 
     state: BrokerState
     should_shut_down: bool
+    is_caught_up: bool = False
 
 
 def heartbeat(context: DecideContext, command: BrokerHeartbeat) -> Decision:
@@ -71,6 +75,14 @@ def heartbeat(context: DecideContext, command: BrokerHeartbeat) -> Decision:
         StaleBrokerEpoch: an unknown broker, another epoch or another incarnation.
     """
     broker = _registered(context.image, command)
+    decision = _decided(context, broker, command)
+    registered_at = context.sessions.registration_offset(broker.broker_id, broker.broker_epoch)
+    assert isinstance(decision.outcome, HeartbeatAnswered)
+    outcome = decision.outcome._replace(is_caught_up=command.applied_offset > registered_at)
+    return replace(decision, outcome=outcome)
+
+
+def _decided(context: DecideContext, broker: BrokerImage, command: BrokerHeartbeat) -> Decision:
     if command.is_late:
         return replace(
             _answered(state_of(context.image, broker.broker_id, has_session=True)),

@@ -21,7 +21,7 @@ from metadata_log.wire.fetch import OBSERVER, BrokerState, FetchRequest, Snapsho
 from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.callers import Caller
 from quorum.controller.controller import Controller
-from quorum.decide.heartbeat import HeartbeatAnswered
+from quorum.controller.heartbeats import Heartbeats
 from quorum.fetch.cold_reads import ColdReads
 from quorum.fetch.poll import Outcome, Poll, Reply
 from quorum.fetch.polls import Polls
@@ -80,6 +80,9 @@ class FetchService(AppliedListener):
             not_controller=controller.not_controller,
         )
         self.cold = ColdReads(committed_log, self.polls, refusal=refusal, answer=self._deliver_cold)
+        self.heartbeats = Heartbeats(
+            controller, now_ms=now_ms, max_wait_ms=settings.timing.max_wait_ms, release=self.polls.release
+        )
 
     @property
     def is_crowded(self) -> bool:
@@ -107,7 +110,7 @@ class FetchService(AppliedListener):
         )
         try:
             if not poll.is_observer:
-                poll.is_late = self._is_late(arrived_ms)
+                poll.is_late = self.heartbeats.is_late(arrived_ms)
                 poll.should_shut_down = await self._heartbeat(poll)
             self._evaluate(poll)
             return await answered
@@ -133,7 +136,7 @@ class FetchService(AppliedListener):
             NotController: this controller is not active; nobody else needs to hear of the poll.
             MetadataError: the poll is refused at once.
         """
-        is_late = self._is_late(arrived_ms)
+        is_late = self.heartbeats.is_late(arrived_ms)
         if (request.want_fence or request.want_shut_down) and not is_late:
             return None
         self._controller.turns.begin_round()
@@ -182,49 +185,22 @@ class FetchService(AppliedListener):
         self.polls.begin(poll)
         return poll
 
-    def _is_late(self, arrived_ms: int) -> bool:
-        """Answer whether a poll that arrived then means a contact and no more: it has waited here for long, or a decision
-        rests that alone may extend the tip. Its broker soon says again what it wants.
-        """
-        is_old = self._now_ms() - arrived_ms >= limits.HEARTBEAT_LATE_MS
-        return is_old or self._controller.turns.is_exclusive
-
     def _is_heard(self, poll: Poll) -> bool:
         """Decide a poll's heartbeat; answer False if it must wait for records, or if it has to be fenced first."""
         command = _heartbeat_of(poll)
-        position = command.position
-        if position is not None and is_foreign(self._log, position, self.replies.sending(position)):
-            return False
-        _, written_end = self._controller.heartbeat(command, poll.caller)
-        self._release_ready()
-        if self._controller.is_taken_out(command.broker_id):
-            return False
-        return written_end is None
+        return not self._is_elsewhere(command) and self.heartbeats.is_heard(command, poll.caller)
 
     async def _heartbeat(self, poll: Poll) -> bool:
         """Decide a poll's heartbeat, wait for what it leads to, and return whether the broker may end its process."""
-        controller, command = self._controller, _heartbeat_of(poll)
-        position = command.position
-        # What the broker claims to have applied counts only in a history that is ours.
-        is_elsewhere = position is not None and is_foreign(
-            self._log, position, self.replies.sending(position)
-        )
-        if is_elsewhere:
+        command = _heartbeat_of(poll)
+        if self._is_elsewhere(command):
             command = replace(command, want_fence=True, is_late=False)
-        decision, written_end = controller.heartbeat(command, poll.caller)
-        may_end = False
-        while controller.is_taken_out(command.broker_id):
-            # Its answer would have it serve beyond that.
-            may_end = await controller.until_in_service(command.broker_id)
-            await controller.turns.wait_for_turn()
-            decision, written_end = controller.heartbeat(command, poll.caller, is_contact=True)
-        self._release_ready()
-        if written_end is not None:
-            await controller.settled(written_end)
-        answered = decision.outcome
-        if may_end and command.want_shut_down:
-            return True
-        return isinstance(answered, HeartbeatAnswered) and answered.should_shut_down
+        return (await self.heartbeats.answered(command, poll.caller)).should_shut_down
+
+    def _is_elsewhere(self, command: BrokerHeartbeat) -> bool:
+        """Answer whether a broker is in another history: what it claims to have applied counts only in ours."""
+        position = command.position
+        return position is not None and is_foreign(self._log, position, self.replies.sending(position))
 
     def _evaluate(self, poll: Poll) -> None:
         """Park a poll for which there is nothing, and have any other answered.
@@ -296,17 +272,14 @@ class FetchService(AppliedListener):
         self._woken_at_ms = self._now_ms()
         self.polls.wake()
 
-    def _release_ready(self) -> None:
-        """Have brokers answered that wait to stop and may by now."""
-        for broker_id in self._controller.sessions.ready_to_go(self._controller.tip):
-            self.polls.release(broker_id)
-
     def on_activity(self, *, active: bool) -> None:
         if not active:
             self.polls.refuse_waiting()
+        self.heartbeats.on_activity(active=active)
 
     def on_change_over(self, broker_id: BrokerId) -> None:
         self.polls.release(broker_id)
+        self.heartbeats.on_change_over(broker_id)
 
     async def _prove(self) -> None:
         await self._controller.raft.read_index()
@@ -319,10 +292,8 @@ class FetchService(AppliedListener):
         if not self._may_answer(poll):
             self.polls.finish(poll, controller.not_controller())
             return
-        if poll.should_shut_down and controller.is_fenced(request.broker_id, request.broker_epoch):
-            # A clean stop leaves nothing to wait for: the id is free for the next process at once. Unless a poll that it
-            # had sent before came late, and unfenced it meanwhile: then its session must run out.
-            controller.sessions.forget(request.broker_id, request.broker_epoch)
+        if poll.should_shut_down:
+            self.heartbeats.let_go(request.broker_id, request.broker_epoch)
         try:
             reply = self.replies.reply(poll)
         except MetadataError as error:

@@ -91,7 +91,7 @@ def heartbeat(run: Run, line: Line) -> Answer:
     is_leaving = cluster.sessions.shutdown_offset(broker_id, broker_epoch) is not None
     return {
         "response": {
-            "is_caught_up": offset >= registered_at,
+            "is_caught_up": outcome.is_caught_up,
             "is_fenced": is_fenced,
             "in_controlled_shutdown": is_leaving and not is_fenced,
             "should_shut_down": outcome.should_shut_down,

@@ -6,10 +6,11 @@ from unittest.mock import patch
 
 from metadata_log.codec import read_header
 from quorum.log.topic_feeds import filter_of
-from tests.simulation.mutants.mutant import Directed, Mutant, Seeds, always, at_once
+from tests.simulation.mutants.mutant import Directed, Mutant, Seeds, always, at_once, reads_at_once
 
 _CONNECTION_TESTS: Final = "tests/unit/quorum/http/test_poll_connection.py"
 _FETCH_TESTS: Final = "tests/unit/quorum/fetch/test_service.py"
+_HEARTBEAT_TESTS: Final = "tests/unit/quorum/controller/test_heartbeats.py"
 _DIGEST_TESTS: Final = "tests/unit/metadata_log/test_state_digest.py"
 
 
@@ -43,6 +44,10 @@ class _Unproved:
         if name == "read_index":
             return at_once
         return _Unproved(self._real.raft) if name == "raft" else getattr(self._real, name)
+
+
+async def _gets_no_further(*_args: object) -> bool:
+    return False
 
 
 def _fetches_at_once(original: Any) -> Any:
@@ -216,9 +221,23 @@ MUTANTS: Final = (
     Mutant(
         "obeys-late-heartbeats",
         "an overloaded controller decides on what brokers wanted a while ago",
-        "quorum.fetch.service:FetchService._is_late",
+        "quorum.controller.heartbeats:Heartbeats.is_late",
         always(False),
         Directed(f"{_FETCH_TESTS}::test_a_heartbeat_that_stood_here_too_long_only_renews_its_session"),
+    ),
+    Mutant(
+        "well-without-proof",
+        "a deposed leader goes on telling Kafka's brokers that they are well: its answers to heartbeats rest on no proof",
+        "quorum.controller.heartbeats:Heartbeats._prove",
+        reads_at_once,
+        Directed(f"{_HEARTBEAT_TESTS}::test_an_answer_without_records_waits_for_a_proof_of_leadership"),
+    ),
+    Mutant(
+        "one-part-a-heartbeat",
+        "the shutdown of a Kafka broker takes as many heartbeats as it has parts",
+        "quorum.controller.heartbeats:Heartbeats._gets_further",
+        lambda _: _gets_no_further,
+        Directed(f"{_HEARTBEAT_TESTS}::test_a_shutdown_of_many_leaderships_takes_one_heartbeat"),
     ),
     Mutant(
         "answers-without-leader",

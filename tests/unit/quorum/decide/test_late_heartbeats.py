@@ -44,7 +44,7 @@ def test_it_renews_the_session_and_changes_nothing(
     command = replace(made.request(1, **wishes).heartbeat(), applied_offset=124, is_late=True)
     decision = made.decided(command)
     assert not decision.records and not decision.more
-    assert decision.outcome == HeartbeatAnswered(state, should_shut_down=False)
+    assert decision.outcome == HeartbeatAnswered(state, should_shut_down=False, is_caught_up=True)
     assert decision.session_changes == (Contact(broker_id, epoch, 124),)
     made.carry_out(decision)
     assert made.sessions.applied_offset(broker_id) == 124
