@@ -332,7 +332,7 @@ ITEM_MESSAGE_LENGTH_MAX: Final = 300
 ELECTIONS_PER_SWEEP_MAX: Final = 1_000
 """Elections in one batch of a sweep; the next one follows 10 ms later, as in Kafka."""
 ISR_CHANGES_MAX: Final = 1_000
-"""Partitions of one AlterPartition: with three members each about 200 KiB, decided and applied in about 10 ms."""
+"""Partitions of one AlterPartition: with three members each about 200 KiB, decided and applied in about 10 ms, in slices."""
 PARTITIONS_LISTED_MAX: Final = 10_000
 """In one answer, about 5 MB of JSON; the next request goes on behind them."""
 ELECTIONS_MAX: Final = 1_000

@@ -9,6 +9,7 @@ from metadata_log.batch import Cause
 from metadata_log.errors import NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
 from metadata_log.ids import TopicId, Uuid
 from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
 from metadata_log.wire.commands import AssignReplicasToDirs
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
@@ -31,7 +32,7 @@ class ReplicasAssigned(NamedTuple):
     results: tuple[ReplicaAssigned, ...]
 
 
-def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
+def assign(context: DecideContext, command: AssignReplicasToDirs) -> Sliced[Decision]:
     """Decide where a broker's replicas lie; one that is refused does not change what becomes of the others.
 
     A replica in a directory that is not online leaves its ISR, leads no longer, and is not elected. That includes a
@@ -47,7 +48,9 @@ def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
     records: list[PartitionChangeRecord | None] = []
     offline: dict[tuple[TopicId, int], PartitionChangeRecord | None] = {}
     results: list[ReplicaAssigned] = []
-    for directory, topic_id, partition_id in command.replicas:
+    for looked_at, (directory, topic_id, partition_id) in enumerate(command.replicas, start=1):
+        if looked_at % ITEMS_BETWEEN_RESTS == 0:
+            yield
         topic = image.topics.by_id.get(topic_id)
         error: str | None = None
         if topic is None:

@@ -90,7 +90,7 @@ class LeadersElected(NamedTuple):
     results: tuple[Elected, ...]
 
 
-def alter(context: DecideContext, command: AlterPartition) -> Decision:
+def alter(context: DecideContext, command: AlterPartition) -> Sliced[Decision]:
     """Decide the ISRs that a leader reports; a partition that is refused does not change what becomes of the others.
 
     All are decided on the state before the request.
@@ -103,7 +103,9 @@ def alter(context: DecideContext, command: AlterPartition) -> Decision:
     electorate = Electorate(context)
     records: list[PartitionChangeRecord] = []
     results: list[PartitionAltered] = []
-    for reported in command.partitions:
+    for looked_at, reported in enumerate(command.partitions, start=1):
+        if looked_at % ITEMS_BETWEEN_RESTS == 0:
+            yield
         topic_id, partition_id = reported.topic_id, reported.partition_id
         topic = image.topics.by_id.get(topic_id)
         error = _refusal(context, command, reported)

@@ -5,7 +5,14 @@ import pytest
 from metadata_log.errors import InvalidRequest, StaleBrokerEpoch
 from metadata_log.ids import LOST, NO_LEADER, BrokerId
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
-from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS
+from metadata_log.wire.commands import (
+    AlterPartition,
+    AssignReplicasToDirs,
+    IsrMember,
+    ReplicaDirectory,
+    ReportedIsr,
+)
 from quorum.decide.decision import Decision
 from quorum.decide.partitions import (
     Elected,
@@ -14,6 +21,7 @@ from quorum.decide.partitions import (
     PartitionAltered,
     PartitionsAltered,
 )
+from quorum.decide.registry import deciding
 from quorum.http.partitions import _elections
 from tests.support.decisions import World, ids, word_uuid
 
@@ -69,6 +77,21 @@ def test_one_partition_that_is_refused_changes_nothing_for_the_others() -> None:
     assert isrs(world) == [(1, 2), (1,), (1, 2, 3)]
     assert decision.cause is not None
     assert (decision.cause.code, decision.cause.detail) == ("ISR_REPORTED", {"broker_id": 1})
+
+
+def test_a_large_report_is_decided_in_slices() -> None:
+    """Goal: no thousand partitions hold the loop at once. Method: the rests of either report, counted."""
+    world = a_world()
+    topic_id = world.image.topics.ids["t"]
+    isr_report = report(world, *[(partition_id % 3, "1,2") for partition_id in range(1_000)])
+    directories = AssignReplicasToDirs(
+        broker_id=BrokerId(1),
+        broker_epoch=isr_report.broker_epoch,
+        replicas=tuple(ReplicaDirectory(word_uuid("d1a"), topic_id, each % 3) for each in range(1_000)),
+    )
+    for command in (isr_report, directories):
+        rests = sum(1 for _ in deciding(world.context(), command))
+        assert rests == 1_000 // ITEMS_BETWEEN_RESTS
 
 
 def test_what_changes_nothing_writes_nothing() -> None:
