@@ -88,7 +88,7 @@ class Process(TypedDict, total=False):
     id: int
     pid: Required[int]
     incarnation_id: str
-    http: str
+    http: str | None
     raft: str | None
     kafka: str | None
     started_at_ms: int
@@ -295,6 +295,11 @@ class DirectoryLock:
                 path=str(self._path),
             )
 
+    def outlive_exec(self) -> None:
+        """Let the program that this process becomes by exec hold the lock."""
+        assert self._fd is not None
+        os.set_inheritable(self._fd, True)
+
     async def keep_checking(self, run_in_thread: Callable[[Callable[[], None]], Awaitable[None]]) -> Never:
         """Check the directory every DIRECTORY_CHECK_S, until cancelled.
 
@@ -354,7 +359,7 @@ def write_process_json(
     node_id: int,
     pid: int,
     incarnation_id: Uuid,
-    http: str,
+    http: str | None,
     raft: str | None,
     kafka: str | None = None,
     started_at_ms: int,

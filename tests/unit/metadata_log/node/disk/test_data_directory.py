@@ -209,6 +209,24 @@ def test_a_process_that_dies_leaves_the_lock_free(tmp_path: Path) -> None:
     DirectoryLock(tmp_path).acquire()
 
 
+def test_a_program_that_the_process_becomes_holds_the_lock(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from metadata_log.node.disk.data_directory import DirectoryLock\n"
+        "lock = DirectoryLock(Path(sys.argv[1])); lock.acquire(); lock.outlive_exec(); os.execvp('cat', ['cat'])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    root = Path(__file__).parents[5]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"here\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"here\n"
+        with pytest.raises(DirectoryInUse):
+            DirectoryLock(tmp_path).acquire()
+        process.stdin.close()
+    DirectoryLock(tmp_path).acquire()
+
+
 def test_who_is_asked_about_goes_on_living() -> None:
     mortal = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); print('up', flush=True); input()"
     command = [sys.executable, "-c", mortal]

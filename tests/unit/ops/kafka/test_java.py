@@ -1,0 +1,25 @@
+"""Edge: the commands that run Kafka's nodes and tools."""
+
+from pathlib import Path
+
+from ops.kafka import java
+from ops.toolchain.jars import Jars
+
+JARS = Jars(java="/j/bin/java", folder=Path("/k"))
+
+
+def test_a_small_jvm_unless_kafkas_variables_say_otherwise() -> None:
+    command = java.java_command(JARS, java.SERVER, "a.properties", log_level="INFO")
+    assert command[0] == "/j/bin/java"
+    assert command[-4:] == ["-cp", "/k/*", "kafka.Kafka", "a.properties"]
+    assert "-Xmx384m" in command and "-Dkafka.log.level=INFO" in command
+    large = {"KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseG1GC"}
+    command = java.java_command(JARS, java.SERVER, environment=large)
+    assert command[1:3] == ["-Xmx1g", "-XX:+UseG1GC"]
+    assert not {*java.QUICK_JVM.split(), *java.SMALL_HEAP.split()} & set(command)
+
+
+def test_the_log_settings_are_beside_the_code() -> None:
+    command = java.java_command(JARS, java.TOOLS["kafka-topics"], "--list")
+    named = next(word for word in command if word.startswith("-Dlog4j2.configurationFile=file:"))
+    assert Path(named.partition("file:")[2]).is_file()
