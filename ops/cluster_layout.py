@@ -47,6 +47,7 @@ class Member:
     role: Role
     id: int
     http: str
+    """URL; of one of Kafka's brokers, which has none, empty."""
     raft: str | None
     directory_id: str | None
     config: str
@@ -58,8 +59,19 @@ class Member:
     def name(self) -> str:
         return f"{self.role}-{self.id}"
 
+    @property
+    def is_of_kafka(self) -> bool:
+        """Whether it is one of Kafka's brokers."""
+        return self.role == "broker" and self.kafka is not None
+
+    @property
+    def listens(self) -> str:
+        return self.http or self.kafka or ""
+
     def to_json(self) -> dict[str, Any]:
-        entry: dict[str, Any] = {"id": self.id, "http": self.http}
+        entry: dict[str, Any] = {"id": self.id}
+        if self.http:
+            entry["http"] = self.http
         if self.role == "controller":
             entry |= {"raft": self.raft, "directory_id": self.directory_id}
         if self.kafka is not None:
@@ -86,9 +98,10 @@ class _ControllerRow(msgspec.Struct):
 
 class _BrokerRow(msgspec.Struct):
     id: int
-    http: str
     config: str
     data: str
+    http: str = ""
+    kafka: str | None = None
 
     def member(self) -> Member:
         return Member(role="broker", raft=None, directory_id=None, **msgspec.structs.asdict(self))
@@ -115,6 +128,9 @@ def read_cluster_file(file: Path) -> tuple[str, tuple[Member, ...], tuple[Member
             raise ValueError(f"version {version} is unknown to this release")
         found: _ClusterFile = convert(value, _ClusterFile, "cluster")
         members = *(row.member() for row in found.controllers), *(row.member() for row in found.brokers)
+        for broker in found.brokers:
+            if bool(broker.http) == (broker.kafka is not None):
+                raise ValueError(f"broker {broker.id} has either http, or kafka if it is one of Kafka's")
         for name in (name for member in members for name in (member.config, member.data)):
             if not _NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is no name in this directory")
@@ -153,17 +169,23 @@ def new_controllers(
     )
 
 
-def new_brokers(places: Iterable[int], ports: Iterator[int], *, tls: bool = False) -> tuple[Member, ...]:
-    """Return the brokers at these places, counted from 0, behind the first broker id."""
+def new_brokers(
+    places: Iterable[int], ports: Iterator[int], *, tls: bool = False, kafka: bool = False
+) -> tuple[Member, ...]:
+    """Return the brokers at these places, counted from 0, after the first broker id.
+
+    `kafka`: they are Kafka's.
+    """
     return tuple(
         Member(
             role="broker",
             id=broker_id,
-            http=http_url((HOST, next(ports)), tls=tls),
+            http="" if kafka else http_url((HOST, next(ports)), tls=tls),
             raft=None,
             directory_id=None,
-            config=f"broker-{broker_id}.toml",
+            config=f"broker-{broker_id}.{'properties' if kafka else 'toml'}",
             data=f"broker-{broker_id}",
+            kafka=address_text((HOST, next(ports))) if kafka else None,
         )
         for broker_id in (limits.FIRST_BROKER_ID + place for place in places)
     )
@@ -238,6 +260,25 @@ class Layout:
         )
         settings.validate()
         replace_file(config, broker_toml(settings, data_dir=member.data).encode())
+
+    def complete_kafka_broker(self, member: Member, *, brokers: int) -> None:
+        """Format one of Kafka's brokers, of which there are `brokers`; its start formats Kafka's own directory within."""
+        from ops.kafka.properties import broker_properties, properties_text
+
+        config = self.directory / member.config
+        self._format(member, None)
+        if config.exists():
+            return
+        address = _kafka(member)
+        assert address is not None, "one of Kafka's brokers has an address for clients"
+        properties = broker_properties(
+            member.id,
+            address=address,
+            controllers=filter(None, map(_kafka, self.controllers)),
+            data=self.directory / member.data,
+            brokers=brokers,
+        )
+        replace_file(config, properties_text(properties).encode())
 
     def _tls(self, member: Member) -> TlsFiles | None:
         """Return a member's files, relative to its settings file as that file has them."""

@@ -58,7 +58,11 @@ if TYPE_CHECKING:
     from ops.certificates import Authority
 
 READY_TIMEOUT_S: Final = 60.0
+KAFKA_READY_TIMEOUT_S: Final = 240.0
+"""Of a cluster with Kafka's brokers: each is formatted and started by a JVM, 5 to 10 s of a processor."""
 STOP_TIMEOUT_S: Final = BROKER_SHUTDOWN_TIMEOUT_MS / 1_000 + limits.STOP_TIMEOUT_MS / 1_000
+KAFKA_STOP_TIMEOUT_S: Final = 60.0
+"""One of Kafka's brokers first hands over its leaderships, and then closes its logs."""
 STOP_APART_S: Final = 1.0
 """A controller is told to stop once the one before has ended, or after this time. A leader whose followers stop with it
 would wait for one of them to take over, for two election timeouts."""
@@ -121,7 +125,8 @@ class LocalCluster:
     `controllers` and `brokers` None: as many as the directory has, or three in a new one. `adjust` changes the settings of
     controllers when their files are first written; `environment` gives variables to the nodes started here, and `code` names
     the folder with the release that a node runs. `secure`: a new cluster has TLS and identity, with an authority of its own
-    below tls/; one that exists stays as it is. `kafka`: the controllers of a new cluster listen for Kafka's brokers, too.
+    below tls/; one that exists stays as it is. `kafka`: the brokers of a new cluster are Kafka's, for which its controllers
+    listen.
 
         async with LocalCluster(path, brokers=1) as cluster:
             cluster.kill(cluster.controllers[0].id)
@@ -213,12 +218,14 @@ class LocalCluster:
         """Return the shell command that starts a node again."""
         member = self.member(node_id)
         config = shlex.quote(str(self.directory / member.config))
+        if member.is_of_kafka:
+            return f"{shlex.quote(sys.executable)} -m ops.kafka {config}"
         return f"{metaquorum_command()} {member.role} run --config {config}"
 
     def last_words(self, node_id: int) -> str:
         """Return the last line that a node wrote, which usually says why it ended."""
         member = self.member(node_id)
-        for file in (_stderr_of(self.directory, member), self.data(node_id) / f"{member.role}.log"):
+        for file in (_stderr_of(self.directory, member), self.text_log(node_id)):
             with suppress(OSError):
                 lines = file.read_bytes()[-4_096:].decode(errors="replace").split("\n")
                 found = [line.strip() for line in lines if line.strip()]
@@ -226,9 +233,14 @@ class LocalCluster:
                     return found[-1]
         return "it said nothing"
 
+    def text_log(self, node_id: int) -> Path:
+        """Return the file into which a node writes what it does."""
+        member = self.member(node_id)
+        return self.data(node_id) / ("server.log" if member.is_of_kafka else f"{member.role}.log")
+
     # --- start and stop
 
-    async def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
+    async def start(self, *, timeout_s: float | None = None) -> None:
         """Format the missing nodes, start those that do not run, and wait until the cluster is ready.
 
         Raises:
@@ -266,7 +278,10 @@ class LocalCluster:
             for member in self.controllers:
                 layout.complete_controller(member, self._adjust)
             for member in self.brokers:
-                layout.complete_broker(member)
+                if member.is_of_kafka:
+                    layout.complete_kafka_broker(member, brokers=len(self.brokers))
+                else:
+                    layout.complete_broker(member)
         except BaseException:
             # Do not stop nodes that we did not prepare: they may belong to a running cluster.
             self._release()
@@ -282,12 +297,13 @@ class LocalCluster:
         paths = [str(self._code(member)), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         config = str(self.directory / member.config)
+        module = ("ops.kafka",) if member.is_of_kafka else ("ops.cli", member.role, "run", "--config")
         with (
             renamed_os_errors(_stderr_of(self.directory, member)),
             open_private(_stderr_of(self.directory, member), "wb") as output,
         ):
             self._children[node_id] = subprocess.Popen(  # noqa: S603, ASYNC220 fork and exec: a millisecond
-                [sys.executable, "-P", "-m", "ops.cli", member.role, "run", "--config", config],
+                [sys.executable, "-P", "-m", *module, config],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -295,13 +311,16 @@ class LocalCluster:
                 start_new_session=True,
             )
 
-    async def wait_until_ready(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
+    async def wait_until_ready(self, *, timeout_s: float | None = None) -> None:
         """Wait for one active controller and every broker Online.
+
+        `timeout_s` None: as long as nodes of their kind may need.
 
         Raises:
             NodeFailed: a node ended meanwhile.
             NotReady: the cluster was not ready within `timeout_s`.
         """
+        timeout_s = timeout_s or (KAFKA_READY_TIMEOUT_S if self._kafka else READY_TIMEOUT_S)
         deadline = time.monotonic() + timeout_s
         while missing := await self.missing():
             for member in self.members:
@@ -376,7 +395,8 @@ class LocalCluster:
 
     async def _stop_all(self, members: Sequence[Member], *, apart_s: float) -> None:
         announced: set[int] = set()
-        deadline = time.monotonic() + STOP_TIMEOUT_S + apart_s * len(members)
+        patience_s = KAFKA_STOP_TIMEOUT_S if any(member.is_of_kafka for member in members) else STOP_TIMEOUT_S
+        deadline = time.monotonic() + patience_s + apart_s * len(members)
         waiting, next_at = list(members), 0.0
         told: list[Member] = []
         # process.json disappears shortly before the process and its lock do.
@@ -460,14 +480,22 @@ class LocalCluster:
             if self._secure and not is_secure:
                 raise ClusterMismatch(f"{self.directory} holds a cluster without TLS: take another --dir")
             self._secure = is_secure
-        taken = {read_url(member.http)[1] for member in self.members}
+            is_for_kafka = self.controllers[0].kafka is not None
+            if self._kafka and not is_for_kafka:
+                raise ClusterMismatch(
+                    f"{self.directory} holds a cluster without a listener for Kafka: take another --dir"
+                )
+            self._kafka = is_for_kafka
+        taken = {read_url(member.http)[1] for member in self.members if member.http}
         taken |= {read_address(at)[1] for member in self.members for at in (member.raft, member.kafka) if at}
         ports = free_ports(taken, self._rng)
         if fresh:
             self.controllers = new_controllers(
                 controllers, ports, self._rng, tls=self._secure, kafka=self._kafka
             )
-        self.brokers += new_brokers(range(len(self.brokers), brokers), ports, tls=self._secure)
+        self.brokers += new_brokers(
+            range(len(self.brokers), brokers), ports, tls=self._secure, kafka=self._kafka
+        )
 
 
 async def object_at(client: ClusterClient, url: str, path: str) -> dict[str, Any] | None:

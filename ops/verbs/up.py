@@ -152,7 +152,9 @@ async def _start(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
         await cluster.start_one(member.id)
         pid = cluster.pid(member.id)
         text = f"{member.role} {member.id} {'runs already' if runs_already else 'started'}, process {pid}"
-        events.report("started", text, role=member.role, id=member.id, pid=pid, http=member.http)
+        events.report(
+            "started", text, role=member.role, id=member.id, pid=pid, http=member.http, kafka=member.kafka
+        )
     await cluster.wait_until_ready()
     active = await cluster.active()
     events.report(
@@ -176,9 +178,9 @@ def _where(cluster: LocalCluster, active: Active | None) -> str:
         {
             "node": f"{member.role} {member.id}"
             + (" (active)" if active and active.controller_id == member.id else ""),
-            "listens": member.http,
+            "listens": member.listens,
             "process": cluster.pid(member.id),
-            "log": str(cluster.data(member.id) / f"{member.role}.log"),
+            "log": str(cluster.text_log(member.id)),
         }
         for member in cluster.members
     ]

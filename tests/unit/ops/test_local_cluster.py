@@ -21,6 +21,7 @@ from metadata_log.ids import Uuid, uuid_text
 from metadata_log.node.addresses import address_text
 from metadata_log.node.disk.data_directory import DirectoryLock, load_meta, write_process_json
 from ops.cluster_layout import free_ports, read_cluster_file
+from ops.kafka.properties import read_properties
 from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with
 from ops.processes import is_locked, running_process
 from ops.settings import load_broker_settings, load_controller_settings
@@ -62,20 +63,40 @@ def test_cluster_json_is_as_specified(tmp_path: Path) -> None:
     assert [member.id for member in cluster.members] == [1, 2, 11]
 
 
-def test_controllers_may_listen_for_kafkas_brokers(tmp_path: Path) -> None:
-    cluster = LocalCluster(tmp_path / "c", controllers=2, brokers=1, kafka=True)
+def test_a_cluster_of_kafkas_brokers(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "c", controllers=2, brokers=2, kafka=True)
     cluster.prepare()
     cluster._release()
     _, known, brokers = read_cluster_file(tmp_path / "c" / "cluster.json")
-    assert known == cluster.controllers
+    assert (known, brokers) == (cluster.controllers, cluster.brokers)
     addresses = [member.to_json()["kafka"] for member in known]
     assert len({*addresses, *(member.raft for member in known)}) == 4
-    assert "kafka" not in brokers[0].to_json()
+    for broker in brokers:
+        assert list(broker.to_json()) == ["id", "kafka", "config", "data"]
+        assert load_meta(tmp_path / "c" / broker.data).cluster_id == cluster.cluster_id
+        properties = read_properties((tmp_path / "c" / broker.config).read_text())
+        assert properties["controller.quorum.bootstrap.servers"] == ",".join(map(str, addresses))
+        assert properties["listeners"] == f"PLAINTEXT://{broker.kafka}"
+        assert properties["log.dirs"] == str(tmp_path / "c" / broker.data / "kafka-logs-1")
+        assert properties["offsets.topic.replication.factor"] == "2"
+        assert cluster.start_command(broker.id).endswith(f"-m ops.kafka {tmp_path / 'c' / broker.config}")
     for member in known:
         settings = load_controller_settings(tmp_path / "c" / member.config)
         assert settings.kafka_address is not None
         assert address_text(settings.kafka_address) == member.kafka
         assert [address_text(voter.kafka or ("", 0)) for voter in settings.voters] == addresses
+
+
+def test_brokers_that_are_added_are_as_those_that_are_there(tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    for count in (1, 3):
+        cluster = LocalCluster(directory, brokers=count, kafka=count == 1)
+        cluster.prepare()
+        cluster._release()
+    assert [broker.is_of_kafka for broker in cluster.brokers] == [True] * 3
+    plain = prepared(tmp_path / "plain", controllers=1, brokers=1)
+    with pytest.raises(ClusterMismatch, match="without a listener for Kafka"):
+        LocalCluster(plain.directory, kafka=True).prepare()
 
 
 def test_settings_and_directories_agree(tmp_path: Path) -> None:
