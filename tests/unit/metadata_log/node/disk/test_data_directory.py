@@ -264,6 +264,7 @@ def test_process_json_is_as_the_format_says(tmp_path: Path) -> None:
         "incarnation_id": "AAECAwQFBgcICQoLDA0ODw",
         "http": "http://127.0.0.1:1",
         "raft": None,
+        "kafka": None,
         "started_at_ms": 5,
         "log": "broker.log",
     }
