@@ -32,7 +32,7 @@ from metadata_log.errors import (
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.bodies import read_raw
-from metadata_log.node.identity.access import of
+from metadata_log.node.http.identities import of
 from metadata_log.node.identity.credentials import why_it_failed
 from metadata_log.node.identity.rights import NOBODY
 

@@ -41,6 +41,7 @@ from metadata_log.node.http.answers import (
     without_details,
 )
 from metadata_log.node.http.caller import OwnNames
+from metadata_log.node.http.identities import Identities
 from metadata_log.node.http.routes import rights_of
 from metadata_log.node.http.server import listen
 from metadata_log.node.identity.access import Access
@@ -107,12 +108,14 @@ class HttpApi:
         """Held, until the next turn of the loop at least, by a request for the status."""
         settings = agent.settings
         self._own_names = OwnNames(settings.own_hosts)
-        self._access = Access(settings.principals, cluster_id=settings.cluster_id, rights=rights_of(RULES))
-        self._sender = Sender(threads, buffers, self._headers, recheck=self._access.recheck)
+        self._identities = Identities(
+            Access(settings.principals, cluster_id=settings.cluster_id), rights_of(RULES)
+        )
+        self._sender = Sender(threads, buffers, self._headers, recheck=self._identities.recheck)
 
     def _check(self, request: web.Request) -> None:
         self._own_names.check(request)
-        self._access.check(request)
+        self._identities.check(request)
         http_query.check(request, RULES)
 
     def application(self) -> web.Application:
@@ -148,7 +151,7 @@ class HttpApi:
     def _no_such_path(self, request: web.Request) -> str:
         """Return the refusal of an unknown path. To a reader it names the controllers if the path is one of theirs."""
         refusal = f"no such path: {request.path}"
-        if request.path.startswith("/v1/") and self._access.may_read(request):
+        if request.path.startswith("/v1/") and self._identities.may_read(request):
             settings = self._agent.settings
             controllers = ", ".join(settings.controllers)
             refusal += (
@@ -167,12 +170,12 @@ class HttpApi:
         }
 
     def _ok(self, request: web.BaseRequest, body: object, *, status: int = 200) -> web.Response:
-        headers = self._headers() if self._access.knows(request) else {}
+        headers = self._headers() if self._identities.knows(request) else {}
         return encoded(request, body, status=status, headers=headers)
 
     def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
         """Return the answer that reports an error. It tells a stranger nothing of the log and of who leads."""
-        if not self._access.knows(request):
+        if not self._identities.knows(request):
             return self._ok(request, error_body(error), status=status_of(error))
         body = error_body(
             error,
@@ -245,7 +248,7 @@ class HttpApi:
             {"code": code, "detail": detail} for code, detail in (*reasons, *self._agent.numbers().warnings)
         ]
         status = 200 if ready else 503
-        if not self._access.may_read(request):
+        if not self._identities.may_read(request):
             return self._ok(request, without_details(shown, ready=ready), status=status)
         recent = recent_and_ending(self._agent.tls, self._agent.recent.rows())
         body = {"ready": ready, "reasons": shown, "recent_warnings": recent}

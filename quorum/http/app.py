@@ -12,11 +12,13 @@ from aiohttp import hdrs, web
 from metadata_log import limits
 from metadata_log.node.http import query as http_query
 from metadata_log.node.http.answers import errors_answered
-from metadata_log.node.http.routes import RouteKey, RouteRule
-from metadata_log.node.identity.access import ROUTE_PATH
+from metadata_log.node.http.caller import OwnNames
+from metadata_log.node.http.identities import ROUTE_PATH, Identities
+from metadata_log.node.http.routes import RouteKey, RouteRule, rights_of
 from metadata_log.records.registry import subject_names
 from quorum.http.door import Door
 from quorum.http.routes import Route
+from quorum.node.parts import Parts
 
 NOT_OF_ONE_SUBJECT: Final = ("batch", "fetch", "health", "log", "metrics", "state")
 """Files of this folder beside those that have the name of a subject of the log."""
@@ -37,10 +39,15 @@ ROUTES: Final[Sequence[Route]] = tuple(route for file in _files() for route in f
 RULES: Final[Mapping[RouteKey, RouteRule]] = {route.key: route.rule for route in ROUTES}
 
 
+def door_to(parts: Parts, own_names: OwnNames) -> Door:
+    """Return the HTTP door to a controller."""
+    return Door.of(parts, own_names, Identities(parts.access, rights_of(RULES)))
+
+
 def _check(door: Door, request: web.Request) -> None:
     """Refuse a foreign page's request, one without the right, and an unknown query, before anything of it is done."""
     door.own_names.check(request)
-    door.access.check(request)
+    door.identities.check(request)
     http_query.check(request, RULES)
 
 

@@ -12,7 +12,8 @@ from metadata_log.errors import InvalidRequest, UnsupportedMediaType
 from metadata_log.ids import BrokerId, Uuid, uuid_from_text
 from metadata_log.node.http.answers import JSON, MSGPACK, packed
 from metadata_log.node.http.bodies import read_raw
-from metadata_log.node.identity.access import of, peer_address
+from metadata_log.node.http.identities import of
+from metadata_log.node.identity.access import peer_address
 from metadata_log.node.threads import Threads
 from metadata_log.wire.bodies import check_plain, distinct, unpack
 from metadata_log.wire.shapes import INT32_MAX

@@ -27,6 +27,7 @@ from metadata_log.node.http.answers import (
     wants_msgpack,
 )
 from metadata_log.node.http.caller import OwnNames
+from metadata_log.node.http.identities import Identities
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import Command
 from quorum.controller.written import Written
@@ -71,11 +72,12 @@ class Door(Parts):
     """The parts of one controller as its HTTP handlers use them."""
 
     own_names: OwnNames
+    identities: Identities
 
     @classmethod
-    def of(cls, parts: Parts, own_names: OwnNames) -> "Door":
+    def of(cls, parts: Parts, own_names: OwnNames, identities: Identities) -> "Door":
         shared = {field.name: getattr(parts, field.name) for field in fields(Parts)}
-        return cls(**shared, own_names=own_names)
+        return cls(**shared, own_names=own_names, identities=identities)
 
     # --- answers
 
@@ -88,12 +90,12 @@ class Door(Parts):
         }
 
     def ok(self, request: web.Request, body: object, *, status: int = 200) -> web.Response:
-        headers = self.headers() if self.access.knows(request) else {}
+        headers = self.headers() if self.identities.knows(request) else {}
         return encoded(request, body, status=status, headers=headers)
 
     def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
         """Return the answer that reports an error. It tells a stranger nothing of the log and of who leads."""
-        if not self.access.knows(request):
+        if not self.identities.knows(request):
             return encoded(request, error_body(error), status=status_of(error), headers={})
         status, headers = self.refusal(error)
         return encoded(request, self.error_body(error), status=status, headers=headers)
@@ -125,7 +127,7 @@ class Door(Parts):
     def sender(self) -> Sender:
         """Sends large answers in pieces."""
         return Sender(
-            self.reads, self.buffers, self.headers, on_fault=self.on_fault, recheck=self.access.recheck
+            self.reads, self.buffers, self.headers, on_fault=self.on_fault, recheck=self.identities.recheck
         )
 
     # --- writes

@@ -35,7 +35,7 @@ async def send_feed(door: Door, request: web.Request, start: int, until: int | N
     wanted = _wanted(request.query)
     feed = _Feed(door, start, until, until_s=asyncio.get_running_loop().time() + wait_ms / 1000)
     first = await feed.first(wanted)
-    door.access.recheck(request)
+    door.identities.recheck(request)
     return await door.sender.send(
         request,
         feed.pieces(first),

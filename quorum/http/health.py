@@ -18,7 +18,7 @@ async def show_ready(door: Door, request: web.Request) -> web.Response:
     reasons = door.status.reasons_not_ready()
     status = 503 if reasons else 200
     listed = reasons + door.status.warnings()
-    if not door.access.may_read(request):
+    if not door.identities.may_read(request):
         return door.ok(request, without_details(listed, ready=not reasons), status=status)
     body = {
         "ready": not reasons,

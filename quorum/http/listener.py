@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager
 
 from metadata_log.node.http.caller import OwnNames
 from metadata_log.node.http.server import listen
-from quorum.http.app import DoorRunner
-from quorum.http.door import Door
+from quorum.http.app import DoorRunner, door_to
 from quorum.http.poll_connection import poll_connections
 from quorum.node.parts import Parts
 
@@ -18,7 +17,7 @@ async def listening(parts: Parts) -> AsyncIterator[None]:
     Raises:
         CannotListen: the address is in use or not ours.
     """
-    door = Door.of(parts, OwnNames(parts.settings.own_hosts))
+    door = door_to(parts, OwnNames(parts.settings.own_hosts))
     runner = DoorRunner(door)
     await runner.setup()
     try:

@@ -15,8 +15,8 @@ from metadata_log.errors import (
     OffsetInFuture,
 )
 from metadata_log.node.clock import unix_ms
+from metadata_log.node.http.identities import of
 from metadata_log.node.http.routes import IDS, NAMES, NUMBER, WHEN
-from metadata_log.node.identity.access import of
 from quorum.http.bodies import NDJSON, OCTETS, integer
 from quorum.http.door import Door, takes_stale
 from quorum.http.feed import PARAMETERS, send_feed
@@ -94,7 +94,7 @@ async def _frames(
             return
         if not frames or (len(frames) > left and not is_first):
             return
-        door.access.recheck(request)
+        door.identities.recheck(request)
         _check_raw(door, request)
         yield frames
         start, left, is_first = end_offset, left - len(frames), False

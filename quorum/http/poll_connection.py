@@ -8,19 +8,19 @@ arrival, but for that of a controller that is not active: when a leader dies, al
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 
 from metadata_log import limits
-from metadata_log.errors import Fault, MetadataError, NotAuthorized, NotController
+from metadata_log.errors import AuthenticationFailed, Fault, MetadataError, NotAuthorized, NotController
 from metadata_log.node.http.answers import MSGPACK, packed
 from metadata_log.node.http.server import NamedErrors
-from metadata_log.node.identity.access import peer_address, peer_certificate
+from metadata_log.node.identity.access import Peer, peer_of
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.fetch import OBSERVER, SESSION_TIMEOUT_HEADER, FetchRequest, encode_fetch_body
 from quorum.controller.callers import Caller
@@ -174,11 +174,10 @@ class PollConnection(NamedErrors):
         "_answers",
         "_arrived_ms",
         "_begins_request",
-        "_certificate",
-        "_client_address",
         "_early",
         "_is_busy",
         "_over",
+        "_peer",
         "_poll",
         "_polls_as",
         "_received",
@@ -190,10 +189,8 @@ class PollConnection(NamedErrors):
         )
         self._answers = answers
         self._begins_request = True
-        self._certificate: Mapping[str, Any] | None = None
-        """What the client showed, where identity is on."""
-        self._client_address: str | None = None
-        """Where identity is on."""
+        self._peer = Peer()
+        """The client, where identity is on."""
         self._is_busy = False
         """A poll has been read here and is not answered yet."""
         self._arrived_ms = 0
@@ -207,8 +204,7 @@ class PollConnection(NamedErrors):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if self._answers.door.access.is_on:
-            self._certificate = peer_certificate(transport)
-            self._client_address = peer_address(transport)
+            self._peer = peer_of(transport)
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -275,7 +271,7 @@ class PollConnection(NamedErrors):
         if len(data) <= POLL_BYTES_MAX:
             try:
                 request = answers.request(data[data.find(b"\r\n\r\n") + 4 :])
-                principal = answers.door.access.of_connection(self._certificate)
+                principal = answers.door.access.principal(self._peer)
                 if not principal.may_poll(request.broker_id, answers.door.controller.committed.brokers):
                     self._hand_over()  # there may be a token, else aiohttp refuses it
                     return
@@ -284,7 +280,7 @@ class PollConnection(NamedErrors):
                 self._poll = answers.fetches.take(
                     request,
                     self._answered,
-                    Caller(principal, self._client_address),
+                    Caller(principal, self._peer.address),
                     arrived_ms=self._arrived_ms,
                     takes_stale=takes_stale,
                 )
@@ -330,7 +326,10 @@ class PollConnection(NamedErrors):
     def _may_poll_still(self) -> bool:
         """Return whether what the client showed still lets it poll: its certificate may have ended, or its role."""
         door = self._answers.door
-        principal = door.access.of_connection(self._certificate)
+        try:
+            principal = door.access.principal(self._peer)
+        except AuthenticationFailed:
+            return False
         return principal.may_poll(self._polls_as, door.controller.committed.brokers)
 
     def _go_on(self) -> None:

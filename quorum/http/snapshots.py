@@ -8,8 +8,8 @@ from msgspec import structs
 
 from metadata_log import limits
 from metadata_log.errors import DamagedFile, MetadataError, PositionOutOfRange, SnapshotNotFound
+from metadata_log.node.http.identities import of
 from metadata_log.node.http.routes import RouteRule
-from metadata_log.node.identity.access import of
 from metadata_log.node.identity.rights import Right
 from quorum.http.bodies import OCTETS, read_no_body
 from quorum.http.door import Door
@@ -74,7 +74,7 @@ async def download_snapshot(door: Door, request: web.Request) -> web.StreamRespo
 def _check_still(door: Door, request: web.Request) -> None:
     """Cut the answer short where its client's certificate or role has ended meanwhile."""
     try:
-        door.access.recheck(request)
+        door.identities.recheck(request)
         of(request).check_raw("download a snapshot", door.controller.committed.brokers)
     except MetadataError as error:
         if request.transport is not None:

@@ -14,12 +14,12 @@ from struct import Struct
 from typing import Any, Final, Never
 
 from metadata_log import limits
-from metadata_log.errors import MetadataError, ThrottlingQuotaExceeded
+from metadata_log.errors import AuthenticationFailed, MetadataError, ThrottlingQuotaExceeded
 from metadata_log.kafka.messages import API_VERSIONS, Malformed, RequestHeader, read_whole, request_header
 from metadata_log.kafka.messages import REQUESTS as SCHEMAS
 from metadata_log.kafka.reading import Values
 from metadata_log.node.collector import leave_no_cycle
-from metadata_log.node.identity.access import peer_address, peer_certificate
+from metadata_log.node.identity.access import Peer, peer_address, peer_certificate
 from metadata_log.node.identity.rights import NOBODY, Principal
 from quorum.controller.callers import Caller
 from quorum.kafka.cluster import known_versions
@@ -276,7 +276,11 @@ class KafkaConnection(asyncio.Protocol):
         return limits.KAFKA_LOGIN_BYTES_MAX if self._principal() is NOBODY else limits.HTTP_BODY_BYTES_MAX
 
     def _principal(self) -> Principal:
-        return self._serving.door.access.of_connection(self._certificate)
+        """Return the principal of the connection; NOBODY once its certificate has ended."""
+        try:
+            return self._serving.door.access.principal(Peer(self._certificate))
+        except AuthenticationFailed:
+            return NOBODY
 
     def _begin(self, request: bytes) -> None:
         """Read a request, in a thread if it is large, and have it handled."""

@@ -43,7 +43,6 @@ from metadata_log.node.disk.durable_files import settle_names
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.body_buffers import BodyBuffers
 from metadata_log.node.http.kept_connections import KeptConnections
-from metadata_log.node.http.routes import rights_of
 from metadata_log.node.http.server import ConnectionBound
 from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.credentials import bearer_from
@@ -55,7 +54,6 @@ from quorum.decide.deleted_topics import Expiry
 from quorum.decide.quiet import QuietMark
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
-from quorum.http.app import RULES
 from quorum.http.metrics import TurnMetrics
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import complete_log, covered_offset
@@ -397,9 +395,7 @@ class _Node:
             connections=ConnectionBound(),
             body_buffers=BodyBuffers(),
             buffers=self.answer_buffers,
-            access=Access(
-                self.settings.principals, cluster_id=self.settings.cluster_id, rights=rights_of(RULES)
-            ),
+            access=Access(self.settings.principals, cluster_id=self.settings.cluster_id),
             tls=self.tls,
             now_ms=_now_ms,
             on_fault=self._on_fault,

@@ -14,19 +14,19 @@ from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.body_buffers import BodyBuffers
 from metadata_log.node.http.caller import OwnNames
-from metadata_log.node.http.routes import rights_of
 from metadata_log.node.http.server import ConnectionBound
 from metadata_log.node.identity.access import Access
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.node.threads import Threads
 from quorum.fetch.service import FetchService
-from quorum.http.app import RULES, DoorRunner
+from quorum.http.app import DoorRunner, door_to
 from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog
 from quorum.log.past import Past
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
+from quorum.node.parts import Parts
 from quorum.raft.handshake import Refusal
 from quorum.views.status import QuorumStatus
 from snapshots.store import SnapshotStore
@@ -84,7 +84,7 @@ class Desk:
         )
         self.faults: list[Exception] = []
         reads = Threads("reads", threads=1, unfinished_max=8)
-        self.door = Door(
+        parts = Parts(
             settings=own,
             controller=self.controller,
             committed_log=committed_log,
@@ -101,11 +101,11 @@ class Desk:
             body_buffers=BodyBuffers(),
             buffers=AnswerBuffers(),
             now_ms=lambda: lab.now_ms,
-            own_names=OwnNames(()),
             tls=None,
-            access=Access(principals, cluster_id=own.cluster_id, rights=rights_of(RULES)),
+            access=Access(principals, cluster_id=own.cluster_id),
             on_fault=self.faults.append,
         )
+        self.door = door_to(parts, OwnNames(()))
 
 
 class DoorServer(TestServer):

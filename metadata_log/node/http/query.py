@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from aiohttp import hdrs, web
 
+from metadata_log.node.http.identities import route_path
 from metadata_log.node.http.routes import RouteKey, RouteRule, check_query
-from metadata_log.node.identity.access import ROUTE_PATH
 
 
 def check(request: web.Request, routes: Mapping[RouteKey, RouteRule]) -> None:
@@ -18,14 +18,11 @@ def check(request: web.Request, routes: Mapping[RouteKey, RouteRule]) -> None:
     """
     if not request.rel_url.raw_query_string:
         return
-    path = request.get(ROUTE_PATH)
-    if path is None:
-        resource = request.match_info.route.resource
-        path = "" if resource is None else resource.canonical
     method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
-    route = routes.get((method, path))
+    key = (method, route_path(request))
+    route = routes.get(key)
     if route is not None:  # else there is no such path, and the router says so
-        check_query((method, path), route, [*request.query.items()])
+        check_query(key, route, [*request.query.items()])
 
 
 def flag(request: web.Request, name: str) -> bool:

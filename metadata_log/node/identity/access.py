@@ -1,4 +1,4 @@
-"""Edge: who sends a request, by its client certificate or its bearer token, and whether that principal may use the route.
+"""Edge: the principal at the other end of a connection, by its client certificate or its token.
 
 The file of principals is TOML. It is read again when it changes; while a new content is refused, the one before counts.
 
@@ -18,30 +18,32 @@ import ssl
 import time
 import tomllib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 import msgspec
-from aiohttp import hdrs, web
 
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, InvalidSettings
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.identity.certificate_dates import has_ended
 from metadata_log.node.identity.certified_names import NAME, NODES, name_in
-from metadata_log.node.identity.credentials import BEARER
 from metadata_log.node.identity.ownership import check_trusted
-from metadata_log.node.identity.rights import ANYBODY, NOBODY, ROLES, Principal, Right, authorize
+from metadata_log.node.identity.rights import ANYBODY, NOBODY, ROLES, Principal, Right
 from metadata_log.wire.shapes import Shape, convert
 
 log = logging.getLogger(__name__)
 
-PRINCIPAL: Final = web.RequestKey("principal", Principal)
-CHECKED_AT: Final = web.RequestKey("checked_at", float)
-"""Monotonic seconds; while identity is on."""
-ROUTE_PATH: Final = web.RequestKey("route_path", str)
-"""Set on a request whose route was found without aiohttp's router."""
+
+class Peer(NamedTuple):
+    """What a door knows of the other end of a connection.
+
+    `certificate` is its client certificate, as `ssl` describes it; `credential` a token; `address` is numeric.
+    """
+
+    certificate: Mapping[str, Any] | None = None
+    credential: str | None = None
+    address: str | None = None
 
 
 class _Row(Shape, frozen=True):
@@ -55,24 +57,22 @@ class _File(Shape, frozen=True):
 
 
 class Access:
-    """Decides on each request; without a file everybody may do everything."""
+    """Finds the principal of a peer; without a file every peer is ANYBODY, with all rights."""
 
     def __init__(
         self,
         file: Path | None,
         *,
         cluster_id: str,
-        rights: Mapping[tuple[str, str], Right],
         unix_ms: Callable[[], int] = unix_ms,
     ) -> None:
-        """Read the file; `rights` are those of this node's routes.
+        """Read the file.
 
         Raises:
             InvalidSettings: the file is missing, or no file of principals.
         """
         self._file = file
         self._cluster_id = cluster_id
-        self._rights = rights
         self._unix_ms = unix_ms
         self._by_name: dict[str, Principal] = {}
         self._by_token: dict[bytes, Principal] = {}
@@ -91,70 +91,30 @@ class Access:
     def is_on(self) -> bool:
         return self._file is not None
 
-    def check(self, request: web.Request) -> None:
-        """Find out who sends a request, and refuse what that principal may not do. `of` returns it from then on.
+    def principal(self, peer: Peer) -> Principal:
+        """Return the principal at the other end of a connection; NOBODY if it shows no identity.
+
+        A credential counts before a certificate, because brokers forward what their clients send.
 
         Raises:
-            AuthenticationFailed: nobody, or a token that is none.
-            NotAuthorized: the principal has no right to it.
+            AuthenticationFailed: the credential is none of this cluster's, or the certificate has ended.
         """
-        request[PRINCIPAL] = ANYBODY if self._file is None else NOBODY
         if self._file is None:
-            return
-        request[CHECKED_AT] = time.monotonic()
-        method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
-        path = _path_of_route(request)
-        route = (method, path)
-        right = self._rights.get(route)
-        if right is Right.OPEN:
-            return
-        if right is Right.TOKEN:
-            if hdrs.AUTHORIZATION not in request.headers:
-                raise AuthenticationFailed(
-                    "a broker forwards with the client's own token: send `Authorization: Bearer TOKEN`, or ask a controller"
-                )
-            if not BEARER.fullmatch(request.headers[hdrs.AUTHORIZATION]):
-                raise AuthenticationFailed("what is in Authorization is no `Bearer TOKEN`")
-            with suppress(AuthenticationFailed):  # the controller judges it: this node may not know it
-                request[PRINCIPAL] = self._principal_of(request) or NOBODY
-            return
-        principal = self._principal_of(request)
-        request[PRINCIPAL] = principal or NOBODY
-        if path or principal is None:  # else there is no such path, and the router says so
-            authorize(principal, route, self._rights)
-
-    def recheck(self, request: web.Request) -> None:
-        """Check again what was let through IDENTITY_CHECK_S ago: its certificate or its role may have ended since.
-
-        Raises:
-            AuthenticationFailed, NotAuthorized: as `check`.
-        """
-        if self._file is not None and time.monotonic() - request[CHECKED_AT] >= limits.IDENTITY_CHECK_S:
-            self.check(request)
-
-    def knows(self, request: web.BaseRequest) -> bool:
-        """Return whether an answer may tell of the log: its request was let through or refused by name, or may read."""
-        return request.get(PRINCIPAL, NOBODY) is not NOBODY or self.may_read(request)
-
-    def may_read(self, request: web.BaseRequest) -> bool:
-        """Return whether whoever sends a request, to a route that needs no identity, may see the metadata."""
-        if self._file is None:
-            return True
-        try:
-            principal = self._principal_of(request)
-        except AuthenticationFailed:
-            return False
-        return principal is not None and Right.READ in principal.rights
-
-    def of_connection(self, certificate: Mapping[str, Any] | None) -> Principal:
-        """Return who sends what comes over a connection with this client certificate: NOBODY if it names no principal."""
-        return ANYBODY if self._file is None else self.of_certificate(certificate) or NOBODY
-
-    def of_certificate(self, certificate: Mapping[str, Any] | None) -> Principal | None:
-        """Return the principal that a client certificate names; None: it names none of this cluster."""
+            return ANYBODY
         self._look_again()
+        if peer.credential is not None:
+            return self._of_token(peer.credential)
+        certificate = peer.certificate
+        if certificate is not None and has_ended(certificate, self._unix_ms() / 1000):
+            raise AuthenticationFailed(
+                f"the client certificate of this connection was valid until {certificate['notAfter']}: "
+                "connect again with one that is valid now"
+            )
+        return self._of_certificate(certificate) or NOBODY
+
+    def _of_certificate(self, certificate: Mapping[str, Any] | None) -> Principal | None:
         name = None if certificate is None else name_in(certificate, self._cluster_id)
-        if certificate is None or name is None or has_ended(certificate, self._unix_ms() / 1000):
+        if name is None:
             return None
         known = self._by_name.get(name)
         if known is not None:
@@ -165,26 +125,14 @@ class Access:
             return None
         return Principal(name, ROLES[kind], raw_if_registered=kind == "broker")
 
-    def _principal_of(self, request: web.BaseRequest) -> Principal | None:
-        self._look_again()
-        headers = request.headers.getall(hdrs.AUTHORIZATION, [])
-        if not headers:
-            certificate = peer_certificate(request.transport)
-            if certificate is not None and has_ended(certificate, self._unix_ms() / 1000):
-                raise AuthenticationFailed(
-                    f"the client certificate of this connection was valid until {certificate['notAfter']}: "
-                    "connect again with one that is valid now"
-                )
-            return self.of_certificate(certificate)
-        token = BEARER.fullmatch(headers[0]) if len(headers) == 1 else None
-        # Who sends a token is that principal, whatever certificate the connection has: brokers forward clients' tokens.
-        presented = hashlib.sha256(token[1].encode()).digest() if token is not None else b""
+    def _of_token(self, token: str) -> Principal:
+        presented = hashlib.sha256(token.encode()).digest()
         found = None
         for stored, principal in self._by_token.items():
             if hmac.compare_digest(stored, presented):
                 found = principal
         if found is None:
-            raise AuthenticationFailed("the token in Authorization is none of this cluster's")
+            raise AuthenticationFailed("the token is none of this cluster's")
         return found
 
     # --- the file
@@ -226,20 +174,6 @@ class Access:
         self._by_name, self._by_token = by_name, by_token
 
 
-def of(request: web.Request) -> Principal:
-    """Return who sends a request that was let through."""
-    return request[PRINCIPAL]
-
-
-def _path_of_route(request: web.Request) -> str:
-    """Return the path of a request's route as ROUTES have it; "" for a path that is none."""
-    found: str | None = request.get(ROUTE_PATH)
-    if found is not None:
-        return found
-    resource = request.match_info.route.resource
-    return "" if resource is None else resource.canonical
-
-
 def _principals(rows: list[_Row]) -> tuple[dict[str, Principal], dict[bytes, Principal]]:
     by_name: dict[str, Principal] = {}
     by_token: dict[bytes, Principal] = {}
@@ -274,6 +208,11 @@ def _state_of(file: Path) -> tuple[int, ...]:
         raise InvalidSettings(f"{file}: {error.strerror}") from error
     who = (status.st_mode, status.st_uid, folder.st_mode, folder.st_uid)
     return status.st_mtime_ns, status.st_size, status.st_ino, *who
+
+
+def peer_of(transport: Any, *, credential: str | None = None) -> Peer:
+    """Return what is known of the other end of a connection."""
+    return Peer(peer_certificate(transport), credential, peer_address(transport))
 
 
 def peer_address(transport: Any) -> str | None:

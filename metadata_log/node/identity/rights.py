@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from metadata_log.errors import AuthenticationFailed, NotAuthorized
+from metadata_log.errors import AuthenticationFailed, MetadataError, NotAuthorized
 from metadata_log.ids import BrokerId
 from metadata_log.wire.fetch import OBSERVER
 
@@ -54,10 +54,19 @@ class Principal(NamedTuple):
         """Check that this principal may do what needs a right.
 
         Raises:
+            AuthenticationFailed: it shows no identity.
             NotAuthorized: it may not.
         """
         if right is not Right.OPEN and right not in self.rights:
-            raise NotAuthorized(f"{self.name} has no right to {what}: it needs the right {right.value}")
+            raise self.refusal(right, what)
+
+    def refusal(self, right: Right, what: str) -> MetadataError:
+        """Return the error for a principal without a right, or without an identity at all."""
+        if self is NOBODY:
+            return AuthenticationFailed(
+                f"{what} needs an identity: a client certificate, or `Authorization: Bearer TOKEN`"
+            )
+        return NotAuthorized(f"{self.name} has no right to {what}: it needs the right {right.value}")
 
     def check_broker(self, broker_id: BrokerId) -> None:
         """Check that this principal may speak as a broker.
@@ -115,7 +124,7 @@ class Principal(NamedTuple):
         """Return whether `check_poll` passes."""
         try:
             self.check_poll(broker_id, brokers)
-        except NotAuthorized:
+        except (AuthenticationFailed, NotAuthorized):
             return False
         return True
 
@@ -124,24 +133,3 @@ ANYBODY: Final = Principal("User:ANONYMOUS", frozenset(Right))
 """Everybody while identity is off."""
 NOBODY: Final = Principal("User:NOBODY", frozenset())
 """Who sends a request without identity while it is on."""
-
-
-def authorize(
-    principal: Principal | None, route: tuple[str, str], rights: Mapping[tuple[str, str], Right]
-) -> None:
-    """Check that a principal, None for a request without identity, may use a route.
-
-    Raises:
-        AuthenticationFailed: the route needs an identity.
-        NotAuthorized: the principal lacks the right, or the table lacks the route.
-    """
-    right = rights.get(route)
-    if right is Right.OPEN:
-        return
-    if principal is None:
-        raise AuthenticationFailed(
-            "this needs an identity: a client certificate, or `Authorization: Bearer TOKEN`"
-        )
-    if right is None:
-        raise NotAuthorized(f"{route[0]} {route[1]} has no rule, so nobody may use it")
-    principal.authorize(right, f"{route[0]} {route[1]}")

@@ -33,7 +33,7 @@ MUTANTS: Final = (
     Mutant(
         "route-without-rule",
         "a principal needs no right to a route",
-        "metadata_log.node.identity.access:authorize",
+        "metadata_log.node.http.identities:Identities._check_right",
         always(None),
         Directed(f"{_IDENTITY}::test_every_route_with_no_the_wrong_and_the_right_identity"),
     ),

@@ -110,9 +110,10 @@ class DoorRun:
     def run(self) -> list[str]:
         with ExitStack() as patched:
             patched.enter_context(in_memory({"node": self.volume}))
-            patched.enter_context(
-                patch("metadata_log.node.identity.access.time", SimpleNamespace(monotonic=self.loop.time))
-            )
+            for reader in ("http.identities", "identity.access"):
+                patched.enter_context(
+                    patch(f"metadata_log.node.{reader}.time", SimpleNamespace(monotonic=self.loop.time))
+                )
             patched.enter_context(patch.object(limits, "HTTP_CONNECTIONS_MAX", CONNECTIONS_MAX))
             patched.enter_context(patch("tests.support.desk.Threads", SoonThreads))
             try:

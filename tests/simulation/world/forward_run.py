@@ -30,7 +30,7 @@ from metadata_log.errors import MetadataError, OutcomeUnknown
 from metadata_log.ids import BrokerId
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.answers import status_of
-from metadata_log.node.identity.access import PRINCIPAL
+from metadata_log.node.http.identities import PRINCIPAL
 from metadata_log.node.identity.rights import ANYBODY
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.virtual_loop import VirtualLoop

@@ -21,9 +21,9 @@ from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.routes import rights_of
 from metadata_log.node.http.server import listen
 from metadata_log.node.identity import access as access_module
-from metadata_log.node.identity.access import Access
+from metadata_log.node.identity.access import Access, Peer
 from metadata_log.node.identity.certified_names import name_in
-from metadata_log.node.identity.rights import ROLES, Right
+from metadata_log.node.identity.rights import NOBODY, ROLES, Right
 from metadata_log.wire.fetch import OBSERVER
 from quorum.decide.registry import BY_OPERATION
 from quorum.http.app import ROUTES, RULES, DoorRunner
@@ -398,9 +398,7 @@ def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not(
 def test_the_file_is_looked_at_once_in_a_second_however_many_ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = Access(
-        principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=rights_of(RULES)
-    )
+    access = Access(principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER)
     looks: list[Path] = []
     state = access_module._state_of
 
@@ -412,10 +410,10 @@ def test_the_file_is_looked_at_once_in_a_second_however_many_ask(
     now = time.monotonic() + 10
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for _ in range(3):
-        access.of_certificate(None)
+        access.principal(Peer())
     assert len(looks) == 1
     now += IDENTITY_CHECK_S
-    access.of_certificate(None)
+    access.principal(Peer())
     assert len(looks) == 2
 
 
@@ -437,7 +435,7 @@ def test_what_is_no_file_of_principals_is_refused_at_the_start(tmp_path: Path, c
     file = tmp_path / "principals.toml"
     file.write_text(content)
     with pytest.raises(InvalidSettings, match=str(file)):
-        Access(file, cluster_id=CLUSTER, rights=rights_of(RULES))
+        Access(file, cluster_id=CLUSTER)
 
 
 @pytest.mark.parametrize(
@@ -456,20 +454,18 @@ def test_what_is_no_file_of_principals_is_refused_at_the_start(tmp_path: Path, c
 def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: str, name: str | None) -> None:
     certificate = {"subjectAltName": (("DNS", "localhost"), ("URI", uri))}
     assert name_in(certificate, CLUSTER) == name
-    access = Access(
-        principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=rights_of(RULES)
-    )
-    found, sender = access.of_certificate(certificate), access.of_connection(certificate)
+    access = Access(principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER)
+    sender = access.principal(Peer(certificate))
     if name in ("Broker:11", "Controller:1"):
-        assert found is not None and found.name == name
+        assert sender.name == name
         assert sender.may_poll(BrokerId(11), ()) is (name == "Broker:11")
         assert not sender.may_poll(BrokerId(12), ())
         assert sender.may_poll(OBSERVER, [BrokerId(12)]) is (name == "Controller:1")
         assert sender.may_poll(OBSERVER, [BrokerId(11)])
     else:
-        assert found is None  # a user's rights stand in the file
+        assert sender is NOBODY, "a user has the rights that the file gives"
         assert not sender.may_poll(OBSERVER, ())
-    assert not access.of_connection(None).may_poll(OBSERVER, [BrokerId(11)])
+    assert not access.principal(Peer()).may_poll(OBSERVER, [BrokerId(11)])
 
 
 @pytest.mark.parametrize("with_identity", [True, False])

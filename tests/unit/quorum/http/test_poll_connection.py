@@ -24,7 +24,6 @@ from metadata_log.node.identity import access
 from metadata_log.node.identity.certified_names import SCHEME
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.controller.controller import Controller
-from quorum.http import poll_connection
 from quorum.http.app import DoorRunner
 from quorum.http.poll_connection import PollConnection, poll_connections, read_head
 from tests.support.desk import Desk
@@ -235,8 +234,7 @@ def test_what_follows_from_a_poll_names_its_broker_with_its_address_while_identi
     A plain poll is decided here, one with an unknown header behind aiohttp.
     """
     certified = {"subjectAltName": [("URI", f"{SCHEME}://{CLUSTER}/broker/11")]}
-    for module in (access, poll_connection):
-        monkeypatch.setattr(module, "peer_certificate", lambda _: certified)
+    monkeypatch.setattr(access, "peer_certificate", lambda _: certified)
     principals = tmp_path / "principals.toml"
     principals.write_text("principals = []\n")
 
@@ -711,8 +709,7 @@ def test_a_poll_that_waits_outlives_neither_its_role_nor_its_certificate(
         "subjectAltName": [("URI", f"{SCHEME}://{CLUSTER}/user/reads")],
         "notAfter": "Nov 28 10:00:00 2026 GMT",
     }
-    for module in (access, poll_connection):
-        monkeypatch.setattr(module, "peer_certificate", lambda _: certified)
+    monkeypatch.setattr(access, "peer_certificate", lambda _: certified)
     file = tmp_path / "principals.toml"
     file.write_text('[[principals]]\nname = "User:reads"\nroles = ["admin"]\n')
     ends_s = ssl.cert_time_to_seconds("Nov 28 10:00:00 2026 GMT")

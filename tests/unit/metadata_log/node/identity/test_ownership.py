@@ -74,7 +74,7 @@ def test_what_a_node_and_a_command_read_is_looked_at(tmp_path: Path, file: Path)
         (files.ca, 0o666, lambda: Tls(files, cluster_id="c")),
         (files.certificate, 0o620, lambda: Tls(files, cluster_id="c")),
         (file, 0o644, lambda: bearer_from(file)),
-        (principals, 0o622, lambda: Access(principals, cluster_id="c", rights={})),
+        (principals, 0o622, lambda: Access(principals, cluster_id="c")),
     ]
     for path, mode, read in reads:
         path.chmod(0o600)

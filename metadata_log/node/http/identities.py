@@ -1,0 +1,137 @@
+"""Edge: the principal of each HTTP request, and whether it may use the route, on controllers and brokers alike.
+
+Tests: tests/unit/quorum/http/test_identity.py.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from metadata_log import limits
+from metadata_log.errors import AuthenticationFailed, NotAuthorized
+from metadata_log.node.http.routes import RouteKey
+from metadata_log.node.identity.access import Access, Peer, peer_of
+from metadata_log.node.identity.credentials import BEARER
+from metadata_log.node.identity.rights import ANYBODY, NOBODY, Principal, Right
+
+PRINCIPAL: Final = web.RequestKey("principal", Principal)
+CHECKED_AT: Final = web.RequestKey("checked_at", float)
+"""Monotonic seconds; while identity is on."""
+ROUTE_PATH: Final = web.RequestKey("route_path", str)
+"""Set on a request whose route was found without aiohttp's router."""
+_NO_TOKEN: Final = ""
+"""The credential of a request whose Authorization is no `Bearer TOKEN`: no principal has it."""
+
+
+class Identities:
+    """Finds the principal of each request before anything of the request is done."""
+
+    def __init__(
+        self,
+        access: Access,
+        rights: Mapping[RouteKey, Right],
+        authorize: Callable[[web.Request, RouteKey], None] | None = None,
+    ) -> None:
+        """`rights` are those of this node's routes.
+
+        `authorize` raises NotAuthorized or AuthenticationFailed where the principal of a request may not use its route; by
+        default a principal may use the routes to whose rights it is entitled.
+        """
+        self._access = access
+        self._rights = rights
+        self._authorize = authorize or self._check_right
+
+    def check(self, request: web.Request) -> None:
+        """Find the principal of a request, and refuse what it may not do. `of` returns the principal from then on.
+
+        Raises:
+            AuthenticationFailed: the route needs an identity and the request shows none, or a token that is none.
+            NotAuthorized: the principal has no right to it.
+        """
+        method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
+        key = (method, route_path(request))
+        if not self._access.is_on:
+            request[PRINCIPAL] = ANYBODY
+            return
+        request[PRINCIPAL] = NOBODY
+        request[CHECKED_AT] = time.monotonic()
+        right = self._rights.get(key)
+        if right is Right.OPEN:
+            return
+        if right is Right.TOKEN:
+            request[PRINCIPAL] = self._of_forwarded(request)
+            return
+        principal = request[PRINCIPAL] = self._access.principal(_peer_of(request))
+        if principal is NOBODY:
+            raise principal.refusal(Right.READ, "this")
+        if not key[1]:
+            return  # there is no such path, and the router says so
+        if right is None:
+            raise NotAuthorized(f"{key[0]} {key[1]} has no rule, so no principal may use it")
+        self._authorize(request, key)
+
+    def _check_right(self, request: web.Request, key: RouteKey) -> None:
+        request[PRINCIPAL].authorize(self._rights[key], " ".join(key))
+
+    def _of_forwarded(self, request: web.Request) -> Principal:
+        """Return the principal of a request that is sent on with its token; NOBODY where this node does not know the token.
+
+        The controller judges the token.
+
+        Raises:
+            AuthenticationFailed: there is no token.
+        """
+        if hdrs.AUTHORIZATION not in request.headers:
+            raise AuthenticationFailed(
+                "a broker forwards with the client's own token: send `Authorization: Bearer TOKEN`, or ask a controller"
+            )
+        if not BEARER.fullmatch(request.headers[hdrs.AUTHORIZATION]):
+            raise AuthenticationFailed("what is in Authorization is no `Bearer TOKEN`")
+        with suppress(AuthenticationFailed):
+            return self._access.principal(_peer_of(request))
+        return NOBODY
+
+    def recheck(self, request: web.Request) -> None:
+        """Check again what was let through IDENTITY_CHECK_S ago: its certificate or its role may have ended since.
+
+        Raises:
+            AuthenticationFailed, NotAuthorized: as `check`.
+        """
+        if self._access.is_on and time.monotonic() - request[CHECKED_AT] >= limits.IDENTITY_CHECK_S:
+            self.check(request)
+
+    def knows(self, request: web.BaseRequest) -> bool:
+        """Return whether an answer may show the log's position: the principal is known, or may read."""
+        return request.get(PRINCIPAL, NOBODY) is not NOBODY or self.may_read(request)
+
+    def may_read(self, request: web.BaseRequest) -> bool:
+        """Return whether the sender of a request, to a route that needs no identity, may see the metadata."""
+        try:
+            return Right.READ in self._access.principal(_peer_of(request)).rights
+        except AuthenticationFailed:
+            return False
+
+
+def of(request: web.Request) -> Principal:
+    """Return the principal of a request that was let through."""
+    return request[PRINCIPAL]
+
+
+def route_path(request: web.Request) -> str:
+    """Return the path of a request's route as tables of routes have it; "" for a path that is none."""
+    found: str | None = request.get(ROUTE_PATH)
+    if found is not None:
+        return found
+    resource = request.match_info.route.resource
+    return "" if resource is None else resource.canonical
+
+
+def _peer_of(request: web.BaseRequest) -> Peer:
+    headers = request.headers.getall(hdrs.AUTHORIZATION, [])
+    if not headers:
+        return peer_of(request.transport)
+    token = BEARER.fullmatch(headers[0]) if len(headers) == 1 else None
+    return peer_of(request.transport, credential=_NO_TOKEN if token is None else token[1])
