@@ -237,7 +237,7 @@ def test_a_heartbeat_that_stood_here_too_long_only_renews_its_session(
             taken = service.take(wants, lambda _: None, anybody(), arrived_ms=lab.now_ms - waited_ms)
             assert (taken is not None) is is_late, "another needs a decision, and so a task"
             if taken is not None:
-                (tick_ms,) = service.polls.waiting._ticks
+                (tick_ms,) = service.polls.waiting._polls._ticks
                 assert tick_ms <= lab.now_ms + limits.HEARTBEAT_AGAIN_MS + limits.FETCH_TICK_MS
             assert controller.tip.end_offset == began
         assert count("metaquorum_timed_out_broker_heartbeats_total") == is_late
