@@ -27,12 +27,15 @@ from metadata_log.digest import Buckets, digest
 from metadata_log.errors import DamagedFile, InvariantBroken, WrittenByAnotherVersion
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage, StateDigest, buckets_of
-from metadata_log.image.snapshot_rows import SnapshotRow, SnapshotRows, packed
+from metadata_log.image.snapshot_rows import SnapshotRow, SnapshotRows, packed, records_of
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.node.disk.durable_files import open_private, renamed_os_errors, sync_directory
+from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 
 SUFFIX: Final = ".snapshot"
+DERIVED_SUFFIX: Final = ".kafka"
+"""Of what stands beside a snapshot, and is made of it alone: it goes with it, and at each start."""
 RESTS: Final = 3
 """Ratio of rest to work while a snapshot is written."""
 _ID: Final = re.compile(r"([0-9]{20})-([0-9]{10})")
@@ -214,6 +217,21 @@ def read_header(path: Path) -> SnapshotHeaderRecord:
     """
     with renamed_os_errors(path), path.open("rb") as file:
         return _Records(path, file.read(4096)).header()
+
+
+def read_records(path: Path) -> tuple[SnapshotHeaderRecord, Iterator[Record]]:
+    """Return a snapshot's header, and its records in order without header and footer, each frame checked as it is read.
+
+    The iterator raises as this does, also where the file ends without a footer.
+
+    Raises:
+        DamagedFile: it is not what was written, by file and byte.
+        DiskFailed: it cannot be read.
+    """
+    with renamed_os_errors(path):
+        data = path.read_bytes()
+    records = _Records(path, data)
+    return records.header(), records_of(records)
 
 
 class _Records:

@@ -22,7 +22,14 @@ from metadata_log.node.disk.durable_files import (
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from snapshots.kept_digest import KeptDigest
 from snapshots.policy import to_retire
-from snapshots.snapshot_file import SUFFIX, check_snapshot, position_of, read_header, read_snapshot
+from snapshots.snapshot_file import (
+    DERIVED_SUFFIX,
+    SUFFIX,
+    check_snapshot,
+    position_of,
+    read_header,
+    read_snapshot,
+)
 
 
 class Quarantined(NamedTuple):
@@ -47,7 +54,7 @@ class SnapshotStore:
     def __init__(
         self, directory: Path, quarantine: Path | None = None, *, kept_digest: KeptDigest | None = None
     ) -> None:
-        """Make `directory` if it is missing, and remove what an interrupted write left.
+        """Make `directory` if it is missing, and remove what an interrupted write left, and what was made of snapshots.
 
         A killed process may have left a file under a name that is not durable yet. The directory is synced, so that every
         name seen here is durable from now on.
@@ -67,8 +74,9 @@ class SnapshotStore:
         """Called with each snapshot that goes to quarantine, in the thread that found it damaged."""
         with renamed_os_errors(directory):
             directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-            for partial in directory.glob("*.part"):
-                partial.unlink()
+            for pattern in ("*.part", f"*{DERIVED_SUFFIX}"):
+                for left in directory.glob(pattern):
+                    left.unlink()
             self._sync()
 
     def ids(self) -> list[SnapshotId]:
@@ -186,6 +194,7 @@ class SnapshotStore:
                 with suppress(FileNotFoundError):
                     files.enter_context(path.open("rb"))
                     path.unlink()
+                self._drop_derived(path)
                 self._sha256.pop(snapshot_id, None)
         return retired
 
@@ -257,7 +266,12 @@ class SnapshotStore:
         check_snapshot(path)
 
     def _set_aside(self, path: Path) -> Path:
+        self._drop_derived(path)
         return quarantine(path, into=self._quarantine)
+
+    def _drop_derived(self, path: Path) -> None:
+        """Remove what was made of a snapshot that goes."""
+        path.with_suffix(DERIVED_SUFFIX).unlink(missing_ok=True)
 
     def _sync(self) -> None:
         sync_directory(self.directory)

@@ -20,7 +20,7 @@ from metadata_log.image.features import FeaturesBuilder, FeaturesImage
 from metadata_log.image.producer_ids import ProducerIdsBuilder, ProducerIdsImage
 from metadata_log.image.quorum import Claimant, QuorumBuilder, QuorumImage
 from metadata_log.image.results import RequestResults
-from metadata_log.image.snapshot_rows import PlacedPartitions, SnapshotRow
+from metadata_log.image.snapshot_rows import SnapshotRow, records_of
 from metadata_log.image.subject import SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder, TopicsImage, placed_partitions, tombstones
 from metadata_log.limits import (
@@ -32,7 +32,6 @@ from metadata_log.limits import (
     UNCOUNTED_LINES_MAX,
     UNCOUNTED_SMALL_BATCHES_MAX,
 )
-from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 
 
@@ -95,12 +94,7 @@ class MetadataImage:
 
     def to_records(self) -> Iterator[Record]:
         """Yield the records that add up to this image, in the fixed order of a snapshot."""
-        for row in self.to_rows():
-            if isinstance(row, PlacedPartitions):
-                for partition_id, partition in enumerate(row.partitions, row.first_id):
-                    yield PartitionRecord(row.topic_id, partition_id, *partition)
-            else:
-                yield row
+        return records_of(self.to_rows())
 
 
 def log_time_step_ms(before_ms: int, now_ms: int) -> int:

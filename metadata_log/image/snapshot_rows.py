@@ -48,6 +48,16 @@ def packed(rows: Iterable[SnapshotRow]) -> Iterator[bytes]:
             )
 
 
+def records_of(rows: Iterable[SnapshotRow]) -> Iterator[Record]:
+    """Yield the records that rows say."""
+    for row in rows:
+        if isinstance(row, PlacedPartitions):
+            for partition_id, partition in enumerate(row.partitions, row.first_id):
+                yield PartitionRecord(row.topic_id, partition_id, *partition)
+        else:
+            yield row
+
+
 class SnapshotRows:
     """Reads the rows of one snapshot, frame by frame."""
 

@@ -26,6 +26,7 @@ from quorum.log.history_process import HistoryProcess, WorkFailed, be_history_pr
 from quorum.log.topic_feeds import filter_of
 from snapshots.fold import fold
 from snapshots.history import image_at
+from snapshots.kafka_checkpoint import write_checkpoint
 from snapshots.snapshot_file import position_of, read_snapshot
 from snapshots.store import SnapshotStore
 
@@ -226,6 +227,14 @@ def _forget(keys: list[int]) -> None:
         _ITEMS.pop(key, None)
 
 
+def _checkpoint(snapshot: str, listener: str | None) -> int:
+    return write_checkpoint(Path(snapshot), listener=listener)
+
+
+CHECKPOINT: Final = "checkpoint"
+"""Makes a checkpoint of Kafka's of the snapshot at a path, for brokers that give the controllers' listener a name; returns
+its bytes.
+"""
 _WORKS: Final[dict[str, Callable[..., Any]]] = {
     "lines": _lines,
     "load": _load,
@@ -234,6 +243,7 @@ _WORKS: Final[dict[str, Callable[..., Any]]] = {
     "begin": _begin,
     "next_piece": _next_piece,
     "forget": _forget,
+    CHECKPOINT: _checkpoint,
 }
 """What the process that reads the past can do; a thread of this one does it where there is no such process."""
 
