@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from struct import Struct
-from typing import Any, Final, Never
+from typing import Any, Final
 
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, MetadataError, ThrottlingQuotaExceeded
@@ -58,6 +58,7 @@ class Serving:
         self.connections: set[KafkaConnection] = set()
         self.closed: Counter[str] = Counter()
         """Connections that this node closed, by the reason."""
+        self._sweep: asyncio.TimerHandle | None = None
         self._under_way: set[asyncio.Future[tuple[BaseException | None]]] = set()
 
     def carry_out(self, work: Coroutine[Any, Any, None], failed: Callable[[], None]) -> None:
@@ -77,17 +78,20 @@ class Serving:
             log.error("kafka_request_failed", exc_info=error)
             failed()
 
-    async def keep_sweeping(self) -> Never:
-        """Close connections that have been silent for too long, or on which a request does not arrive in time."""
+    def sweep(self) -> None:
+        """Close connections that have been silent for too long, or on which a request does not arrive in time; again and
+        again until `close`.
+        """
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            now_s = loop.time()
-            for connection in list(self.connections):
-                connection.look(now_s)
+        now_s = loop.time()
+        for connection in list(self.connections):
+            connection.look(now_s)
+        self._sweep = loop.call_later(SWEEP_S, self.sweep)
 
     async def close(self, within_s: float) -> None:
         """Close all connections, once what is carried out has been answered, or after this time."""
+        if self._sweep is not None:
+            self._sweep.cancel()
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=within_s)
         for connection in list(self.connections):

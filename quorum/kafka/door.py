@@ -81,11 +81,11 @@ class Parks(NamedTuple):
     take: Callable[[KafkaDoor, Asked, Done], GiveUp | None]
 
 
-Refuse: TypeAlias = Callable[["Api", Values, KafkaError], Values]
+Refuse: TypeAlias = Callable[["Api", Asked, KafkaError], Values]
 """Makes the answer that says an error, from what was asked."""
 
 
-def _wholly(api: "Api", _asked: Values, error: KafkaError) -> Values:
+def _wholly(api: "Api", _asked: Asked, error: KafkaError) -> Values:
     return whole(ANSWERS[api.key], error)
 
 
@@ -121,7 +121,7 @@ class Api(NamedTuple):
         """Return the answer that says an error."""
         if isinstance(error, Fault):
             door.on_fault(error)
-        return self.refuse(self, asked.values, kafka_error(error, to_broker=self.right is Right.BROKER))
+        return self.refuse(self, asked, kafka_error(error, to_broker=self.right is Right.BROKER))
 
     def tail(self, version: int, answer: Answer) -> bytes:
         """Return the bytes of an answer after its correlation id."""

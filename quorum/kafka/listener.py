@@ -53,16 +53,14 @@ async def serving(door: KafkaDoor, address: HostPort) -> AsyncIterator[tuple[Ser
     """
     serving = Serving(door, counts_addresses=door.tls is None)
     server = await accepting_on(address, _accepting(door, serving), key="listen.kafka")
-    async with asyncio.TaskGroup() as group:
-        sweeping = group.create_task(serving.keep_sweeping())
-        try:
-            yield serving, server.sockets[0].getsockname()[:2]
-        finally:
-            sweeping.cancel()
-            for listening in server.sockets:
-                await stop_accepting(listening.fileno())
-            server.close()
-            await serving.close(CLOSING_MAX_S)
+    serving.sweep()
+    try:
+        yield serving, server.sockets[0].getsockname()[:2]
+    finally:
+        for listening in server.sockets:
+            await stop_accepting(listening.fileno())
+        server.close()
+        await serving.close(CLOSING_MAX_S)
 
 
 def _accepting(door: KafkaDoor, serving: Serving) -> Callable[[], asyncio.BaseProtocol]:
