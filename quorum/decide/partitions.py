@@ -144,7 +144,7 @@ def elect(context: DecideContext, command: ElectLeaders) -> Sliced[Decision]:
     records: list[PartitionChangeRecord] = []
     results: list[Elected] = []
     wanted = (
-        _partitions_of_concern(image, is_unclean=command.unclean)
+        partitions_of_concern(image, is_unclean=command.unclean)
         if command.partitions is None
         else command.partitions
     )
@@ -193,7 +193,7 @@ def _not_elected(
     return Elected(topic, partition_id, error.error, leader, _WHY_NOT[error])
 
 
-def _partitions_of_concern(image: MetadataImage, *, is_unclean: bool) -> Iterator[tuple[str, int]]:
+def partitions_of_concern(image: MetadataImage, *, is_unclean: bool) -> Iterator[tuple[str, int]]:
     """Yield the partitions of the topics where some may need such an election, by name and number."""
     topics = image.topics
     concerned = topics.index.leaderless if is_unclean else topics.index.not_preferred

@@ -12,7 +12,10 @@ from typing import Final
 from metadata_log.records.registry import subject_names
 from quorum.kafka.door import Api
 
-NOT_OF_ONE_SUBJECT: Final = ("cluster", "envelope", "fetch", "login", "refused")
+NOT_OF_ONE_SUBJECT: Final = (
+    *("cluster", "elections", "envelope", "fetch"),
+    *("login", "reassignments", "refused"),
+)
 """Files of this folder beside those that have the name of a subject of the log."""
 
 

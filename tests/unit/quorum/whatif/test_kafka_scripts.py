@@ -4,45 +4,20 @@
 operations; the expected answers are those of the unmodified controller.
 """
 
-import gzip
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-import tests.golden
 from quorum.whatif.script import Script
 from tests.support.kafka_answers import Normal
+from tests.support.kafka_golden import CASES, Lines, scripts
 
-KAFKA = Path(tests.golden.__path__[0]) / "kafka"
-CASES = sorted(path.name.removesuffix(".expected.jsonl") for path in KAFKA.glob("*.expected.jsonl"))
 RANDOM = range(40)
 LEVEL = 30
 """Of metadata.version, whose records this project writes."""
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def scripts(name: str, suffix: str = ".jsonl") -> Iterator[list[tuple[dict[str, Any], dict[str, Any]]]]:
-    """Yield the scripts of a file, each line with its answer."""
-    script: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    for line, answer in zip(
-        lines(KAFKA / f"{name}{suffix}"), lines(KAFKA / f"{name}.expected{suffix}"), strict=True
-    ):
-        if line["op"] == "Reset":
-            yield script
-            script = []
-        else:
-            script.append((line, answer))
-    yield script
-
-
-def check(script: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+def check(script: Lines) -> None:
     ours, kafkas, run = Normal(), Normal(), Script()
     for place, (line, expected) in enumerate(script):
         if expected.get("faults"):
@@ -67,14 +42,12 @@ def test_a_script_of_another_level_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def random_scripts() -> list[list[tuple[dict[str, Any], dict[str, Any]]]]:
+def random_scripts() -> list[Lines]:
     return list(scripts("random", ".jsonl.gz"))
 
 
 @pytest.mark.parametrize("number", RANDOM)
-def test_a_random_script_is_answered_as_kafka_answers_it(
-    number: int, random_scripts: list[list[tuple[dict[str, Any], dict[str, Any]]]]
-) -> None:
+def test_a_random_script_is_answered_as_kafka_answers_it(number: int, random_scripts: list[Lines]) -> None:
     check(random_scripts[number])
 
 

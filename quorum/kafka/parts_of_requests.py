@@ -1,0 +1,93 @@
+"""Edge: a request with many items as several commands, and one answer put together.
+
+Kafka's clients and brokers know no bound on items: one request asks for whatever is pending. Items are decided independently
+of each other, so no client can tell that those of one request were decided in several commands, one after the other.
+
+Tests: tests/unit/quorum/kafka/test_parts_of_requests.py.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from metadata_log.errors import Fault, MetadataError, NotController
+from metadata_log.wire.commands import Command
+from quorum.controller.callers import Caller
+from quorum.kafka.door import KafkaDoor
+
+T = TypeVar("T")
+WEIGHT_MAX: Final = 1_000
+"""Of one command: so many items, or more where they are light."""
+
+
+class Part(NamedTuple):
+    """Items that were decided together: the results of their command in its order, or why it was refused."""
+
+    items: Sequence[Any]
+    outcome: Any
+
+
+async def decided_in_parts(
+    door: KafkaDoor,
+    caller: Caller,
+    items: Sequence[T],
+    command_of: Callable[[Sequence[T]], Command],
+    *,
+    weight: Callable[[T], int] = lambda _: 1,
+    weight_max: int = WEIGHT_MAX,
+    name: Callable[[T], Hashable] | None = None,
+) -> list[Part]:
+    """Have items decided, in as many commands as they need.
+
+    An item that weighs more than `weight_max` has a command of its own. Items of the same `name` are decided together, as
+    the decision refuses what is named twice.
+
+    Raises:
+        NotController: this one is not active, or no longer; some commands may have been carried out.
+        MetadataError: the first command failed. A failure of a later one is the outcome of its items and of those behind it.
+    """
+    if not door.controller.is_active:
+        raise door.controller.not_controller()
+    parts: list[Part] = []
+    failure: MetadataError | None = None
+    for some in _packed(_by_name(items, name), weight, weight_max):
+        if failure is None:
+            try:
+                written = await door.controller.submit(command_of(some), caller)
+            except (Fault, NotController):
+                raise  # the client repeats the whole request at the next controller
+            except MetadataError as error:
+                if not parts:
+                    raise
+                failure = error
+            else:
+                parts.append(Part(some, written.outcome))
+                continue
+        parts.append(Part(some, failure))
+    return parts
+
+
+def _by_name(items: Sequence[T], name: Callable[[T], Hashable] | None) -> Iterable[Sequence[T]]:
+    """Return the items in groups of one name, in order of their first."""
+    if name is None:
+        return ((item,) for item in items)
+    by_name: dict[Hashable, list[T]] = {}
+    for item in items:
+        by_name.setdefault(name(item), []).append(item)
+    return by_name.values()
+
+
+def _packed(
+    groups: Iterable[Sequence[T]], weight: Callable[[T], int], weight_max: int
+) -> Iterator[Sequence[T]]:
+    """Yield the items in order, as many groups at a time as do not weigh more than `weight_max`, one at least."""
+    some: list[T] = []
+    total = 0
+    for group in groups:
+        weighs = sum(map(weight, group))
+        if some and total + weighs > weight_max:
+            yield some
+            some, total = [], 0
+        some += group
+        total += weighs
+    if some:
+        yield some

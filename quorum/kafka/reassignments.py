@@ -1,0 +1,65 @@
+"""Edge: reassignments of partitions in Kafka's protocol: begun, cancelled and listed."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from metadata_log.errors import MetadataError
+from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.kafka.reading import Values
+from metadata_log.node.identity.rights import Right
+from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment, ongoing
+from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
+from quorum.kafka.elections import by_topic
+from quorum.kafka.errors import NONE, item_error, kafka_error
+from quorum.kafka.parts_of_requests import decided_in_parts
+
+ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 45, 46
+
+
+async def alter_reassignments(door: KafkaDoor, asked: Asked) -> Values:
+    _, may_change_factor, topics = asked.values
+    parts = await decided_in_parts(
+        door,
+        asked.caller,
+        [
+            Reassignment(topic, partition_id, None if replicas is None else tuple(map(BrokerId, replicas)))
+            for topic, partitions in topics
+            for partition_id, replicas in partitions
+        ],
+        lambda some: AlterPartitionReassignments(
+            reassignments=tuple(some), allow_replication_factor_change=may_change_factor
+        ),
+    )
+    rows: list[Values] = []
+    for some, outcome in parts:
+        if isinstance(outcome, MetadataError):
+            error = kafka_error(outcome)
+            rows += [(each.topic, each.partition_id, *error) for each in some]
+        else:
+            rows += [
+                (each.topic, each.partition_id, *item_error(each.error, each.message))
+                for each in outcome.results
+            ]
+    return (NO_THROTTLE, may_change_factor, NONE, None, by_topic(rows))
+
+
+async def list_reassignments(door: KafkaDoor, asked: Asked) -> Values:
+    _, topics = asked.values
+    image: MetadataImage = await door.controller.read(lambda image: image)
+    wanted = None if topics is None else list(dict.fromkeys(_named(topics)))
+
+    def found() -> list[Values]:
+        return by_topic(each for each in ongoing(image.topics, wanted))
+
+    return (NO_THROTTLE, NONE, None, await door.reads.run(found))
+
+
+def _named(topics: Iterable[Values]) -> list[tuple[str, int]]:
+    return [(topic, partition_id) for topic, partition_ids in topics for partition_id in partition_ids]
+
+
+APIS: Final = (
+    Api(ALTER_REASSIGNMENTS, Waits(alter_reassignments), Right.ALTER, in_envelopes=True),
+    Api(LIST_REASSIGNMENTS, Waits(list_reassignments), Right.READ, in_envelopes=True),
+)

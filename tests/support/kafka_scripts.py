@@ -1,0 +1,307 @@
+"""Operations of scripts through the bytes of Kafka's protocol, without sockets: a line becomes a request, which the door's
+reader and handler take; the command is decided as scripts decide it, and the answer is read back from its bytes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Final
+
+from metadata_log.errors import MetadataError
+from metadata_log.kafka.messages import REQUESTS, answer_head, read_whole, request_header
+from metadata_log.kafka.reading import Values
+from metadata_log.wire.commands import Command
+from quorum.controller.callers import Caller
+from quorum.controller.written import Written
+from quorum.kafka.apis import APIS
+from quorum.kafka.door import Asked, AtOnce, Waits
+from quorum.node.config import TopicSettings
+from quorum.whatif.operation import CODES, Answer, Line, Run, or_default
+from tests.support.callers import anybody
+from tests.support.kafka_client import answer_values, request_bytes
+
+Operation = Callable[[Run, Line], Answer]
+NO_UUID: Final = bytes(16)
+_BY_CODE: Final = {code: name for name, code in reversed(list(CODES.items()))}
+
+
+class _Reads:
+    async def run(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+
+class _Controller:
+    """What handlers use of a controller, on the cluster of a script; `raised` is the last refusal of a whole command."""
+
+    is_active = True
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.raised: MetadataError | None = None
+
+    @property
+    def committed(self) -> Any:
+        return self._run.image
+
+    async def submit(self, command: Command, _: Caller) -> Written:
+        try:
+            outcome = self._run.decide(command)
+        except MetadataError as error:
+            self.raised = error
+            raise
+        return Written(outcome=outcome, base_offset=0, end_offset=0)
+
+    async def read(self, view: Callable[[Any], Any]) -> Any:
+        return view(self._run.image)
+
+
+def _at_once(work: Any) -> Any:
+    """Return what a coroutine returns that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a handler waits for what a script does not have")
+
+
+def exchange(run: Run, key: int, version: int, values: Values) -> Values:
+    """Return the values of the answer to a request; raises the refusal of its command, which the answer must have told."""
+    data = request_bytes(key, version, values)
+    header = request_header(data)
+    controller = _Controller(run)
+    options = run.cluster.options
+    topics = TopicSettings(
+        num_partitions=options.num_partitions,
+        default_replication_factor=options.default_replication_factor,
+        min_insync_replicas=options.min_insync_replicas,
+    )
+    settings = SimpleNamespace(node_id=options.controller_id, topics=topics)
+    door: Any = SimpleNamespace(controller=controller, settings=settings, reads=_Reads())
+    asked = Asked(header.version, read_whole(REQUESTS[key], header.version, data, header.at), anybody())
+    api = APIS[key]
+    refusal: MetadataError | None = None
+    try:
+        match api.handler:
+            case AtOnce(answer=answer_at_once):
+                answer = answer_at_once(door, asked)
+            case Waits(answer=handle):
+                answer = _at_once(handle(door, asked))
+            case _:
+                raise AssertionError("a script parks nothing")
+    except MetadataError as error:
+        refusal = error
+        answer = api.refusal(door, asked, error)
+    whole = (
+        answer_head(key, version, header.correlation_id)
+        + api.tail(version, answer)[len(answer_head(key, version, 0)) - 4 :]
+    )
+    correlation_id, answered = answer_values(key, version, whole)
+    assert correlation_id == header.correlation_id
+    if refusal is not None:
+        assert refusal.code in _numbers(answered), (refusal, answered)
+        raise refusal
+    return answered
+
+
+def _numbers(values: Any) -> set[int]:
+    if isinstance(values, int):
+        return {values}
+    return set().union(*map(_numbers, values)) if isinstance(values, tuple) else set()
+
+
+def _result(code: int, message: str | None, **fields: Any) -> Answer:
+    if code == 0:
+        assert message is None
+        return {"error": None, **fields}
+    return {"error": _BY_CODE[code], "code": code, "message": message, **fields}
+
+
+# --- topics
+
+
+def create_topics(run: Run, line: Line) -> Answer:
+    topics = [
+        (
+            topic["name"],
+            or_default(topic, "num_partitions", -1),
+            or_default(topic, "replication_factor", -1),
+            _assignments(or_default(topic, "assignments", [])),
+            tuple(or_default(topic, "configs", {}).items()),
+        )
+        for topic in line["topics"]
+    ]
+    is_trial = bool(line.get("validate_only"))
+    _, rows = exchange(run, 19, 7, (topics, 1_000, is_trial))
+    results = []
+    for name, topic_id, code, message, _, partitions, factor, configs in rows:
+        shown = {}
+        if code == 0:
+            word = None if topic_id == NO_UUID else run.names.word(topic_id)
+            shown = {"topic_id": word, "num_partitions": partitions, "replication_factor": factor}
+            assert configs
+        results.append(_result(code, message, name=name, **shown))
+    return {"results": results}
+
+
+def _assignments(rows: Sequence[Any]) -> list[Values]:
+    """Return the numbers and replicas of partitions; a row without a number follows the one before it."""
+    found, number = [], 0
+    for row in rows:
+        if isinstance(row, Mapping):
+            number = row["partition_index"]
+            found.append((number, tuple(row["broker_ids"])))
+        else:
+            found.append((number, tuple(row)))
+        number += 1
+    return found
+
+
+def delete_topics(run: Run, line: Line) -> Answer:
+    ids = line.get("topic_ids")
+    if ids is not None:
+        given = [(None, run.names.uuid(each)) for each in ids]
+        shown = {run.names.uuid(each): each for each in ids}
+        _, rows = exchange(run, 20, 6, (given, (), 1_000))
+        return {
+            "results": [_result(code, text, topic_id=shown[topic_id]) for _, topic_id, code, text in rows]
+        }
+    names = tuple(line.get("topic_names") or ())
+    _, rows = exchange(run, 20, 5, ((), names, 1_000))
+    return {"results": [_result(code, message, name=name) for name, _, code, message in rows]}
+
+
+def create_partitions(run: Run, line: Line) -> Answer:
+    topics = [
+        (
+            topic["name"],
+            topic["count"],
+            None
+            if topic.get("assignments") is None
+            else [
+                (tuple(row["broker_ids"] if isinstance(row, Mapping) else row),)
+                for row in topic["assignments"]
+            ],
+        )
+        for topic in line["topics"]
+    ]
+    _, rows = exchange(run, 37, 3, (topics, 1_000, bool(line.get("validate_only"))))
+    return {"results": [_result(code, message, name=name) for name, code, message in rows]}
+
+
+# --- settings and features
+
+_TYPES: Final = {"TOPIC": 2, "BROKER": 4}
+_CONFIG_OPERATIONS: Final = {"SET": 0, "DELETE": 1, "APPEND": 2, "SUBTRACT": 3, None: 0}
+
+
+def alter_incrementally(run: Run, line: Line) -> Answer:
+    def change(config: Line) -> Values:
+        operation = config.get("config_operation")
+        return config["name"], _CONFIG_OPERATIONS.get(operation, operation), config.get("value")
+
+    return _altered(run, 44, 1, line, change)
+
+
+def alter_wholly(run: Run, line: Line) -> Answer:
+    return _altered(run, 33, 2, line, lambda config: (config["name"], config.get("value")))
+
+
+def _altered(run: Run, key: int, version: int, line: Line, change: Callable[[Line], Values]) -> Answer:
+    resources = [
+        (
+            _TYPES.get(resource["resource_type"], resource["resource_type"]),
+            or_default(resource, "resource_name", ""),
+            [change(config) for config in resource["configs"]],
+        )
+        for resource in line["resources"]
+    ]
+    _, rows = exchange(run, key, version, (resources, bool(line.get("validate_only"))))
+    return {
+        "results": [
+            _result(code, message, resource_type=resource_type, resource_name=name)
+            for code, message, resource_type, name in rows
+        ]
+    }
+
+
+def update_features(run: Run, line: Line) -> Answer:
+    updates = [
+        (each["feature"], each["max_version_level"], False, or_default(each, "upgrade_type", 1))
+        for each in line["feature_updates"]
+    ]
+    exchange(run, 57, 2, (1_000, updates, bool(line.get("validate_only"))))
+    return {}
+
+
+# --- partitions
+
+
+def elect_leaders(run: Run, line: Line) -> Answer:
+    wanted = line.get("topic_partitions")
+    topics = None if wanted is None else [(each["topic"], tuple(each["partitions"])) for each in wanted]
+    _, error, rows = exchange(run, 43, 2, (or_default(line, "election_type", 0), topics, 1_000))
+    assert error == 0
+    return {
+        "results": [
+            _result(code, message, topic=topic, partition_id=partition_id)
+            for topic, partitions in rows
+            for partition_id, code, message in partitions
+        ]
+    }
+
+
+def reassign(run: Run, line: Line) -> Answer:
+    topics = [
+        (
+            topic["name"],
+            [
+                (item["partition_index"], None if item.get("replicas") is None else tuple(item["replicas"]))
+                for item in topic["partitions"]
+            ],
+        )
+        for topic in line["topics"]
+    ]
+    may_change = or_default(line, "allow_replication_factor_change", True)
+    _, _, error, _, rows = exchange(run, 45, 1, (1_000, may_change, topics))
+    assert error == 0
+    return {
+        "results": [
+            _result(code, message, topic=topic, partition_index=partition_id)
+            for topic, partitions in rows
+            for partition_id, code, message in partitions
+        ]
+    }
+
+
+def list_reassignments(run: Run, line: Line) -> Answer:
+    wanted = line.get("topics")
+    topics = None if wanted is None else [(each["name"], tuple(each["partition_indexes"])) for each in wanted]
+    _, error, _, rows = exchange(run, 46, 0, (1_000, topics))
+    assert error == 0
+    return {
+        "response": {
+            "reassignments": [
+                {
+                    "topic": topic,
+                    "partition_index": partition_id,
+                    "replicas": [*replicas],
+                    "adding_replicas": [*adding],
+                    "removing_replicas": [*removing],
+                }
+                for topic, partitions in rows
+                for partition_id, replicas, adding, removing in partitions
+            ]
+        }
+    }
+
+
+THROUGH_BYTES: Final[Mapping[str, Operation]] = {
+    "CreateTopics": create_topics,
+    "DeleteTopics": delete_topics,
+    "CreatePartitions": create_partitions,
+    "IncrementalAlterConfigs": alter_incrementally,
+    "LegacyAlterConfigs": alter_wholly,
+    "UpdateFeatures": update_features,
+    "ElectLeaders": elect_leaders,
+    "AlterPartitionReassignments": reassign,
+    "ListPartitionReassignments": list_reassignments,
+}

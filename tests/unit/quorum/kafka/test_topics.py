@@ -1,0 +1,129 @@
+"""Edge: topics in Kafka's protocol, over a real socket."""
+
+from pathlib import Path
+
+import pytest
+
+from metadata_log.ids import BrokerId
+from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
+from quorum.kafka import topics
+from quorum.kafka.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
+from tests.support.lab import online
+
+NO_ID = bytes(16)
+
+
+def new(name: str, partitions: int = 1, factor: int = 1, configs: tuple[tuple[str, str], ...] = ()) -> object:
+    return (name, partitions, factor, (), configs)
+
+
+def test_a_topic_is_created_told_with_its_settings_grown_and_deleted(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        await online(desk.lab, desk.controller, 11)
+        async with desk.client() as client:
+            own = (("retention.ms", "5"), ("cleanup.policy", "compact"))
+            wanted = [new("a", 2), new("b", configs=own)]
+            _, [a, b] = await client.ask(CREATE_TOPICS, 7, wanted, 1_000, False)
+            name, topic_id, error, message, config_error, partitions, factor, configs = a
+            assert (name, error, message, config_error, partitions, factor) == ("a", 0, None, 0, 2, 1)
+            assert topic_id == desk.controller.committed.topics.ids["a"]
+            effective = {row[0]: row[1:] for row in configs}
+            assert effective["retention.ms"] == ("604800000", False, 5, False)
+            effective = {row[0]: row[1:] for row in b[7]}
+            assert effective["retention.ms"] == ("5", False, 1, False)
+            assert effective["cleanup.policy"] == ("compact", False, 1, False)
+            # What old versions have no place for is left out.
+            _, [old] = await client.ask(CREATE_TOPICS, 2, [new("c")], 1_000, True)
+            assert old == ("c", NO_ID, 0, None, 0, -1, -1, ())
+            _, [row] = await client.ask(CREATE_PARTITIONS, 3, [("a", 3, None)], 1_000, False)
+            assert row == ("a", 0, None)
+            _, rows = await client.ask(DELETE_TOPICS, 6, [("a", NO_ID), (None, b[1])], (), 1_000)
+            assert [row[:3] for row in rows] == [("a", topic_id, 0), ("b", b[1], 0)]
+            assert not desk.controller.committed.topics.ids
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_topic_given_by_name_and_id_or_by_neither_is_refused_alone(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        await online(desk.lab, desk.controller, 11)
+        async with desk.client() as client:
+            await client.ask(CREATE_TOPICS, 7, [new("a")], 1_000, False)
+            topic_id = desk.controller.committed.topics.ids["a"]
+            given = [("a", topic_id), (None, NO_ID), ("b", NO_ID)]
+            _, rows = await client.ask(DELETE_TOPICS, 6, given, (), 1_000)
+            assert [row[:3] for row in rows] == [("a", topic_id, 42), (None, NO_ID, 42), ("b", NO_ID, 3)]
+            _, [row] = await client.ask(DELETE_TOPICS, 1, (), ["a"], 1_000)
+            assert row[:3] == ("a", NO_ID, 0)
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_topics_of_more_partitions_than_one_deletion_may_have_are_deleted(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        await online(desk.lab, desk.controller, 11)
+        names = ["a", "b", "c"]
+        async with desk.client() as client:
+            for name in names:
+                wanted = [new(name, PARTITIONS_PER_TOPIC_MAX // 2)]
+                _, [row] = await client.ask(CREATE_TOPICS, 7, wanted, 1_000, False)
+                assert row[2] == 0, row
+            _, rows = await client.ask(DELETE_TOPICS, 5, (), names, 1_000)
+            assert [(row[0], row[2]) for row in rows] == [(name, 0) for name in names]
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_topics_that_no_batch_holds_together_are_created_in_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "BATCH_BYTES_MAX", 300)
+
+    async def story(desk: KafkaDesk) -> None:
+        await online(desk.lab, desk.controller, 11)
+        before = len(desk.lab.quorum.log)
+        async with desk.client() as client:
+            wanted = [new("a", 3), new("b", 3), new("c", 3), new("b", 3)]
+            _, rows = await client.ask(CREATE_TOPICS, 7, wanted, 1_000, False)
+        assert [(row[0], row[2]) for row in rows] == [("a", 0), ("b", 42), ("c", 0)]
+        assert len(desk.lab.quorum.log) == before + 2
+
+    at_kafka_desk(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "values"),
+    [
+        (CREATE_TOPICS, 7, ([new("a"), new("b")], 1_000, False)),
+        (DELETE_TOPICS, 6, ([("a", NO_ID), ("b", NO_ID)], (), 1_000)),
+        (CREATE_PARTITIONS, 3, ([("a", 3, None), ("b", 3, None)], 1_000, False)),
+    ],
+)
+def test_one_that_does_not_lead_says_so_in_every_item(
+    tmp_path: Path, key: int, version: int, values: tuple[object, ...]
+) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        desk.lab.lead(2)
+        async with desk.client() as client:
+            _, rows = await client.ask(key, version, *values)
+        assert [row[0] for row in rows] == ["a", "b"]
+        assert all(41 in row for row in rows)
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_topic_is_created_as_assigned(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        await online(desk.lab, desk.controller, 11)
+        async with desk.client() as client:
+            assigned = ("a", -1, -1, [(0, (11,)), (1, (11,))], ())
+            _, [row] = await client.ask(CREATE_TOPICS, 7, [assigned], 1_000, False)
+            assert row[5:7] == (2, 1)
+            _, [row] = await client.ask(CREATE_PARTITIONS, 3, [("a", 3, [((11,),)])], 1_000, False)
+            assert row == ("a", 0, None)
+        topic = desk.controller.committed.topics.named("a")
+        assert topic is not None
+        assert [each.replicas for each in topic.partitions] == [(BrokerId(11),)] * 3
+
+    at_kafka_desk(tmp_path, story)
