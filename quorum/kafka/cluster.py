@@ -3,13 +3,29 @@
 from functools import cache
 from typing import Any, Final
 
-from metadata_log.kafka.messages import API_VERSIONS, REQUESTS, answer_tail
+from metadata_log.kafka.messages import ANSWERS, API_VERSIONS, REQUESTS, answer_tail
 from metadata_log.kafka.reading import Values
-from metadata_log.records.quorum import KRAFT_VERSION_LEVEL
+from metadata_log.node.addresses import HostPort
+from metadata_log.node.identity.rights import Right
+from metadata_log.records.controllers import RegisterControllerRecord
+from metadata_log.records.quorum import KAFKA_ENDPOINT, KRAFT_VERSION_LEVEL
+from quorum.decide.access import AclOperation
 from quorum.decide.features import SUPPORTED
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor, Prepared
-from quorum.kafka.errors import NONE, UNSUPPORTED_VERSION
+from quorum.kafka.errors import NONE, UNSUPPORTED_VERSION, KafkaError, whole
 
+DESCRIBE_CLUSTER: Final = 60
+BROKERS, CONTROLLERS = 1, 2
+"""Types of endpoints."""
+MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE = 114, 115
+NO_NODE: Final = -1
+_OPERATIONS: Final = (
+    *(AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION),
+    *(AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS),
+)
+ALL_OPERATIONS: Final = sum(1 << operation for operation in _OPERATIONS)
+"""What a caller may do with the cluster, as Kafka answers without an authorizer: a bit for each operation."""
+NOT_ASKED: Final = -(1 << 31)
 KRAFT_VERSION: Final = "kraft.version"
 NO_EPOCH: Final = -1
 FEATURES_FROM_0: Final = 4
@@ -43,4 +59,43 @@ def _values(
     return (error, keys, NO_THROTTLE, supported, epoch, finalized, False)
 
 
-APIS: Final = (Api(API_VERSIONS, AtOnce(api_versions), right=None),)
+def describe_cluster(door: KafkaDoor, asked: Asked) -> Values:
+    """Describe the controllers: a tool that connects to one asks for them, and goes to the one that leads."""
+    with_operations, endpoint_type, _ = asked.values
+    if endpoint_type != CONTROLLERS:
+        code, what = MISMATCHED_ENDPOINT_TYPE, "brokers: ask one of them"
+        if endpoint_type != BROKERS:
+            code, what = UNSUPPORTED_ENDPOINT_TYPE, f"type {endpoint_type}"
+        error = KafkaError(code, f"a controller describes controllers, and no endpoints of {what}")
+        return whole(ANSWERS[DESCRIBE_CLUSTER], error)
+    controller = door.controller
+    leader_id = door.settings.node_id if controller.is_active else controller.leader_hint
+    controllers = [
+        (node_id, *address, None, False)
+        for node_id, registered in sorted(controller.committed.controllers.items())
+        if (address := _address(registered)) is not None
+    ]
+    return (
+        NO_THROTTLE,
+        NONE,
+        None,
+        endpoint_type,
+        door.settings.cluster_id,
+        NO_NODE if leader_id is None else leader_id,
+        controllers,
+        ALL_OPERATIONS if with_operations else NOT_ASKED,
+    )
+
+
+def _address(registered: RegisterControllerRecord) -> HostPort | None:
+    """Return where brokers and tools reach a controller."""
+    for endpoint in registered.endpoints:
+        if endpoint.name == KAFKA_ENDPOINT:
+            return endpoint.host, endpoint.port
+    return None
+
+
+APIS: Final = (
+    Api(API_VERSIONS, AtOnce(api_versions), right=None),
+    Api(DESCRIBE_CLUSTER, AtOnce(describe_cluster), Right.READ),
+)

@@ -1,0 +1,147 @@
+"""Edge: the quorum in Kafka's protocol: it is described, and its voters are changed."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from metadata_log.errors import InconsistentClusterId, InvalidRequest, NotController
+from metadata_log.ids import NodeId, Uuid
+from metadata_log.kafka.reading import Values
+from metadata_log.node.addresses import read_address
+from metadata_log.node.identity.rights import Right
+from metadata_log.records.quorum import KAFKA_ENDPOINT
+from quorum.decide.quorum import AddVoter, RemoveVoter
+from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor, Waits
+from quorum.kafka.errors import NONE, KafkaError
+from quorum.raft.raft_log import PeerStatus
+
+DESCRIBE_QUORUM, ADD_VOTER, REMOVE_VOTER = 55, 80, 81
+TOPIC: Final = "__cluster_metadata"
+UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER = 3, 6
+UNKNOWN: Final = -1
+"""An offset, a time or an id that is not known here."""
+
+
+# --- description
+
+
+def describe_quorum(door: KafkaDoor, asked: Asked) -> Values:
+    if not door.controller.is_active:
+        raise door.controller.not_controller()
+    [topics] = asked.values
+    rows = [
+        (topic, [_partition(door, topic, partition_id) for (partition_id,) in partitions])
+        for topic, partitions in topics
+    ]
+    return (NONE, None, rows, list(_nodes(door)))
+
+
+def _partition(door: KafkaDoor, topic: str, partition_id: int) -> Values:
+    if (topic, partition_id) != (TOPIC, 0):
+        error = KafkaError(UNKNOWN_TOPIC_OR_PARTITION, "the quorum has one partition of one topic")
+        return _unknown_partition(partition_id, error)
+    committed = door.controller.committed
+    raft = door.status.raft()
+    now_ms = door.controller.time_of_day_ms()
+    peers = {(peer.node_id, peer.directory_id): peer for peer in raft.peers}
+    voters = [
+        _replica(door, node_id, directory_id, peers.get((node_id, directory_id)), now_ms)
+        for node_id, directory_id in sorted(raft.voters.items())
+    ]
+    observers = [
+        _replica(door, peer.node_id, peer.directory_id, peer, now_ms)
+        for peer in raft.peers
+        if not peer.is_voter
+    ]
+    return (
+        partition_id,
+        NONE,
+        None,
+        door.settings.node_id,
+        committed.controller_epoch,
+        committed.end_offset,
+        voters,
+        observers,
+    )
+
+
+def _replica(
+    door: KafkaDoor, node_id: NodeId, directory_id: Uuid, peer: PeerStatus | None, now_ms: int
+) -> Values:
+    """Return a controller, its log's end, and when it last fetched and was caught up."""
+    end_offset = door.controller.committed.end_offset
+    if (node_id, directory_id) == (door.settings.node_id, door.status.directory_id):
+        return (node_id, directory_id, end_offset, now_ms, now_ms)
+    if peer is None:
+        return (node_id, directory_id, UNKNOWN, UNKNOWN, UNKNOWN)
+    caught_up_ms_ago = peer.last_caught_up_ms_ago
+    return (
+        node_id,
+        directory_id,
+        end_offset if peer.entries_behind == 0 else UNKNOWN,
+        now_ms if peer.reachable else UNKNOWN,
+        UNKNOWN if caught_up_ms_ago is None else now_ms - caught_up_ms_ago,
+    )
+
+
+def _nodes(door: KafkaDoor) -> Iterator[Values]:
+    """Yield the voters with the address at which brokers and tools reach them."""
+    name = door.settings.kafka.listener_name
+    for voter in door.controller.committed.quorum.voters or ():
+        address = voter.address(KAFKA_ENDPOINT)
+        if address is not None:
+            yield (voter.node_id, [(name, *address)])
+
+
+def _unknown_partition(partition_id: int, error: KafkaError) -> Values:
+    return (partition_id, error.code, error.message, UNKNOWN, UNKNOWN, UNKNOWN, (), ())
+
+
+def _refused(_api: Api, asked: Asked, error: KafkaError) -> Values:
+    """Return an error for each partition, as Kafka's Raft client answers."""
+    if error.code == NotController.code:
+        error = KafkaError(NOT_LEADER_OR_FOLLOWER, error.message)
+    rows = [
+        (topic, [_unknown_partition(partition_id, error) for (partition_id,) in partitions])
+        for topic, partitions in asked.values[0]
+    ]
+    return (error.code if not rows else NONE, None, rows, ())
+
+
+# --- voters
+
+
+async def add_voter(door: KafkaDoor, asked: Asked) -> Values:
+    """Make an observer a voter. The request names the address for Kafka's brokers; that for Raft the observer has told."""
+    cluster_id, _, voter_id, directory_id, _, _ = asked.values
+    _check_cluster(door, cluster_id)
+    address = door.status.address(NodeId(voter_id))
+    if address is None:
+        raise InvalidRequest(
+            f"controller {voter_id} is not linked with the active one: start it, or use metaquorum quorum add-voter"
+        )
+    host, port = read_address(address)
+    command = AddVoter(
+        voter_id=NodeId(voter_id), directory_id=Uuid(directory_id), host=host, port=port, validate_only=False
+    )
+    await door.controller.submit(command, asked.caller)
+    return (NO_THROTTLE, NONE, None)
+
+
+async def remove_voter(door: KafkaDoor, asked: Asked) -> Values:
+    cluster_id, voter_id, directory_id = asked.values
+    _check_cluster(door, cluster_id)
+    command = RemoveVoter(voter_id=NodeId(voter_id), directory_id=Uuid(directory_id), validate_only=False)
+    await door.controller.submit(command, asked.caller)
+    return (NO_THROTTLE, NONE, None)
+
+
+def _check_cluster(door: KafkaDoor, cluster_id: str | None) -> None:
+    if cluster_id not in (None, door.settings.cluster_id):
+        raise InconsistentClusterId(f"this is cluster {door.settings.cluster_id}")
+
+
+APIS: Final = (
+    Api(DESCRIBE_QUORUM, AtOnce(describe_quorum), Right.READ, _refused, in_envelopes=True),
+    Api(ADD_VOTER, Waits(add_voter), Right.CLUSTER, in_envelopes=True),
+    Api(REMOVE_VOTER, Waits(remove_voter), Right.CLUSTER, in_envelopes=True),
+)

@@ -1,0 +1,85 @@
+"""Edge: the quorum and its controllers in Kafka's protocol, over a real socket."""
+
+from pathlib import Path
+
+from metadata_log.ids import NodeId
+from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.quorum import KAFKA_ENDPOINT
+from metadata_log.wire.commands import RegisterController
+from quorum.kafka.cluster import ALL_OPERATIONS, DESCRIBE_CLUSTER, NOT_ASKED
+from quorum.kafka.quorum import ADD_VOTER, DESCRIBE_QUORUM, REMOVE_VOTER, TOPIC
+from tests.support.desk import FOUNDERS
+from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
+from tests.support.lab import CLUSTER, observer, uuid
+
+
+def test_the_quorum_is_described(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        desk.lab.quorum.observers = [observer(4, behind=3)]
+        asked = [(TOPIC, [(0,), (1,)]), ("other", [(0,)])]
+        async with desk.client() as client:
+            error, _, [metadata, other], nodes = await client.ask(DESCRIBE_QUORUM, 2, asked)
+            assert (error, other[1][0][:2]) == (0, (0, 3))
+            mine, unknown = metadata[1]
+            assert unknown[:2] == (1, 3)
+            committed = desk.controller.committed
+            assert mine[:2] + mine[3:6] == (0, 0, 1, committed.controller_epoch, committed.end_offset)
+            voters = {row[0]: row for row in mine[6]}
+            assert {node_id: row[1] for node_id, row in voters.items()} == FOUNDERS
+            assert voters[1][2] == committed.end_offset and voters[1][3] == voters[1][4]
+            [seen] = mine[7]
+            assert seen[:3] == (4, uuid(504), -1)
+            assert nodes == ()
+            desk.lab.lead(2)
+            error, _, rows, _ = await client.ask(DESCRIBE_QUORUM, 2, asked)
+            assert error == 0 and {each[1] for _, some in rows for each in some} == {6}
+            assert (await client.ask(DESCRIBE_QUORUM, 0, ()))[0] == 6
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_controllers_are_described_with_their_listeners_for_brokers(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        for controller_id, endpoints in (
+            (1, (BrokerEndpoint(KAFKA_ENDPOINT, "10.0.0.1", 9094, 0),)),
+            (2, (BrokerEndpoint("CONTROLLER", "10.0.0.2", 9093, 0),)),
+        ):
+            command = RegisterController(
+                cluster_id=CLUSTER,
+                controller_id=NodeId(controller_id),
+                incarnation_id=uuid(controller_id),
+                endpoints=endpoints,
+                features=(),
+            )
+            await desk.lab.write(desk.controller, command)
+        async with desk.client() as client:
+            told = await client.ask(DESCRIBE_CLUSTER, 2, False, 2, False)
+            assert told == (0, 0, None, 2, CLUSTER, 1, ((1, "10.0.0.1", 9094, None, False),), NOT_ASKED)
+            assert (await client.ask(DESCRIBE_CLUSTER, 1, True, 2, False))[7] == ALL_OPERATIONS
+            assert (await client.ask(DESCRIBE_CLUSTER, 0, False, 1, False))[1] == 114
+            assert (await client.ask(DESCRIBE_CLUSTER, 2, False, 9, False))[1] == 115
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_voters_are_changed_at_the_addresses_that_they_told(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        desk.lab.quorum.observers = [observer(4), observer(5)]
+        async with desk.client() as client:
+
+            async def add(cluster_id: str | None, voter_id: int) -> int:
+                values = (cluster_id, 1_000, voter_id, uuid(500 + voter_id), [("CONTROLLER", "h", 1)], True)
+                error: int = (await client.ask(ADD_VOTER, 1, *values))[1]
+                return error
+
+            assert await add("B" * 22, 4) == 104
+            assert await add(CLUSTER, 5) == 42  # it has not told where it is
+            assert await add(None, 4) == 0
+            voters = desk.controller.committed.quorum.voters or ()
+            assert [(each.node_id, each.endpoints[0][1:]) for each in voters][3:] == [(4, ("10.0.0.4", 9093))]
+            assert (await client.ask(REMOVE_VOTER, 0, None, 4, uuid(505)))[1] == 127
+            assert (await client.ask(REMOVE_VOTER, 0, CLUSTER, 4, uuid(504)))[1] == 0
+            desk.lab.lead(2)
+            assert (await client.ask(REMOVE_VOTER, 0, CLUSTER, 3, uuid(503)))[1] == 41
+
+    at_kafka_desk(tmp_path, story)
