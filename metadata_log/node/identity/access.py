@@ -125,6 +125,13 @@ class Access:
             return None
         return Principal(name, ROLES[kind], raw_if_registered=kind == "broker")
 
+    def named(self, name: str) -> Principal:
+        """Return the principal for whom another node vouches: without rights, unless the file has the name."""
+        self._look_again()
+        if self._file is None:
+            return Principal(name, ANYBODY.rights)
+        return self._by_name.get(name) or Principal(name, NOBODY.rights)
+
     def _of_token(self, token: str) -> Principal:
         presented = hashlib.sha256(token.encode()).digest()
         found = None
