@@ -1,4 +1,7 @@
-"""Edge: reassignments of partitions in Kafka's protocol: begun, cancelled and listed."""
+"""Edge: reassignments of partitions in Kafka's protocol: begun, cancelled and listed.
+
+Tests: tests/unit/quorum/kafka/test_elections.py.
+"""
 
 from collections.abc import Iterable
 from typing import Final
