@@ -1,0 +1,86 @@
+"""Edge: brokers of Kafka: they register, send heartbeats, and are unregistered."""
+
+import logging
+from typing import Final
+
+from metadata_log.errors import InvalidRequest, MetadataError, Rejected
+from metadata_log.ids import BrokerId, Uuid
+from metadata_log.kafka.reading import Values
+from metadata_log.node.identity.rights import Right
+from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker
+from metadata_log.wire.fetch import BrokerState
+from metadata_log.wire.shapes import INT64_MAX
+from quorum.decide.brokers import UnregisterBroker
+from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
+from quorum.kafka.errors import NONE
+
+log = logging.getLogger(__name__)
+BROKER_REGISTRATION, BROKER_HEARTBEAT, UNREGISTER_BROKER = 62, 63, 64
+
+
+async def register(door: KafkaDoor, asked: Asked) -> Values:
+    """Register a broker. The answer has no text, so a refusal is logged with it."""
+    try:
+        written = await door.controller.submit(_registration(asked.values), asked.caller)
+    except MetadataError as error:
+        if isinstance(error, Rejected):
+            facts = {"broker_id": asked.values[0], "code": error.error, "reason": error.message}
+            log.warning("broker_not_registered", extra=facts)
+        raise
+    (broker_epoch,) = written.outcome
+    return (NO_THROTTLE, NONE, broker_epoch)
+
+
+def _registration(values: Values) -> RegisterBroker:
+    """Return what a broker registers, checked as that of any other broker.
+
+    Raises:
+        InvalidRequest: names the field.
+    """
+    broker_id, cluster_id, incarnation_id, listeners, features, rack, migrates, log_dirs, previous = values
+    if migrates:
+        raise InvalidRequest("a broker that migrates from ZooKeeper cannot register")
+    fields = {
+        "cluster_id": cluster_id,
+        "broker_id": broker_id,
+        "incarnation_id": incarnation_id,
+        "endpoints": listeners,
+        "features": features,
+        "rack": rack,
+        "log_dirs": log_dirs,
+        "previous_broker_epoch": previous,
+    }
+    return RegisterBroker.from_map(fields)
+
+
+async def heartbeat(door: KafkaDoor, asked: Asked) -> Values:
+    arrived_ms = door.now_ms()
+    broker_id, broker_epoch, offset, want_fence, want_shut_down, offline, cordoned = asked.values
+    command = BrokerHeartbeat(
+        broker_id=BrokerId(broker_id),
+        broker_epoch=broker_epoch,
+        incarnation_id=None,
+        # Kafka's offset is that of the last record which the broker has applied.
+        applied_offset=min(max(offset, -1), INT64_MAX - 1) + 1,
+        position=None,
+        want_fence=want_fence,
+        want_shut_down=want_shut_down,
+        offline_log_dirs=tuple(map(Uuid, offline)),
+        cordoned_log_dirs=None if cordoned is None else tuple(map(Uuid, cordoned)),
+    )
+    answer = await door.fetches.heartbeats.finished(command, asked.caller, arrived_ms=arrived_ms)
+    is_fenced = answer.state is BrokerState.FENCED
+    return (NO_THROTTLE, NONE, answer.is_caught_up, is_fenced, answer.should_shut_down)
+
+
+async def unregister(door: KafkaDoor, asked: Asked) -> Values:
+    (broker_id,) = asked.values
+    await door.controller.submit(UnregisterBroker(broker_id=BrokerId(broker_id)), asked.caller)
+    return (NO_THROTTLE, NONE, None)
+
+
+APIS: Final = (
+    Api(BROKER_REGISTRATION, Waits(register), Right.BROKER),
+    Api(BROKER_HEARTBEAT, Waits(heartbeat), Right.BROKER),
+    Api(UNREGISTER_BROKER, Waits(unregister), Right.CLUSTER, in_envelopes=True),
+)
