@@ -176,9 +176,14 @@ def _registered(command: RegisterBroker, existing: BrokerImage | None) -> Cause:
     return Cause(BROKER_REGISTERED, previous, {"broker_id": command.broker_id, "clean": clean})
 
 
+def is_controller(image: MetadataImage, node_id: int) -> bool:
+    """Answer whether an id is a voter's or a registered controller's: a broker of Kafka ends where its leader has its id."""
+    return node_id in image.controllers or node_id in [voter.node_id for voter in image.quorum.voters or ()]
+
+
 def _check_registration(image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None) -> None:
     broker_id, log_dirs = command.broker_id, command.log_dirs
-    if broker_id in [int(voter.node_id) for voter in image.quorum.voters or ()]:
+    if is_controller(image, broker_id):
         raise InvalidRegistration(
             f"id {broker_id} is a controller's; brokers and controllers share one id space: give this broker another"
         )

@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 from metadata_log.batch import Cause
 from metadata_log.errors import (
     InconsistentClusterId,
+    InvalidRegistration,
     NodeStillAlive,
     PolicyViolation,
     UnknownControllerId,
     UnsupportedVersion,
 )
-from metadata_log.ids import NodeId
+from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.features import metaquorum_version
 from metadata_log.limits import CONTROLLER_REGISTRATIONS_MAX
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
@@ -55,6 +56,7 @@ def register(context: DecideContext, command: RegisterController) -> Decision:
     Raises:
         InconsistentClusterId.
         PolicyViolation: too many controllers are registered.
+        InvalidRegistration: the id is a broker's.
         UnsupportedVersion: the cluster is at a level of metaquorum.version that the controller does not know.
     """
     image, controller_id = context.image, command.controller_id
@@ -64,6 +66,10 @@ def register(context: DecideContext, command: RegisterController) -> Decision:
             "correct the cluster id or the voters in its settings"
         )
     existing = image.controllers.get(controller_id)
+    if existing is None and BrokerId(controller_id) in image.brokers:
+        raise InvalidRegistration(
+            f"id {controller_id} is a broker's; brokers and controllers share one id space: give this controller another"
+        )
     if existing is None and len(image.controllers) >= CONTROLLER_REGISTRATIONS_MAX:
         raise PolicyViolation(
             f"{CONTROLLER_REGISTRATIONS_MAX} controllers are registered; unregister some that are gone "

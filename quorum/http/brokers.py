@@ -6,7 +6,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from metadata_log import limits
-from metadata_log.errors import BrokerIdNotRegistered
+from metadata_log.errors import BrokerIdNotRegistered, InvalidRegistration
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
@@ -25,6 +25,11 @@ from quorum.views.broker_view import BrokerView, registration_state
 
 async def register_broker(door: Door, request: web.Request) -> web.Response:
     command = RegisterBroker.from_map(await door.broker_body(request))
+    if door.settings.listen_kafka is not None and not door.settings.kafka.other_brokers:
+        raise InvalidRegistration(
+            "this cluster's brokers are Kafka's, and those of another kind would be given replicas: follow as an observer, "
+            "or set `other_brokers = true` in [kafka] of the controllers' settings"
+        )
     written = await door.controller.submit(command, caller_of(request))
     assert isinstance(written.outcome, BrokerRegistered)
     committed = door.controller.committed

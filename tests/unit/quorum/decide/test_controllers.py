@@ -120,6 +120,17 @@ def test_another_cluster_s_controller_is_refused() -> None:
     assert refusal(World(), of(7, cluster_id="B" * 22)).error == "INCONSISTENT_CLUSTER_ID"
 
 
+def test_brokers_and_controllers_share_one_space_of_ids() -> None:
+    """A broker of Kafka ends if its leader has its id; an observer may come to vote, and to lead."""
+    world = World()
+    world.run("register 1")
+    assert refusal(world, of(1)).error == "INVALID_REGISTRATION"
+    world.decide(of(4))
+    refused = refusal(world, registration(4))
+    assert refused.error == "INVALID_REGISTRATION"
+    assert "id 4 is a controller's" in refused.message
+
+
 def test_registrations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quorum.decide.controllers.CONTROLLER_REGISTRATIONS_MAX", 2)
     world = World()

@@ -1,6 +1,12 @@
 """Edge: the shapes that HTTP and the CLI show."""
 
+import asyncio
 import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp.test_utils import TestClient
 
 from metadata_log.digest import digest
 from metadata_log.ids import BrokerId, uuid_text
@@ -9,10 +15,15 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.image.topics import list_topics
 from metadata_log.image.views import state_json
 from metadata_log.items import listed
+from metadata_log.node.http.answers import MSGPACK, packed
 from metadata_log.records.configs import BROKER
+from metadata_log.wire.bodies import unpack
 from quorum.http.brokers import describe_broker
+from quorum.node.config import KafkaSettings
 from quorum.views.broker_view import BrokerView
 from tests.support.decisions import CONTROLLER, World, word_uuid
+from tests.support.desk import Desk, DoorServer
+from tests.support.lab import Lab, registration, run
 
 
 def world() -> World:
@@ -111,3 +122,31 @@ def test_a_broker_as_the_active_controller_and_as_another_one_sees_it() -> None:
 
 def test_settings_of_a_resource_without_any() -> None:
     assert configs_items(world().image.configs, BROKER, "2") == []
+
+
+@pytest.mark.parametrize(("other_brokers", "status"), [(False, 400), (True, 200)])
+def test_brokers_of_another_kind_get_no_replicas_beside_kafkas(
+    tmp_path: Path, other_brokers: bool, status: int
+) -> None:
+    """Goal: placement cannot tell them apart, so they register only where an operator says so."""
+
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        kafka = KafkaSettings(other_brokers=other_brokers)
+        own = replace(desk.door.settings, listen_kafka=("127.0.0.1", 9292), kafka=kafka)
+        object.__setattr__(desk.door, "settings", own)
+        lab.lead(1)
+        async with TestClient(DoorServer(desk.door)) as client:
+            body = packed(registration(11).to_map())
+            headers = {"Content-Type": MSGPACK, "Accept": MSGPACK}
+            asked = asyncio.create_task(client.post("/v1/brokers/register", data=body, headers=headers))
+            while not asked.done():
+                await asyncio.sleep(0.001)
+                lab.quorum.commit()
+            answered = await asked
+            answer = unpack(await answered.read())
+            assert answered.status == status, answer
+            assert (BrokerId(11) in desk.controller.committed.brokers) == other_brokers
+            assert other_brokers or "`other_brokers = true` in [kafka]" in answer["message"]
+
+    run(main)
