@@ -136,6 +136,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "broker_agent/metrics.py": frozenset({"prometheus_client"}),
     # The operator's desk.
     "ops/bench/*.py": frozenset({"aiohttp", "msgpack"}),
+    "ops/kafka/clients.py": frozenset({"confluent_kafka"}),
     "ops/bench/spark_source.py": frozenset({"pyspark", "pyarrow"}),
 }
 """Where a third-party import may stand, by pattern of path; `*` crosses folders."""

@@ -1,0 +1,216 @@
+"""Edge: a whole cluster of Kafka's own: three controllers in a quorum of theirs, and brokers; the peer of ours.
+
+Tests: tests/kafka/test_real_quorum.py.
+"""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from metadata_log import limits
+from metadata_log.errors import Unavailable
+from metadata_log.ids import NodeId, random_uuid, uuid_text
+from metadata_log.node.addresses import HostPort, address_text
+from metadata_log.node.disk.data_directory import Role, format_directory
+from ops.cluster_layout import HOST, free_ports
+from ops.kafka.__main__ import LOG_FILE
+from ops.kafka.properties import broker_properties, controller_properties, properties_text, voters_text
+
+CONTROLLERS: Final = (1, 2, 3)
+START_TIMEOUT_S: Final = 240.0
+STOP_TIMEOUT_S: Final = 60.0
+_POLL_S: Final = 0.005
+_STARTED: Final = "Kafka Server started"
+_ACTIVE: Final = re.compile(r"^\[([^]]+)] INFO .*Becoming the active controller at epoch (\d+)", re.MULTILINE)
+TUNED: Final[Mapping[str, str]] = {
+    "controller.quorum.fetch.timeout.ms": "300",
+    "controller.quorum.election.timeout.ms": "150",
+    "controller.quorum.election.backoff.max.ms": "50",
+    "controller.quorum.request.timeout.ms": "300",
+    "controller.quorum.retry.backoff.ms": "10",
+    "controller.quorum.append.linger.ms": "0",
+    "metadata.max.idle.interval.ms": "100",
+}
+"""The quickest timers at which a quiet quorum of Kafka's kept its leader on a machine of two cores."""
+
+
+class NotStarted(Unavailable):
+    """A node of Kafka's ended, or was not ready in time; the message has what it wrote last."""
+
+    error, code = "BROKER_NOT_AVAILABLE", 8
+
+
+class RealQuorum:
+    """Three controllers and some brokers, below a directory of their own. Made by `real_quorum` alone."""
+
+    def __init__(
+        self, directory: Path, *, brokers: int, timers: Mapping[str, str], environment: Mapping[str, str]
+    ) -> None:
+        rng = random.SystemRandom()
+        ports = free_ports(set(), rng)
+        self.directory = directory
+        self._environment = environment
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        cluster_id = uuid_text(random_uuid(rng))
+        voters: dict[int, HostPort] = {node_id: (HOST, next(ports)) for node_id in CONTROLLERS}
+        self.brokers: dict[int, str] = {}
+        for node_id, address in voters.items():
+            settings = controller_properties(node_id, address=address, voters=voters, data=self.data(node_id))
+            self._lay(node_id, "controller", cluster_id, {**settings, **timers})
+        for node_id in range(limits.FIRST_BROKER_ID, limits.FIRST_BROKER_ID + brokers):
+            address = (HOST, next(ports))
+            settings = broker_properties(
+                node_id, address=address, controllers=(), data=self.data(node_id), brokers=brokers
+            )
+            del settings["controller.quorum.bootstrap.servers"]
+            settings["controller.quorum.voters"] = voters_text(voters)
+            # Both sides of a fetch have the same timer.
+            shared = {name: value for name, value in timers.items() if name.startswith("controller.quorum")}
+            self._lay(node_id, "broker", cluster_id, {**settings, **shared})
+            self.brokers[node_id] = address_text(address)
+
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        return tuple(self.brokers.values())
+
+    def data(self, node_id: int) -> Path:
+        return self.directory / f"node-{node_id}"
+
+    def log_text(self, node_id: int) -> str:
+        """Return what a node has written so far."""
+        log = self.data(node_id) / LOG_FILE
+        return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+
+    def pid(self, node_id: int) -> int:
+        return self._processes[node_id].pid
+
+    def active(self) -> int:
+        """Return the controller that said last that it is the active one."""
+        claims = [
+            (int(epoch), node_id)
+            for node_id in CONTROLLERS
+            for _, epoch in _ACTIVE.findall(self.log_text(node_id))
+        ]
+        if not claims:
+            raise NotStarted("no controller of Kafka's was active yet")
+        return max(claims)[1]
+
+    def start(self, node_id: int) -> None:
+        """Start a node, which must not run; `wait_until_started` waits for it."""
+        config = self.directory / f"node-{node_id}.properties"
+        with (self.directory / f"node-{node_id}.stderr").open("wb") as output:
+            self._processes[node_id] = subprocess.Popen(  # noqa: S603 our own launcher
+                [sys.executable, "-P", "-m", "ops.kafka", str(config)],
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                    **self._environment,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def wait_until_started(self, node_id: int, *, times: int = 1) -> None:
+        """Wait until a node has said that it is started, for the `times`-th time.
+
+        Raises:
+            NotStarted: it ended, or START_TIMEOUT_S went by.
+        """
+
+        def started() -> bool:
+            if self._processes[node_id].poll() is not None:
+                raise NotStarted(f"node {node_id} ended: {self._last_words(node_id)}")
+            return self.log_text(node_id).count(_STARTED) >= times
+
+        _until(started, START_TIMEOUT_S, lambda: f"node {node_id} is not ready: {self._last_words(node_id)}")
+
+    def kill(self, node_id: int) -> None:
+        """Kill -9 a node, and return once it is gone."""
+        self._processes[node_id].kill()
+        self._processes[node_id].wait()
+
+    def restart(self, node_id: int) -> None:
+        """Start a node that was killed, and wait for it."""
+        times = self.log_text(node_id).count(_STARTED) + 1
+        self.start(node_id)
+        self.wait_until_started(node_id, times=times)
+
+    def stop(self) -> None:
+        """Stop the brokers, then the controllers; kill what does not end in time."""
+        brokers = [process for node_id, process in self._processes.items() if node_id not in CONTROLLERS]
+        others = [process for node_id, process in self._processes.items() if node_id in CONTROLLERS]
+        for group in (brokers, others):
+            for process in group:
+                process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + STOP_TIMEOUT_S
+            for process in group:
+                try:
+                    process.wait(max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+    def kill_all(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+
+    def _lay(self, node_id: int, role: Role, cluster_id: str, properties: Mapping[str, str]) -> None:
+        format_directory(
+            self.data(node_id),
+            role=role,
+            node_id=NodeId(node_id),
+            cluster_id=cluster_id,
+            rng=random.SystemRandom(),
+        )
+        (self.directory / f"node-{node_id}.properties").write_text(properties_text(properties))
+
+    def _last_words(self, node_id: int) -> str:
+        said = (self.directory / f"node-{node_id}.stderr").read_text() or self.log_text(node_id)
+        return said[-2_000:]
+
+
+@contextmanager
+def real_quorum(
+    directory: Path,
+    *,
+    brokers: int = 3,
+    timers: Mapping[str, str] = {},
+    environment: Mapping[str, str] = {},
+) -> Iterator[RealQuorum]:
+    """Run a cluster of Kafka's own below `directory`; `timers` are settings of its quorum, `environment` of all its JVMs.
+
+    Raises:
+        NotStarted: a node ended, or was not ready in time.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    quorum = RealQuorum(directory, brokers=brokers, timers=timers, environment=environment)
+    try:
+        nodes = (*CONTROLLERS, *quorum.brokers)
+        for node_id in nodes:
+            quorum.start(node_id)
+        for node_id in nodes:
+            quorum.wait_until_started(node_id)
+        yield quorum
+    except BaseException:
+        quorum.kill_all()
+        raise
+    finally:
+        quorum.stop()
+
+
+def _until(true: Callable[[], bool], timeout_s: float, failure: Callable[[], str]) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > deadline:
+            raise NotStarted(failure())
+        time.sleep(_POLL_S)
