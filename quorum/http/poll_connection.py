@@ -29,6 +29,7 @@ from quorum.http.door import Door
 
 PATH: Final = "/v1/metadata/fetch"
 _POLL_LINE: Final = f"POST {PATH} HTTP/1.1".encode()
+_POLLS: Final = f"POST {PATH}".encode()
 _STALE_LINE: Final = f"POST {PATH}?consistency=stale HTTP/1.1".encode()
 _HEAD: Final = re.compile(rb"((?!CONNECT )[A-Z]+ /[!-~]* HTTP/1\.1)((?:\r\n[A-Za-z-]+: ?[ -~]*)*)\r\n\r\n")
 """Not of CONNECT: what others take for its body is the next request to aiohttp."""
@@ -214,18 +215,19 @@ class PollConnection(NamedErrors):
         if self._is_busy:
             self._hold_early(data)
             return
-        head = self._one_request(data) if self._begins_request else None
-        if head is None:
-            self._begins_request = False
-        elif head.is_poll and self._is_idle():
-            self._is_busy, self._received, self._arrived_ms = True, data, self._answers.door.now_ms()
-            fetches = self._answers.fetches
-            if fetches.is_crowded:
-                fetches.polls.admit_later(self._take)
-            else:
-                self._take()
-            return
+        begins = self._begins_request
+        if begins and data.startswith(_POLLS):
+            head = self._one_request(data)
+            if head is not None and head.is_poll and self._is_idle():
+                self._is_busy, self._received, self._arrived_ms = True, data, self._answers.door.now_ms()
+                fetches = self._answers.fetches
+                if fetches.is_crowded:
+                    fetches.polls.admit_later(self._take)
+                else:
+                    self._take()
+                return
         super().data_received(data)
+        self._begins_request = begins and self._read_one
 
     def _hold_early(self, data: bytes) -> None:
         """Keep what the client sends while its poll waits; it loses its connection if all clients together send too much."""
@@ -255,12 +257,7 @@ class PollConnection(NamedErrors):
 
     def _is_idle(self) -> bool:
         """Whether aiohttp waits for the next request, and the client takes what it is sent."""
-        waiter = self._waiter
-        return (
-            waiter is not None
-            and not (waiter.done() or self._messages or self._close or self._force_close)
-            and not self.writing_paused
-        )
+        return self._waits_for_request() and not self.writing_paused
 
     def _take(self) -> None:
         """Have the poll evaluated; aiohttp takes over if it needs a task, or if the active controller refuses it."""

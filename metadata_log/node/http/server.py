@@ -11,9 +11,11 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeGuard
 
 from aiohttp import hdrs, web
+from aiohttp.http import RawRequestMessage, StreamWriter
+from aiohttp.streams import StreamReader
 
 from metadata_log import limits
 from metadata_log.errors import (
@@ -29,6 +31,7 @@ from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.answers import Answer
 from metadata_log.node.http.foreign_bytes import unquoted
 from metadata_log.node.identity.tls import Encrypting
+from metadata_log.node.pace import begun_now
 from metadata_log.node.recent_warnings import BY_STRANGER
 
 log = logging.getLogger(__name__)
@@ -45,9 +48,22 @@ UNFORESEEN: Final = (
 class NamedErrors(web.RequestHandler):
     """Answers with a named error when bytes are not HTTP, when aiohttp itself refuses a request, and when a handler raises
     something unforeseen. The handler of a read is cancelled when its client goes.
+
+    A request that arrives whole while aiohttp waits for one is handled in the turn of the loop that reads it, and what
+    follows its answer is done with it: by aiohttp's own task each takes a turn more. Any other request is left to that task,
+    which goes on to wait meanwhile.
     """
 
-    __slots__ = ("_address", "_answer", "_buffers", "_head_began", "addresses")
+    __slots__ = (
+        "_address",
+        "_answer",
+        "_buffers",
+        "_handling",
+        "_head_began",
+        "_idle",
+        "_read_one",
+        "addresses",
+    )
 
     def __init__(
         self, server: web.Server, answer: Answer, *, silence_max_s: float, buffers: AnswerBuffers
@@ -68,13 +84,33 @@ class NamedErrors(web.RequestHandler):
         self._answer = answer
         self._buffers = buffers
         self._head_began = False
+        self._idle: asyncio.Future[None] | None = None
+        """What aiohttp's task waits for while a request is handled without it."""
+        self._handling: asyncio.Task[None] | None = None
+        """The task of such a request."""
+        self._read_one = False
+        """Whether what was read last is one whole request to aiohttp's parser, and nothing before or after it."""
         self._address = ""
         """Set while the connection counts among those of its address."""
         self.addresses: Addresses | None = None
         """Where connections are counted by address, if they are."""
 
     def data_received(self, data: bytes) -> None:
+        if not data:  # aiohttp goes on with what its parser holds
+            super().data_received(data)
+            return
+        waiter = self._waiter if self._waits_for_request() else None
+        unread = len(self._messages)
+        if waiter is not None:
+            self._waiter = None  # else aiohttp's task wakes
         super().data_received(data)
+        self._read_one = len(self._messages) == unread + 1 and _is_all(data, *self._messages[-1])
+        if waiter is not None:
+            self._waiter = waiter
+            if self._messages:
+                self._head_began = False
+                self._handle(waiter)
+                return
         if self._messages or self._request_in_progress:
             self._head_began = False
         elif not self._head_began and self._keepalive_handle is not None:
@@ -85,6 +121,67 @@ class NamedErrors(web.RequestHandler):
                 self._next_keepalive_close_time = due
                 self._keepalive_handle.cancel()
                 self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
+
+    def _waits_for_request(self) -> bool:
+        """Answer whether aiohttp's task waits for the next request."""
+        waiter = self._waiter
+        return waiter is not None and not (
+            waiter.done() or self._messages or self._close or self._force_close
+        )
+
+    def _handle(self, waiter: asyncio.Future[None]) -> None:
+        """Handle the request that has been read, or leave it, and those behind it, to aiohttp's task."""
+        message, payload = self._messages[0]
+        if len(self._messages) > 1 or not _is_whole(message, payload) or message.should_close:
+            waiter.set_result(None)
+            return
+        self._idle, self._waiter = waiter, None
+        task = begun_now(self._handle_now(message, payload))
+        self._handling = None if task.done() else task
+
+    async def _handle_now(self, message: RawRequestMessage, payload: StreamReader) -> None:
+        """Handle a request as aiohttp's own task does, and let that wait for the next one."""
+        self._messages.popleft()
+        manager, parser = self._manager, self._parser
+        assert manager is not None
+        assert parser is not None
+        assert self._request_factory is not None
+        assert self._request_handler is not None
+        assert self._task_handler is not None
+        parser.message_consumed()
+        manager.requests_count += 1
+        writer = StreamWriter(self, self._loop)
+        request = self._request_factory(message, payload, self, writer, self._task_handler)
+        goes_on = False
+        try:
+            response, is_gone = await self._handle_request(request, None, self._request_handler)
+            self._keepalive = bool(response.keep_alive)
+            goes_on = self._keepalive and not is_gone
+        except ConnectionError:
+            pass  # the client is gone
+        finally:
+            self._handling = None
+            self._wait_again(goes_on=goes_on)
+
+    def _wait_again(self, *, goes_on: bool) -> None:
+        """Let aiohttp's task wait for the next request, read what came meanwhile, or end with its connection."""
+        waiter, self._idle = self._idle, None
+        if waiter is None or waiter.done():
+            return  # the connection was lost meanwhile
+        self._waiter = waiter
+        if not goes_on or self._close or self._force_close:
+            transport = self.transport
+            self.close()
+            if transport is not None:
+                transport.close()
+            return
+        self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(
+                self._next_keepalive_close_time, self._process_keepalive
+            )
+        if self._messages:
+            waiter.set_result(None)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -102,7 +199,9 @@ class NamedErrors(web.RequestHandler):
             if not self._address:
                 return  # it was refused, and never began
             self.addresses.leave(self._address)
-        asked, handling = self._current_request, self._task_handler
+        asked, handling = self._current_request, self._handling or self._task_handler
+        if self._idle is not None:
+            self._waiter, self._idle = self._idle, None  # aiohttp's task ends
         super().connection_lost(exc)
         # Nobody receives the answer, and a read that waits for its turn would keep other readers waiting. A write goes on.
         if asked is not None and asked.method in _READS and handling is not None:
@@ -162,6 +261,18 @@ class NamedErrors(web.RequestHandler):
             return False
         is_gone = self.transport is None or self.transport.is_closing()
         return isinstance(error, UnicodeEncodeError) or (isinstance(error, ConnectionResetError) and is_gone)
+
+
+def _is_whole(message: object, payload: StreamReader) -> TypeGuard[RawRequestMessage]:
+    """Answer whether a request is here with all of its body, and the next one begins behind it."""
+    return isinstance(message, RawRequestMessage) and payload.is_eof() and not message.upgrade
+
+
+def _is_all(data: bytes, message: object, payload: StreamReader) -> bool:
+    """Answer whether a request that was read from `data`, from the begin of a request on, is all that is there."""
+    if not _is_whole(message, payload) or message.chunked:
+        return False
+    return data.find(b"\r\n\r\n") + 4 + int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) == len(data)
 
 
 def _unknown_expectation(request: web.BaseRequest) -> ExpectationFailed:

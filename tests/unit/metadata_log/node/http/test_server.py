@@ -497,3 +497,180 @@ def test_two_listeners_share_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         await runner.cleanup()
 
     asyncio.run(story())
+
+
+KEEP: bytes = ASK.replace(b"Connection: close\r\n", b"")
+POST: bytes = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nhi"
+
+
+async def idle(server: web.Server) -> NamedErrors:
+    """Return the one connection once aiohttp's task waits for its next request."""
+    async with asyncio.timeout(60):
+        while not (server.connections and server.connections[0]._waiter):
+            await asyncio.sleep(0.001)
+    (connection,) = server.connections
+    assert isinstance(connection, NamedErrors)
+    return connection
+
+
+async def received(connection: NamedErrors, data: bytes) -> bool:
+    """Let a connection read bytes as the loop would, outside of any task; return whether it waits again right then."""
+    waits_again: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def read() -> None:
+        connection.data_received(data)
+        waits_again.set_result(connection._waits_for_request())
+
+    asyncio.get_running_loop().call_soon(read)
+    return await waits_again
+
+
+@pytest.mark.parametrize("request_bytes", [KEEP, POST])
+def test_a_request_that_is_whole_is_handled_in_the_turn_that_reads_it(request_bytes: bytes) -> None:
+    """Goal: it costs no turns of the loop, and leaves the connection as aiohttp does."""
+    handled: list[bytes] = []
+
+    async def notes(request: web.Request) -> web.StreamResponse:
+        handled.append(await request.read())
+        return web.Response(body=b"ok")
+
+    async def story() -> None:
+        async with asked(b"", notes) as (reader, server):
+            connection = await idle(server)
+            for count in (1, 2):
+                assert await received(connection, request_bytes)
+                assert len(handled) == count
+                assert connection._read_one
+            for _ in range(2):
+                assert (await reader.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200 OK\r\n")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answers"),
+    [
+        ((KEEP + KEEP,), 2),
+        ((POST[:20], POST[20:]), 1),
+        ((POST[:-1], POST[-1:]), 1),
+        ((POST + KEEP[:10], KEEP[10:]), 2),
+        (
+            (
+                b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+            ),
+            1,
+        ),
+    ],
+)
+def test_what_is_not_one_whole_request_is_answered_too(pieces: tuple[bytes, ...], answers: int) -> None:
+    async def story() -> None:
+        async with asked(b"", reads) as (reader, server):
+            connection = await idle(server)
+            each_is_one = True
+            for piece in pieces:
+                await received(connection, piece)
+                each_is_one = each_is_one and connection._read_one
+                await asyncio.sleep(0.01)
+            assert not each_is_one
+            for _ in range(answers):
+                assert b"HTTP/1.1 200 OK\r\n" in await reader.readuntil(b"\r\n\r\n")
+            assert (await idle(server))._request_count == answers
+
+    asyncio.run(story())
+
+
+def test_requests_that_come_while_one_is_handled_follow_in_order() -> None:
+    goes_on = asyncio.Event()
+    asked_for: list[str] = []
+
+    async def waits(request: web.Request) -> web.StreamResponse:
+        asked_for.append(request.query_string)
+        await goes_on.wait()
+        return web.Response(body=request.query_string.encode())
+
+    async def story() -> None:
+        async with asked(b"", waits) as (reader, server):
+            connection = await idle(server)
+            for number in range(3):
+                assert not await received(connection, KEEP.replace(b"GET /", b"GET /?%d" % number))
+            assert asked_for == ["0"]
+            goes_on.set()
+            for number in range(3):
+                await reader.readuntil(b"\r\n\r\n%d" % number)
+            assert asked_for == ["0", "1", "2"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("request_bytes", "ends"), [(KEEP, "cancelled"), (POST, "done")])
+def test_when_its_client_goes_a_read_ends_and_a_write_goes_on(request_bytes: bytes, ends: str) -> None:
+    """Also where the handler began in the turn that read the request; nothing is left of the connection."""
+    goes_on, ended = asyncio.Event(), asyncio.Queue[str]()
+
+    async def waits(_request: web.Request) -> web.StreamResponse:
+        try:
+            await goes_on.wait()
+        except asyncio.CancelledError:
+            ended.put_nowait("cancelled")
+            raise
+        ended.put_nowait("done")
+        return web.Response()
+
+    async def story() -> None:
+        async with asked(b"", waits) as (_, server):
+            connection = await idle(server)
+            its_task = connection._task_handler
+            assert its_task is not None
+            await received(connection, request_bytes)
+            assert connection.transport is not None
+            connection.transport.abort()
+            async with asyncio.timeout(60):
+                while server.connections:
+                    await asyncio.sleep(0)
+                goes_on.set()
+                assert await ended.get() == ends
+                await asyncio.wait([its_task])
+                while connection._handling is not None:
+                    await asyncio.sleep(0)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("asked_how", [KEEP, ASK])
+def test_a_connection_that_an_answer_ends_is_closed(asked_how: bytes) -> None:
+    async def last(_request: web.Request) -> web.StreamResponse:
+        response = web.Response(body=b"last")
+        response.force_close()
+        return response
+
+    async def story() -> None:
+        async with asked(b"", last) as (reader, server):
+            await received(await idle(server), asked_how)
+            assert (await reader.read()).endswith(b"\r\n\r\nlast")
+            async with asyncio.timeout(60):
+                while server.connections:
+                    await asyncio.sleep(0.001)
+
+    asyncio.run(story())
+
+
+def test_a_stop_waits_for_a_request_that_is_handled() -> None:
+    goes_on = asyncio.Event()
+
+    async def waits(_request: web.Request) -> web.StreamResponse:
+        await goes_on.wait()
+        return web.Response(body=b"done")
+
+    async def story() -> None:
+        async with asked(b"", waits) as (reader, server):
+            connection = await idle(server)
+            await received(connection, POST)
+            stopping = asyncio.create_task(connection.shutdown(60))
+            await asyncio.sleep(0.01)
+            assert not stopping.done()
+            goes_on.set()
+            async with asyncio.timeout(30):
+                await stopping
+                assert (await reader.read()).endswith(b"\r\n\r\ndone")
+
+    asyncio.run(story())
