@@ -12,7 +12,7 @@ from quorum.raft.messages import Message
 from quorum.raft.outbox import Outbox
 from quorum.raft.progress import NEVER
 from quorum.raft.quorum_state import QuorumState
-from quorum.raft.raft_log import Role
+from quorum.raft.raft_log import Role, Voters
 
 RANK_DELAY_MS: Final = 20
 """After a leader is lost, its followers begin one after the other: together they would split the vote."""
@@ -39,6 +39,8 @@ class Elections:
         self._state = state
         self._send = outbox.send
         self._rng = rng
+        self._share: tuple[NodeId, Voters, float] | None = None
+        """The leader that is followed, under which voters, and the timeout that was drawn for that."""
         self.awaits_founded_quorum = False
         """Our log is empty, and a linked controller's is not: the quorum was founded, and is not to be founded again."""
         self.won_total = 0
@@ -70,16 +72,21 @@ class Elections:
         """Return how long to wait for a leader: without one known, anything within the bounds.
 
         The followers of one leader share the span between the bounds by rank. So the first of them begins hardly later
-        than its peers stop refusing (`has_live_leader`), and no two split the vote.
+        than its peers stop refusing (`has_live_leader`), and no two split the vote. Each draws its place in its share once:
+        to draw anew at each message of the leader would part them no further.
         """
         state = self._state
+        if self._share is not None and self._share[0] == state.leader and self._share[1] is state.voters:
+            return self._share[2]
         low, high = state.settings.election_timeout_min_ms, state.settings.election_timeout_max_ms
         rivals = sorted(state.voters.keys() - {state.leader})
         if state.leader is None or state.id not in rivals or not state.others:
             return self._rng.uniform(low, high)
         share = (high - low) / len(rivals)
-        rank = rivals.index(state.id)
-        return low + rank * share + self._rng.uniform(share / TIMEOUT_MARGIN, 2 * share / TIMEOUT_MARGIN)
+        timeout = low + rivals.index(state.id) * share
+        timeout += self._rng.uniform(share / TIMEOUT_MARGIN, 2 * share / TIMEOUT_MARGIN)
+        self._share = state.leader, state.voters, timeout
+        return timeout
 
     def restart_timer(self) -> None:
         self.due_at = self._state.now + self._timeout()

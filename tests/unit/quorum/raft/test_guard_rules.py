@@ -524,6 +524,24 @@ def test_check_quorum_an_unheard_leader_steps_down(monkeypatch: pytest.MonkeyPat
     assert quorum[A].engine.role is (Role.FOLLOWER if rule else Role.LEADER)
 
 
+def test_a_follower_draws_its_timeout_once_for_each_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: each message of a leader costs no draw, and puts the timer off by the same time."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    elections = quorum[B].guard.elections
+    waits = set()
+    for _ in range(5):
+        quorum.beat(A)
+        quorum.settle()
+        waits.add(round(elections.due_at - quorum[B].guard.state.now, 6))
+    assert len(waits) == 1
+    quorum.elect(C)
+    quorum.beat(C)
+    quorum.settle()
+    assert round(elections.due_at - quorum[B].guard.state.now, 6) not in waits
+
+
 @pytest.mark.parametrize(
     ("voters", "answering", "leads"), [(5, 2, True), (5, 1, False), (3, 1, True), (3, 0, False), (1, 0, True)]
 )
