@@ -189,8 +189,9 @@ class Guard:
 
     def may_find_silence(self, now_ms: float) -> bool:
         """Answer whether `tick` may now find a peer silent for too long: all messages that arrived must be read before."""
-        is_leader = self.state.engine.role is Role.LEADER
-        return now_ms >= (self.replication.unheard_at() if is_leader else self.elections.due_at)
+        if self.state.engine.role is Role.LEADER:
+            return self.replication.may_be_unheard(now_ms)
+        return now_ms >= self.elections.due_at
 
     def deadline(self) -> float:
         """Return when `tick` and `replicate` are next due."""

@@ -45,6 +45,8 @@ class Replication:
         self.snapshot: SnapshotOffer | None = None
         """Our own newest snapshot, for followers whose next entry is trimmed."""
         self.heartbeat_at = NEVER
+        self._heard_until = NEVER
+        """Until when a majority counts as heard for certain; what arrives since only puts that off."""
         self.may_commit_more = False
         """Whether the engine may find more committed at its next tick."""
         self.may_lack = True
@@ -58,11 +60,13 @@ class Replication:
         known = {peer: state.voters[peer] for peer in state.others} | state.links
         self.peers = {peer: self._unknown(directory_id) for peer, directory_id in sorted(known.items())}
         self.heartbeat_at = state.now
+        self._heard_until = NEVER
         self.may_lack = True
 
     def linked(self, member: Member) -> None:
         """Go on with a follower whose link is new: what was in flight on an older one may be lost."""
         self.may_lack = True
+        self._heard_until = NEVER  # a voter may come with another disk, and is not heard from any more
         progress = self.peers.get(member.node_id)
         if progress is None or progress.directory_id != member.directory_id:
             self.peers[member.node_id] = self._unknown(member.directory_id)
@@ -84,7 +88,12 @@ class Replication:
             is_known = progress is not None and progress.directory_id == state.voters[voter]
             heard.append(progress.heard_at if progress is not None and is_known else NEVER)
         heard.sort(reverse=True)
-        return heard[state.majority - 1] + 1000 * self.check_quorum_seconds()
+        self._heard_until = heard[state.majority - 1] + 1000 * self.check_quorum_seconds()
+        return self._heard_until
+
+    def may_be_unheard(self, now: float) -> bool:
+        """Answer whether a leader has been without a majority's answers for too long by now."""
+        return now >= self._heard_until and now >= self.unheard_at()
 
     def check_quorum_seconds(self) -> float:
         """Return after how many seconds without a majority's answers the engine gives up leading.

@@ -524,6 +524,22 @@ def test_check_quorum_an_unheard_leader_steps_down(monkeypatch: pytest.MonkeyPat
     assert quorum[A].engine.role is (Role.FOLLOWER if rule else Role.LEADER)
 
 
+def test_check_quorum_a_voter_that_comes_with_another_disk_is_heard_no_more() -> None:
+    """Goal: what a leader remembers of when it was heard is never too late. Method: it is heard, then both voters come back
+    on empty disks, which are none of the quorum's.
+    """
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.beat(A)
+    quorum.settle()
+    guard = quorum[A].guard
+    assert not guard.may_find_silence(quorum.now)
+    for voter in (B, C):
+        guard.lost(quorum.member(voter), quorum.now, by_peer=True)
+        guard.connected(Member(voter, directory_of(voter, 1)), quorum.now)
+    assert guard.may_find_silence(quorum.now)
+
+
 def test_a_follower_draws_its_timeout_once_for_each_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: each message of a leader costs no draw, and puts the timer off by the same time."""
     quorum = HandQuorum()
