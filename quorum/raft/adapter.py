@@ -362,8 +362,8 @@ class PySyncObjLog:
         if self._sync.begins_next_file():
             self._spawn(self._make_next_file())
         self._send(node.still_of_use(held))  # first of all
-        node.synced(now, sync_ms=took_ms)
-        self._pump_at_once()  # acknowledgements that came before our own sync count now
+        if node.synced(now, sync_ms=took_ms, timer_is_set=self._wake.is_armed):
+            self._pump_at_once()  # acknowledgements that came before our own sync count now
 
     async def _make_next_file(self) -> None:
         try:

@@ -223,11 +223,18 @@ class RawNode:
         """Return those messages that waited for a sync which are of the present term: others are of no use any more."""
         return [item for item in held if item[1]["term"] == self.engine.term]
 
-    def synced(self, now: float, *, sync_ms: float) -> None:
-        """Resume what waited for a sync, which has ended."""
-        self.has_news = True
-        self.guard.state.disk_stalled = self.engine.syncing = False
+    def synced(self, now: float, *, sync_ms: float, timer_is_set: bool = False) -> bool:
+        """Resume what waited for a sync, which has ended; answer whether the next step has anything to do.
+
+        Mostly a leader's own sync is over before a follower has answered. The timer that is set is early enough for that.
+        """
+        state, replication = self.guard.state, self.guard.replication
+        may_be_nothing = timer_is_set and bool(state.others) and not (self._events or state.disk_stalled)
+        has_nothing = may_be_nothing and self.is_all_as_it_was() and not replication.may_count_more()
+        state.disk_stalled = self.engine.syncing = False
         self.guard.synced(now, sync_ms=sync_ms)
+        self.has_news = not has_nothing
+        return self.has_news
 
     # --- plans
 

@@ -275,13 +275,19 @@ class Replication:
         """Count acknowledgements that arrived before our own sync of these entries."""
         for voter in self._state.others:
             progress = self.peers.get(voter)
-            if (
-                progress is not None
-                and progress.directory_id == self._state.voters[voter]
-                and not progress.forgot
-                and progress.counted < self.limit_to_synced(progress.match)
-            ):
+            if progress is not None and self._counts_more(voter, progress):
                 self._count(voter, progress, success=True)
+
+    def may_count_more(self) -> bool:
+        """Answer whether `count_synced` would count anything."""
+        return any(self._counts_more(peer, progress) for peer, progress in self.peers.items())
+
+    def _counts_more(self, peer: NodeId, progress: Progress) -> bool:
+        return (
+            progress.counted < self.limit_to_synced(progress.match)
+            and progress.directory_id == self._state.voters.get(peer)
+            and not progress.forgot
+        )
 
     def limit_to_synced(self, index: int) -> int:
         """Bound a follower's counted index by what is synced here: the engine counts its own node at once."""

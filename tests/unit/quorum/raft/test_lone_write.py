@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -185,7 +184,8 @@ def settled(nodes: list[Node]) -> list[int]:
 def test_the_turns_of_a_lone_write_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a write that nobody shares costs few turns of each loop: those and the wake-ups before them cost more than the
     write. Method: one write at a time, until all is quiet again; the news of its commit, which the next entries carry
-    under load, and the idle marks of the journals are counted, too.
+    under load, and the idle marks of the journals are counted, too. The least of several writes counts: on a busy machine a
+    timer rings late, and takes a turn of its own.
     """
     monkeypatch.setattr(raw_node, "IDLE_ENTRY_MS", 3_600_000)
     with three_voters(tmp_path) as nodes:
@@ -200,6 +200,6 @@ def test_the_turns_of_a_lone_write_are_few(tmp_path: Path, monkeypatch: pytest.M
             after = settled(nodes)
             took.append([turns - was for turns, was in zip(after, before, strict=True)])
             before = after
-        of_leader, *of_followers = (median(each) for each in zip(*took, strict=True))
-        assert of_leader <= 11
-        assert all(turns <= 6 for turns in of_followers)
+        of_leader, *of_followers = (min(each) for each in zip(*took, strict=True))
+        assert of_leader <= 8
+        assert all(turns <= 5 for turns in of_followers)

@@ -53,6 +53,51 @@ def test_the_last_acknowledgement_of_a_lone_write_plans_nothing(
     assert idle >= 18
 
 
+def _between_sync_and_answers(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Write one at a time; return for each sync of the leader whether its next step had anything to do."""
+    leader = node_of(quorum.leader())
+    found: list[bool] = []
+    synced = RawNode.synced
+
+    def noting(node: RawNode, now: float, **given: Any) -> bool:
+        has_any = synced(node, now, **given)
+        if node is leader:
+            found.append(has_any)
+        return has_any
+
+    monkeypatch.setattr(RawNode, "synced", noting)
+    for _ in range(20):
+        quorum.write()
+        quorum.wait(0.02)
+    return found
+
+
+def test_a_leaders_sync_plans_nothing_if_nobody_has_answered_yet(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _between_sync_and_answers(quorum, monkeypatch)
+    assert False in found
+
+
+def test_answers_that_came_before_the_leaders_own_sync_count_with_its_end(quorum: Quorum) -> None:
+    """Goal: a slow disk of the leader delays no commit beyond its sync. Method: a follower's acknowledgement is here, and
+    not counted, when the sync ends.
+    """
+    node = node_of(quorum.leader())
+    quorum.wait(0.2)
+    progress = node.guard.replication.peers[node.guard.state.others[0]]
+    node.has_news = False
+    assert not node.synced(node._now_ms(), sync_ms=1.0, timer_is_set=True)
+    node.has_news = False
+    assert node.synced(node._now_ms(), sync_ms=1.0), "no timer is set"
+    node.has_news, progress.counted = False, progress.match - 1
+    assert node.synced(node._now_ms(), sync_ms=1.0, timer_is_set=True)
+    progress.counted = progress.match
+    node.has_news, node.guard.state.disk_stalled = False, True
+    assert node.synced(node._now_ms(), sync_ms=1.0, timer_is_set=True)
+    assert not node.guard.state.disk_stalled
+
+
 def _lacks(node: RawNode) -> None:
     node.guard.replication.may_lack = True
 
