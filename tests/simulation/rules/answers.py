@@ -1,13 +1,6 @@
 """Rules of what controllers answer to those who follow the log, and an observer that follows it at any controller.
 
 What an answer must be is read from the states that were committed, by their offsets.
-
-    states_are_the_logs     the state that an answer names is that of the registration at the answer's high watermark
-    answers_continue        the frames of an answer begin where the poll asked
-    strangers_get_no_delta  nobody is sent frames behind a batch that is not the log's
-    polls_are_woken         no poll waits on, once there is news for it
-    observers_are_current   a controller that hears of no leader answers no observer, and none is told that it diverges
-    feeds_know_the_names    a filter from an earlier offset knows the topics that bore its names there
 """
 
 import asyncio
@@ -27,13 +20,14 @@ from metadata_log.wire.fetch import (
     decode_fetch_body,
     encode_fetch_body,
 )
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.cluster_node import CLUSTER_ID, READS, ClusterNode, uuid
 from tests.support.callers import anybody
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
     from tests.simulation.world.cluster_controller import SimulatedController
+
 
 LOOK_SECONDS: Final = 0.25
 WOKEN_SECONDS: Final = 1.0
@@ -53,7 +47,7 @@ def check_answer(
 ) -> None:
     """Hold an answer to the state that the log has at its high watermark."""
     if frames and first_offset != request.fetch_offset:
-        raise Violation(f"answers_continue: asked from {request.fetch_offset}, answered from {first_offset}")
+        raise Observer.answers_continue(f"asked from {request.fetch_offset}, answered from {first_offset}")
     image = world.properties.images.get(answer.high_watermark)
     if image is None:
         return
@@ -64,8 +58,8 @@ def check_answer(
         else:
             expected = BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE
     if answer.broker_state is not expected:
-        raise Violation(
-            f"states_are_the_logs: {request.broker_id} hears {answer.broker_state} and is {expected} at {image.end_offset}"
+        raise Observer.states_are_the_logs(
+            f"{request.broker_id} hears {answer.broker_state} and is {expected} at {image.end_offset}"
         )
 
 
@@ -82,7 +76,7 @@ async def watch_polls(controller: "SimulatedController") -> None:
         end, now = controller.committed_log.end_offset, loop.time()
         polls = controller.fetches.polls
         if polls._ready and not polls._slices._is_due:
-            raise Violation(f"polls_are_woken: {len(polls._ready)} polls are due, and no slice is")
+            raise Observer.polls_are_woken(f"{len(polls._ready)} polls are due, and no slice is")
         waiting = {id(poll): poll for poll in polls.under_way if not poll.is_over}
         # One for which there was news when it arrived waits for a proof of the leadership, perhaps until that is lost.
         late = {number for number, poll in waiting.items() if 0 < poll.arrived_end <= poll.waits_at < end}
@@ -93,8 +87,8 @@ async def watch_polls(controller: "SimulatedController") -> None:
             for number, since in stale.items():
                 if now - max(since, could_not_until) > WOKEN_SECONDS:
                     request = waiting[number].request
-                    raise Violation(
-                        f"polls_are_woken: {request.broker_id} waits at {waiting[number].waits_at} of {end}"
+                    raise Observer.polls_are_woken(
+                        f"{request.broker_id} waits at {waiting[number].waits_at} of {end}"
                     )
         _check_names(controller, rng)
 
@@ -117,13 +111,24 @@ def _check_names(controller: "SimulatedController", rng: random.Random) -> None:
     living = {topic_id for topic_id, topic in image.topics.by_id.items() if topic.name == name}
     expected = living | {topic_id for topic_id, of in image.topics.deleted.items() if of.topic.name == name}
     if {*made.ids} != expected:
-        raise Violation(
-            f"feeds_know_the_names: at {image.end_offset} {len(made.ids)} topics are named {name}, and not {len(expected)}"
+        raise Observer.feeds_know_the_names(
+            f"at {image.end_offset} {len(made.ids)} topics are named {name}, and not {len(expected)}"
         )
 
 
 class Observer:
     """Follows the log by the polls that a follower may answer, at whichever controller."""
+
+    states_are_the_logs = rule(
+        "the state that an answer names is that of the registration at the answer's high watermark"
+    )
+    answers_continue = rule("the frames of an answer begin where the poll asked")
+    strangers_get_no_delta = rule("nobody is sent frames behind a batch that is not the log's")
+    polls_are_woken = rule("no poll waits on, once there is news for it")
+    observers_are_current = rule(
+        "a controller without a leader answers no observer, and none is told that it diverges"
+    )
+    feeds_know_the_names = rule("a filter from an earlier offset knows the topics that bore its names there")
 
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
@@ -156,9 +161,8 @@ class Observer:
         at = position_of(image)._replace(last_crc=image.last_crc ^ 1)
         answer, frames = await self._poll(node, at)
         if frames:
-            raise Violation(
-                f"strangers_get_no_delta: node {node.node_id} answers {answer.kind.name} behind a foreign batch at "
-                f"{image.end_offset}"
+            raise self.strangers_get_no_delta(
+                f"node {node.node_id} answers {answer.kind.name} behind a foreign batch at {image.end_offset}"
             )
 
     async def _poll(self, node: ClusterNode, at: Position) -> tuple[FetchAnswer, bytes]:
@@ -197,7 +201,7 @@ class Observer:
         heard = max(controller.led_until, world.checks.rules.last_heard.get(node.node_id, -1.0))
         bound = world.settings.election_timeout_min_ms / 1000 + LEADER_SECONDS
         if now - heard > bound and now - node.rested_until > bound and not node.is_leader():
-            raise Violation(f"observers_are_current: node {node.node_id} heard its leader at {heard:.3f} s")
+            raise self.observers_are_current(f"node {node.node_id} heard its leader at {heard:.3f} s")
 
     async def _take(self, answer: FetchAnswer, frames: bytes) -> None:
         world = self._world
@@ -213,4 +217,4 @@ class Observer:
                 if image is not None:
                     self._follower.replace(image)
             case FetchKind.DIVERGING:
-                world.violated("observers_are_current: one was told that its history diverges")
+                world.violated(self.observers_are_current("one was told that its history diverges"))

@@ -4,9 +4,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.simulation.rules.leadership import Majority, able_majorities, slow_seconds, stranger_seconds
+from tests.simulation.rules.rule import rule
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
+
 
 UNAVAILABLE_SECONDS = 6.0
 """So long a majority that could commit may commit nothing, where links lose no message, beside what is steadily slow."""
@@ -19,6 +21,8 @@ WATCH_SECONDS = 0.1
 
 class Availability:
     """Commits go on wherever a majority can make them."""
+
+    available = rule("while a majority runs, is linked and has sound disks, commits go on")
 
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
@@ -40,7 +44,7 @@ class Availability:
             late = [some for some in able if now - since > self._most(some)]
             if late:
                 majority = sorted(node_id for node_id, _ in min(late, key=sorted))
-                world.violated(f"available: {majority} could have committed for {now - since:.1f} s")
+                world.violated(self.available(f"{majority} could have committed for {now - since:.1f} s"))
 
     def _most(self, some: Majority) -> float:
         """Return how long these may commit nothing: an election, and the time of what is slow in it."""

@@ -11,12 +11,15 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.partitions import RECOVERING
 from quorum.decide.partitions import ElectLeaders
 from quorum.decide.topics import CreateTopic, DeleteTopic
+from tests.simulation.rules.leadership import Leadership
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.cluster_controller import SimulatedController
 from tests.simulation.world.voter_changes import addition, carry_out, removal
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
     from tests.simulation.world.node import SimulatedNode
+
 
 LIVENESS_SECONDS = 15.0
 """After the last fault: a sync under way may take 5 s more, then a broker's session must run out (3 s) before another
@@ -39,6 +42,11 @@ CHANGE_SECONDS = 5.0
 class Calm:
     """The end of a run: the faults are over, and all must be well soon."""
 
+    acknowledged_is_durable = rule("what was answered is in the log, at the offset that was answered")
+    windows_pass = rule("once the clients rest, deleted topics go, though the log is quiet")
+    liveness = rule("LIVENESS_SECONDS after the last fault one controller is active and all is well")
+    convergence = rule("once the clients rest, all controllers and brokers have the same end offset")
+
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
         self.recovered_after: float | None = None
@@ -48,7 +56,7 @@ class Calm:
         """Liveness and convergence."""
         if self._world.profile.is_heavy and len(self._world.checks.leaders) > 1:
             self._world.violated(
-                f"nobody_falls_silent: these led, term by term: {self._world.checks.leaders}"
+                Leadership.nobody_falls_silent(f"these led, term by term: {self._world.checks.leaders}")
             )
         self._world.is_rough = False
         self._world.forgery.is_over = True
@@ -73,16 +81,14 @@ class Calm:
         patience = LIVENESS_SECONDS + self._catch_up_seconds()
         trouble = await self._world.within(patience, lambda: self._not_live(acknowledged))
         if trouble is not None:
-            self._world.violated(f"liveness: {patience:.0f} s after the last fault {trouble}")
+            self._world.violated(self.liveness(f"{patience:.0f} s after the last fault {trouble}"))
             return
         self.recovered_after = self._world.loop.time() - began
         self._world.is_quiet = True
         await self.elect_stranded()
-        if self._world.data is not None:
-            trouble = await self._world.data.end()
-            if trouble is not None:
-                self._world.violated(trouble)
-                return
+        if self._world.data is not None and (broken := await self._world.data.end()) is not None:
+            self._world.violated(broken)
+            return
         if len(self._world.ids) > 1 and not await self._change_voters_at_rest():
             return
         for key in sorted({operation.key for operation in self._world.history[-300:]}):
@@ -90,14 +96,14 @@ class Calm:
         await self._delete_for_a_time()
         trouble = await self._world.within(WINDOW_SECONDS, self._deleted_for_good)
         if trouble is not None:
-            self._world.violated(f"windows_pass: {WINDOW_SECONDS:.0f} s after the last write {trouble}")
+            self._world.violated(self.windows_pass(f"{WINDOW_SECONDS:.0f} s after the last write {trouble}"))
             return
         # The last topic that was restored may have lost its last replica in sync while it was deleted.
         await self.elect_stranded()
         patience = CONVERGENCE_SECONDS + self._catch_up_seconds()
         trouble = await self._world.within(patience, self._not_converged)
         if trouble is not None:
-            self._world.violated(f"convergence: {patience:.0f} s after the last write {trouble}")
+            self._world.violated(self.convergence(f"{patience:.0f} s after the last write {trouble}"))
             return
         self._check_acknowledged()
         self._world.writes_acknowledged = len(self._world.acknowledged)
@@ -157,7 +163,7 @@ class Calm:
                     return True
             await asyncio.sleep(0.1)
         self._world.violated(
-            f"liveness: no change of voters within {CHANGE_SECONDS:.0f} s at rest: {refused}"
+            self.liveness(f"no change of voters within {CHANGE_SECONDS:.0f} s at rest: {refused}")
         )
         return False
 
@@ -273,7 +279,7 @@ class Calm:
         for request_id, base_offset in self._world.acknowledged.items():
             if base_offset not in self._world.properties.requests.get(request_id, ()):
                 self._world.violated(
-                    f"acknowledged_is_durable: {request_id.hex()} was answered at {base_offset}"
+                    self.acknowledged_is_durable(f"{request_id.hex()} was answered at {base_offset}")
                 )
 
     def _controllers(self) -> list[SimulatedController]:

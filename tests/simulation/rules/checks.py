@@ -1,7 +1,4 @@
-"""Raft's properties and durability, checked after every step of any node.
-
-one_change_at_a_time    a leader takes no change of voters beside another, nor two voters at once
-"""
+"""Raft's properties and durability, checked after every step of any node."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,11 +14,12 @@ from quorum.raft.raft_log import Member, Role, Voters
 from quorum.raft.voters import from_command, is_change
 from tests.simulation.rules.quorum import QuorumRules, Reading
 from tests.simulation.rules.raft import RaftRules
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.node import SimulatedNode, directory_of
 
 if TYPE_CHECKING:
     from tests.simulation.world.world import World
+
 
 CHECK_EVERY = 97
 """So many steps come between two looks at what takes long to look at."""
@@ -29,6 +27,18 @@ CHECK_EVERY = 97
 
 class Checks:
     """Raft's properties, and durability, after every step of any node."""
+
+    one_change_at_a_time = rule("a leader takes no change of voters beside another, nor two voters at once")
+    a_stranger_leads_nobody = rule("a node follows controllers of its cluster alone")
+    state_machine_safety = rule("all nodes apply the same frames at the same positions")
+    exactly_once = rule("a frame is applied at one position")
+    log_matching = rule("all nodes commit the same entries")
+    election_safety = rule("a term has one leader at most")
+    leader_completeness = rule("a leader holds every entry that was committed before its term")
+    promises_are_kept = rule("a vote, a request for votes and an acknowledgement rest on what is on the disk")
+    durable_majority = rule("an entry is committed once a majority of the voters has it on their disks")
+    commit_index_never_regresses = rule("the commit index of a node does not go back while it runs")
+    leader_append_only = rule("a leader loses no entry of its log")
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -46,8 +56,7 @@ class Checks:
         self._steps = 0
 
     def began_to_append(self, node: SimulatedNode) -> None:
-        if (wrong := self.rules.leads(node)) is not None:
-            raise Violation(wrong)
+        self.rules.leads(node)
 
     def started(self, node: SimulatedNode) -> None:
         self.rules.started(node)
@@ -58,8 +67,7 @@ class Checks:
         self.quorum_rules.received(node, sender, message)
 
     def read_answered(self, node: SimulatedNode, reading: Reading) -> None:
-        if (wrong := self.quorum_rules.read_answered(node, reading)) is not None:
-            self._world.violated(wrong)
+        self.quorum_rules.read_answered(node, reading)
 
     def is_committed(self, voters: Voters) -> bool:
         """Answer whether any committed entry has set these voters, or they found the quorum."""
@@ -69,10 +77,10 @@ class Checks:
         """State machine safety, and exactly once."""
         if position < len(self.history):
             if self.history[position] != frame:
-                raise Violation(f"state machine safety: node {node.node_id} applied another frame {position}")
+                raise self.state_machine_safety(f"node {node.node_id} applied another frame {position}")
         else:
             if position > len(self.history) or frame in self.seen:
-                raise Violation(f"exactly once: frame {frame.hex()} at {position} of {len(self.history)}")
+                raise self.exactly_once(f"frame {frame.hex()} at {position} of {len(self.history)}")
             self.history.append(frame)
             self.seen.add(frame)
 
@@ -88,42 +96,39 @@ class Checks:
             node.lead_mark = None
         leader = log._guard.state.leader
         if leader is not None and leader not in self._world.nodes:
-            raise Violation(f"a_stranger_leads_nobody: node {node.node_id} follows {leader}")
+            raise self.a_stranger_leads_nobody(f"node {node.node_id} follows {leader}")
         commit_index = log._guard.state.commit_index
         if commit_index < node.commit_seen:
-            raise Violation(f"commit index of node {node.node_id}: {node.commit_seen} -> {commit_index}")
+            raise self.commit_index_never_regresses(
+                f"node {node.node_id}: {node.commit_seen} -> {commit_index}"
+            )
         base = journal[0][1]
         # The first entry's command may be blank: a snapshot covers it, and nobody will ask for it.
         for index in range(max(node.commit_seen, base) + 1, commit_index + 1):
             command, _, term = journal[index - base]
             known = self.committed.setdefault(index, (command, term))
             if known != (command, term):
-                raise Violation(
-                    f"log matching: node {node.node_id} committed another entry {index} of {term}"
-                )
+                raise self.log_matching(f"node {node.node_id} committed another entry {index} of {term}")
             if index > self.commit_max:
-                if (wrong := self.rules.committed(index, command)) is not None:
-                    raise Violation(wrong)
+                self.rules.committed(index, command)
                 self.commit_max = index
                 self.committed_in[index] = engine.term
                 self._check_durable(index, term, applied=node.applied_seen)
                 if is_change(command):
                     self._voters_set.append((index, from_command(command)[0]))
         node.commit_seen, node.applied_seen = commit_index, log.applied_position()[0]
-        if (wrong := self.quorum_rules.stepped(node)) is not None:
-            raise Violation(wrong)
+        self.quorum_rules.stepped(node)
         self._steps += 1
         if self._steps % CHECK_EVERY == 0:
             self._check_matching()
 
     def _check_leader(self, node: SimulatedNode, term: int) -> None:
         if self.leaders.setdefault(term, node.node_id) != node.node_id:
-            raise Violation(f"election safety: nodes {self.leaders[term]} and {node.node_id} led term {term}")
+            raise self.election_safety(f"nodes {self.leaders[term]} and {node.node_id} led term {term}")
         journal = node.journal
         base, last = journal[0][1], journal[-1][1]
         if node.lead_mark is None:
-            if (wrong := self.rules.began_to_lead(node, term)) is not None:
-                raise Violation(wrong)
+            self.rules.began_to_lead(node, term)
             assert node.log is not None
             if len(node.log._guard.state.voters) > 1:
                 self._check_vote(node, node.node_id, term)
@@ -132,11 +137,11 @@ class Checks:
                 if self.committed_in[index] >= term:
                     break  # votes that came late may still elect a leader of a former term; nobody follows it
                 if index > last or journal[index - base][::2] != self.committed[index]:
-                    raise Violation(f"leader completeness: node {node.node_id} lacks {index} in term {term}")
+                    raise self.leader_completeness(f"node {node.node_id} lacks {index} in term {term}")
         else:
             index, at_term = node.lead_mark
             if last < index or (index >= base and journal[index - base][2] != at_term):
-                raise Violation(f"leader append-only: node {node.node_id} lost entry {index} in term {term}")
+                raise self.leader_append_only(f"node {node.node_id} lost entry {index} in term {term}")
         node.lead_mark = last, journal[-1][2]
 
     def _ask_for_changes(self, node: SimulatedNode) -> None:
@@ -156,9 +161,7 @@ class Checks:
         strangers = {NodeId(200 + number): directory_of(NodeId(20 + number), 0) for number in range(count)}
         with suppress(ChangePending, InvalidRequest):
             log._node.check_change(dict(state.voters) | strangers)
-            raise Violation(
-                f"one_change_at_a_time: node {node.node_id} takes {count} beside what is under way"
-            )
+            raise self.one_change_at_a_time(f"node {node.node_id} takes {count} beside what is under way")
 
     def sent(self, node: SimulatedNode, target: NodeId, message: Message) -> None:
         """Promises rest on what is durable: a vote on the vote, a request and an acknowledgement on the entries.
@@ -166,8 +169,7 @@ class Checks:
         A candidate's vote for itself is a promise once it leads: `_check_leader`.
         """
         for rules in (self.rules, self.quorum_rules):
-            if (wrong := rules.sent(node, target, message)) is not None:
-                raise Violation(wrong)
+            rules.sent(node, target, message)
         kind, term, durable = message["type"], message["term"], node.durable
         if kind == "request_vote" and durable.term <= term:
             index = message["last_log_index"]
@@ -176,8 +178,8 @@ class Checks:
                 and index > node.journal[0][1]
                 and not _holds(durable.entries, index, message["last_log_term"])
             ):
-                raise Violation(
-                    f"a promise not kept: node {node.node_id} asks for votes in term {term} for a log up to {index}, "
+                raise self.promises_are_kept(
+                    f"node {node.node_id} asks for votes in term {term} for a log up to {index}, "
                     "and its disk lacks that entry"
                 )
         elif kind == "response_vote":
@@ -193,8 +195,8 @@ class Checks:
             else:
                 is_true = not is_held or _holds(durable.entries, index, journal[index - journal[0][1]][2])
             if last < index or not is_true:
-                raise Violation(
-                    f"a promise not kept: node {node.node_id} acknowledges entry {index} in term {term}, and its disk holds "
+                raise self.promises_are_kept(
+                    f"node {node.node_id} acknowledges entry {index} in term {term}, and its disk holds "
                     f"another there, or none: it ends at {last}"
                 )
 
@@ -202,8 +204,8 @@ class Checks:
     def _check_vote(node: SimulatedNode, promised: NodeId, term: int) -> None:
         durable = node.durable
         if durable.term < term or (durable.term == term and durable.vote != promised):
-            raise Violation(
-                f"a promise not kept: node {node.node_id} votes for {promised} in term {term}, and its disk knows of a "
+            raise Checks.promises_are_kept(
+                f"node {node.node_id} votes for {promised} in term {term}, and its disk knows of a "
                 f"vote for {durable.vote} in term {durable.term}"
             )
 
@@ -222,8 +224,8 @@ class Checks:
         if changed > applied:
             allowed.append(self._voters_set[-2][1])
         if not any(2 * len(holders & set(each.items())) > len(each) for each in allowed):
-            raise Violation(
-                f"durable majority: entry {index} of term {term} is committed, but only on "
+            raise self.durable_majority(
+                f"entry {index} of term {term} is committed, but only on "
                 f"{sorted(holder.node_id for holder in holders)} of voters {sorted(voters)}"
             )
 
@@ -242,7 +244,7 @@ class Checks:
                 for index in range(last, first - 1, -1):
                     mine, theirs = one[index - one[0][1]], other[index - other[0][1]]
                     if same and index > first and mine != theirs:
-                        raise Violation(f"log matching: two logs differ at {index}, below an equal entry")
+                        raise self.log_matching(f"two logs differ at {index}, below an equal entry")
                     same = same or mine[2] == theirs[2]
 
 

@@ -1,8 +1,4 @@
-"""Properties of the committed log and of the brokers that follow it; `cluster` lists more of them.
-
-one_registration_per_incarnation  a process of a controller registers once, however often its request was sent
-who_joins_an_isr_is_active  a broker that joins an ISR is neither fenced nor shutting down
-"""
+"""Properties of the committed log and of the brokers that follow it."""
 
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
@@ -23,12 +19,13 @@ from metadata_log.records.topics import TopicRecord
 from quorum.decide.reassignments import AlterPartitionReassignments
 from tests.simulation.rules.batches import BatchRules
 from tests.simulation.rules.contest import SETTING
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import rule
 from tests.simulation.rules.sessions import SessionRules
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
     from tests.simulation.world.cluster_broker import SimulatedBroker
+
 
 IMAGES_KEPT: Final = 2_000
 """Some 30 s of a run."""
@@ -38,6 +35,17 @@ COUNTED_KEPT: Final = 256
 
 class Properties:
     """What must hold of every batch that anybody applies."""
+
+    one_registration_per_incarnation = rule("a controller's process registers once, however often it asks")
+    who_joins_an_isr_is_active = rule("a broker that joins an ISR is neither fenced nor shutting down")
+    same_offset_same_digest = rule("all processes have the same state at an offset")
+    one_claim_per_epoch = rule("an epoch belongs to one controller")
+    applied_once = rule("a request id stands at one offset")
+    no_fenced_leader = rule("no fenced broker leads")
+    leads_from_an_online_directory = rule("a leader's log directory is in its registration")
+    silent_brokers_serve_nobody = rule(
+        "a silent broker does not serve once its fencing has begun, until it has read of it"
+    )
 
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
@@ -77,7 +85,7 @@ class Properties:
         state = (batch.crc, self._buckets(who, image))
         known = self._states.setdefault(image.end_offset, state)
         if known is not state and known != state:
-            raise Violation(f"same_offset_same_digest: {who} at offset {image.end_offset}")
+            raise self.same_offset_same_digest(f"{who} at offset {image.end_offset}")
 
     def _buckets(self, who: str, image: MetadataImage) -> Buckets:
         """Return what the state digest of an image that `who` has reached is made of, and leave uncounted what its process
@@ -119,13 +127,13 @@ class Properties:
         """Check the digest that a controller reports of a committed state."""
         known = self._states.get(end_offset)
         if known is not None and digest_of_buckets(known[1]) != value:
-            raise Violation(f"same_offset_same_digest: a controller reports another at offset {end_offset}")
+            raise self.same_offset_same_digest(f"a controller reports another at offset {end_offset}")
 
     def found(self, who: str, image: MetadataImage) -> None:
         """Check a state that a process goes on from."""
         known = self._states.get(image.end_offset)
         if image.end_offset and known != (image.last_crc, self._buckets(who, image)):
-            self._world.violated(f"same_offset_same_digest: {who} at offset {image.end_offset}")
+            self._world.violated(self.same_offset_same_digest(f"{who} at offset {image.end_offset}"))
 
     def committed(self, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
         """Check what a batch did, when the first controller applies it."""
@@ -145,7 +153,7 @@ class Properties:
             )
             holder = self.claims.setdefault(batch.controller_epoch, claimed.controller_id)
             if holder != claimed.controller_id:
-                raise Violation(f"one_claim_per_epoch: epoch {batch.controller_epoch}")
+                raise self.one_claim_per_epoch(f"epoch {batch.controller_epoch}")
         for record in batch.records:
             if isinstance(record, RegisterControllerRecord):
                 incarnation = (record.controller_id, record.incarnation_id)
@@ -154,7 +162,7 @@ class Properties:
                 is_kept = request_id is not None and before.results.get(request_id) is not None
                 # A request whose result is kept no longer is carried out again.
                 if incarnation in self._registered and (is_kept or not is_repeated):
-                    raise Violation(f"one_registration_per_incarnation: controller {record.controller_id}")
+                    raise self.one_registration_per_incarnation(f"controller {record.controller_id}")
                 self._registered[incarnation] = request_id
             if isinstance(record, TopicRecord):
                 settings = image.configs.get((TOPIC, record.name))
@@ -167,7 +175,7 @@ class Properties:
             former = self.requests.get(request_id, ())
             if former:
                 if not self.may_be_evicted(former[-1]):
-                    raise Violation(f"applied_once: request {request_id.hex()} at {batch.base_offset}")
+                    raise self.applied_once(f"request {request_id.hex()} at {batch.base_offset}")
                 self.carried_out_again.add(request_id)
             self.requests[request_id] = (*former, batch.base_offset)
             self._results.append(batch.base_offset)
@@ -238,20 +246,20 @@ class Properties:
                 operation == AlterPartitionReassignments.__name__ and partition.isr == partition.replicas[:1]
             )
             if not all(map(image.is_active, joined)) and not (is_given_up and partition.leader == NO_LEADER):
-                raise Violation(
-                    f"who_joins_an_isr_is_active: {sorted(joined)} joined that of partition {number} at {image.end_offset}"
+                raise self.who_joins_an_isr_is_active(
+                    f"{sorted(joined)} joined that of partition {number} at {image.end_offset}"
                 )
             leader = partition.leader
             if leader >= 0 and (leader not in image.brokers or image.brokers[BrokerId(leader)].fenced):
-                raise Violation(f"no_fenced_leader: {leader} leads a partition at {image.end_offset}")
+                raise self.no_fenced_leader(f"{leader} leads a partition at {image.end_offset}")
             if leader >= 0:
                 self._check_directory(image, BrokerId(leader), partition)
 
     def _check_directory(self, image: MetadataImage, leader: BrokerId, partition: PartitionImage) -> None:
         directory = partition.directories[partition.replicas.index(leader)]
         if not is_reserved(directory) and directory not in image.brokers[leader].log_dirs:
-            raise Violation(
-                f"leads_from_an_online_directory: {leader} leads from {directory.hex()} at {image.end_offset}"
+            raise self.leads_from_an_online_directory(
+                f"{leader} leads from {directory.hex()} at {image.end_offset}"
             )
 
     def _fenced(self, record: BrokerRegistrationChangeRecord, why: str) -> None:
@@ -266,7 +274,6 @@ class Properties:
             return
         # This also holds if the broker is unfenced by now: its leaderships moved, and it has not read that yet.
         if broker.may_serve():
-            raise Violation(
-                f"silent_brokers_serve_nobody: {broker.broker_id} serves from offset {read_end}, and was fenced below "
-                f"{fenced_end}"
+            raise self.silent_brokers_serve_nobody(
+                f"{broker.broker_id} serves from offset {read_end}, and was fenced below {fenced_end}"
             )

@@ -23,9 +23,11 @@ from metadata_log.records.configs import TOPIC
 from metadata_log.wire.commands import Command
 from quorum.decide.topics import CreateTopic, DeleteTopic
 from tests.robustness.history import Kind, Operation, check
+from tests.simulation.rules.rule import rule
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
+
 
 SETTING = "retention.ms"
 NAMES = 2
@@ -39,6 +41,10 @@ ATTEMPT_SECONDS = 2.0
 
 class Contest:
     """What all contenders of one world asked and heard."""
+
+    contest_is_linearizable = rule(
+        "clients that create, delete and read the same topics hear what fits one order"
+    )
 
     def __init__(self, world: "ClusterWorld") -> None:
         self.world = world

@@ -3,9 +3,6 @@
 Each question is drawn, and made of the newest committed state: another cluster's id, a replaced epoch, brokers and topics
 that do not exist, values that no setting has, a used request id with another body. The judge looks at the state at the
 offset that the answer names, and knows Kafka's error for it. It says nothing of questions that nobody answered.
-
-    refused_by_name     each of these is refused, with this error
-    done_as_asked       what is not refused is done: the state at the answer's offset shows it
 """
 
 import asyncio
@@ -40,6 +37,7 @@ from quorum.decide.placement import Placement
 from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
 from quorum.decide.topics import CreatePartitions, CreateTopic, DeleteTopics, MorePartitions
 from tests.simulation.rules.batches import ASSIGNED, settings_of
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.cluster_node import CLUSTER_ID, uuid
 from tests.support.callers import anybody
 
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
     from tests.simulation.world.cluster_controller import SimulatedController
     from tests.simulation.world.node import SimulatedNode
+
 
 PAUSE_SECONDS: Final = 0.12
 """Mean time between two questions."""
@@ -78,6 +77,9 @@ def _always(*errors: str | None) -> Callable[[MetadataImage], Errors]:
 
 class Contrary:
     """One client of a world; it draws from numbers of its own."""
+
+    refused_by_name = rule("what must be refused is, with this error of Kafka")
+    done_as_asked = rule("what is not refused is done: the state at the answer's offset shows it")
 
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
@@ -136,11 +138,11 @@ class Contrary:
             if at is None or after is None:
                 return
             if errors == [None] and (wrong := question.shows(after, outcome)) is not None:
-                world.violated(f"done_as_asked: {wrong} by {question.command}")
+                world.violated(self.done_as_asked(f"{wrong} by {question.command}"))
         assert at is not None
         right = question.errors(at)
         if right and not {*errors} <= right:
-            world.violated(f"refused_by_name: {errors} and not {right} for {question.command}")
+            world.violated(self.refused_by_name(f"{errors} and not {right} for {question.command}"))
 
     async def _ask(self, question: Question) -> "Rejected | tuple[Any, int, int] | None":
         """Return a refusal, or the outcome and its two offsets; None: nobody says."""

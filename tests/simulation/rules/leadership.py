@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Final
 
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_STRANGER_TIMEOUTS
+from tests.simulation.rules.rule import rule
 
 if TYPE_CHECKING:
     from tests.simulation.world.node import SimulatedNode
     from tests.simulation.world.world import World
+
 
 SYNCS: Final = 10
 ROUND_TRIPS: Final = 6
@@ -45,6 +47,9 @@ Majority = frozenset[tuple[NodeId, int]]
 
 class Leadership:
     """Somebody leads wherever a majority can elect."""
+
+    nobody_falls_silent = rule("where controllers, links and disks have no faults, the first leader leads on")
+    led = rule("a majority that could elect a leader soon has one")
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -85,7 +90,7 @@ class Leadership:
         if seconds > most:
             names = sorted(node_id for node_id, _ in majority)
             world.violated(
-                f"led: {names} could have elected a leader for {seconds:.1f} s, {most:.1f} are enough"
+                self.led(f"{names} could have elected a leader for {seconds:.1f} s, {most:.1f} are enough")
             )
 
     def _bound(self, majority: Majority, way: float) -> float:

@@ -1,11 +1,5 @@
 """Rules of what a node promises, and of the voters under which it acts, over the messages, answers and logs of all nodes.
 
-    higher_terms_are_adopted    whoever gets a voter's answer of a higher term acts in that term from then on
-    acknowledged_is_the_leaders an acknowledgement names nothing beyond what its sender's log has in common with its leader's
-    reads_ask_a_majority        a read is answered only once a majority has confirmed, since it began, that the leader leads
-    voters_are_committed        the voters under which a node acts were set by a committed entry, or found the quorum
-    one_change_behind_at_most   whoever holds a change of voters acts under the change before it at least
-
 Source: Raft thesis 3.3 (terms), 3.5 (replication), 4.1 (changes of voters), 6.4 (reads).
 """
 
@@ -19,10 +13,12 @@ from quorum.raft.messages import Message
 from quorum.raft.raft_log import Member, Role, Voters
 from quorum.raft.term_pace import TERM_JUMP_MAX
 from quorum.raft.voters import from_command
+from tests.simulation.rules.rule import rule
 
 if TYPE_CHECKING:
     from tests.simulation.world.node import SimulatedNode
     from tests.simulation.world.world import World
+
 
 ANSWERS: Final = frozenset({"next_node_idx", "response_vote", "read_probe_response", "nack"})
 """What carries its sender's own term, and asks for nothing. The answer to a pre-vote repeats the term that was asked for."""
@@ -39,6 +35,16 @@ class Reading(NamedTuple):
 
 
 class QuorumRules:
+    """What a node promises, and the voters under which it acts: the messages, answers and logs of all nodes."""
+
+    higher_terms_are_adopted = rule("a node that gets a voter's answer of a higher term acts in that term")
+    acknowledged_is_the_leaders = rule("an acknowledged entry is that of the leader's log")
+    reads_ask_a_majority = rule("a majority confirms the leader after a read began and before it is answered")
+    voters_are_committed = rule("a node acts under voters that a committed entry set, or the founders")
+    one_change_behind_at_most = rule(
+        "a node that holds a change of voters acts under the one before it at least"
+    )
+
     def __init__(self, world: "World") -> None:
         self._world = world
         self._messages = 0
@@ -75,35 +81,33 @@ class QuorumRules:
             if told is None or told[0] < term:
                 self._told[node.node_id] = term, sender
 
-    def sent(self, node: "SimulatedNode", target: NodeId, message: Message) -> str | None:
-        """Return what is wrong with a message."""
+    def sent(self, node: "SimulatedNode", target: NodeId, message: Message) -> None:
+        """Check a message."""
         self._messages += 1
         if message["type"] == "read_probe_response":
             key = node.node_id, target, message["term"], message["read_id"]
             self._confirming.setdefault(key, self._messages)
         if message["type"] == "next_node_idx" and message["success"]:
-            return self._acknowledges(node, target, message)
-        return None
+            self._acknowledges(node, target, message)
 
-    def _acknowledges(self, node: "SimulatedNode", target: NodeId, message: Message) -> str | None:
+    def _acknowledges(self, node: "SimulatedNode", target: NodeId, message: Message) -> None:
         leader, term, index = self._world.nodes.get(target), message["term"], message["next_node_idx"] - 1
         if leader is None or leader.log is None or not leader.has_engine():
-            return None
+            return
         engine = leader.log._node.engine
         # Only while both are in that term: a later one may have cut either log.
         if engine.role is not Role.LEADER or not engine.term == term == node.journal.getCurrentTerm():
-            return None
+            return
         mine, theirs = node.journal, leader.journal
         if index <= max(mine[0][1], theirs[0][1]):
-            return None  # a snapshot covers it
+            return  # a snapshot covers it
         here = mine[index - mine[0][1]][2] if index <= mine[-1][1] else None
         there = theirs[index - theirs[0][1]][2] if index <= theirs[-1][1] else None
-        if here == there is not None:
-            return None
-        return (
-            f"acknowledged_is_the_leaders: node {node.node_id} acknowledges entry {index} of term {here} to "
-            f"{target}, which has one of term {there} there"
-        )
+        if here is None or here != there:
+            raise self.acknowledged_is_the_leaders(
+                f"node {node.node_id} acknowledges entry {index} of term {here} to "
+                f"{target}, which has one of term {there} there"
+            )
 
     # --- reads
 
@@ -112,15 +116,15 @@ class QuorumRules:
             return None
         return Reading(node.log._node.engine.term, node.log._guard.state.voters, self._messages)
 
-    def read_answered(self, node: "SimulatedNode", reading: Reading) -> str | None:
-        """Return what is wrong with the answer of a read that began earlier in the same leadership."""
+    def read_answered(self, node: "SimulatedNode", reading: Reading) -> None:
+        """Check the answer of a read that began earlier in the same leadership."""
         if node.log is None:
-            return None
+            return
         # A change of voters may come into force between the answer and this look at it.
         either = reading.voters, node.log._guard.state.voters
-        if any(self._is_confirmed(node.node_id, voters, reading) for voters in either):
-            return None
-        return f"reads_ask_a_majority: node {node.node_id} answers a read in term {reading.term} by itself"
+        if not any(self._is_confirmed(node.node_id, voters, reading) for voters in either):
+            by_itself = f"node {node.node_id} answers a read in term {reading.term} by itself"
+            self._world.violated(self.reads_ask_a_majority(by_itself))
 
     def _is_confirmed(self, leader: NodeId, voters: Mapping[NodeId, object], reading: Reading) -> bool:
         confirmed = 1 + sum(
@@ -132,37 +136,36 @@ class QuorumRules:
 
     # --- after each step
 
-    def stepped(self, node: "SimulatedNode") -> str | None:
-        """Return what is wrong with a node that has handled all that it got."""
+    def stepped(self, node: "SimulatedNode") -> None:
+        """Check a node that has handled all that it got."""
         log = node.log
         if log is None or not node.has_engine():
-            return None
+            return
         state = log._guard.state
         told = self._told.pop(node.node_id, None)
         if told is not None and state.engine.term < told[0] and state.counts(told[1]):
-            return (
-                f"higher_terms_are_adopted: node {node.node_id} is in term {state.engine.term}, and {told[1].node_id} "
+            raise self.higher_terms_are_adopted(
+                f"node {node.node_id} is in term {state.engine.term}, and {told[1].node_id} "
                 f"answered it in term {told[0]}"
             )
-        return self._acts_under(node, state.voters)
+        self._acts_under(node, state.voters)
 
-    def _acts_under(self, node: "SimulatedNode", voters: Voters) -> str | None:
+    def _acts_under(self, node: "SimulatedNode", voters: Voters) -> None:
         assert node.log is not None
         if not node.log._node.in_force.is_founded:
-            return None  # the settings say who votes
+            return  # the settings say who votes
         journal = node.journal
         if len(journal.voter_changes) > 1:
             newest = [self._set_by(node, index) for index in journal.voter_changes[-2:]]
             if voters not in newest:
-                return (
-                    f"one_change_behind_at_most: node {node.node_id} acts under {sorted(voters)}, and its log sets "
+                raise self.one_change_behind_at_most(
+                    f"node {node.node_id} acts under {sorted(voters)}, and its log sets "
                     f"{[sorted(each) for each in newest]} last"
                 )
         if self._known_to_be_set.get(node.node_id) is not voters:
             if not self._world.checks.is_committed(voters):
-                return f"voters_are_committed: node {node.node_id} acts under {sorted(voters)}"
+                raise self.voters_are_committed(f"node {node.node_id} acts under {sorted(voters)}")
             self._known_to_be_set[node.node_id] = voters
-        return None
 
     @staticmethod
     def _set_by(node: "SimulatedNode", index: int) -> Voters:

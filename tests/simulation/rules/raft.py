@@ -1,23 +1,6 @@
 """Rules of elections and replication, seen from outside: the messages that a node gets and sends, and the links it loses.
 
 Nothing of it is asked of the node itself, but who it follows and under which voters it acts.
-
-    votes_make_a_leader     whoever leads has the votes of a majority of its voters, each counted once
-    asks_before_it_stands   a majority told a candidate that it would be voted for, or its leader asked it to stand
-    a_live_leader_stays     nobody promises a vote while a leader's messages arrive, and nobody asks for one
-    who_slept_waits         a follower whose machine was suspended asks for no votes before its leader had time to speak
-    lower_terms_are_told    whoever asks in a lower term soon hears of the higher one
-    a_lost_leader_is_replaced  a follower whose leader closed the link asks for votes soon
-    a_leader_is_heard       a leader whom no majority answers leads no longer
-    a_stranger_leads_nobody  nobody follows who is no controller of this cluster
-    lies_cost_the_link      a stranger whose term is a jump, or who claims to lead while another does, loses its link
-    sends_once              entries in flight are not sent again, unless a refusal or a link's end says that they are lost
-    one_question            a follower whose position is unknown is asked once on each link, until it answers
-    leaders_have_applied    a leader has applied its log before it appends to it
-    entries_are_small       frames share an entry up to a bound: a follower applies an entry in one turn of its loop
-    messages_are_small      a message holds no more entries than its receiver takes
-    guests_get_little       little is in flight to whoever is no voter
-    terms_are_durable       a leader's messages rest on a term that its disk holds
 """
 
 from collections import defaultdict, deque
@@ -29,10 +12,12 @@ from metadata_log.ids import NodeId
 from quorum.raft.messages import ENTRY_BYTES, Message, frames_of
 from quorum.raft.raft_log import Member, Role
 from quorum.raft.term_pace import TERM_JUMP_MAX
+from tests.simulation.rules.rule import rule
 
 if TYPE_CHECKING:
     from tests.simulation.world.node import SimulatedNode
     from tests.simulation.world.world import World
+
 
 SOON_S: Final = 0.25
 """Within so long a node that runs answers, or asks for votes."""
@@ -60,6 +45,24 @@ class Heard(NamedTuple):
 
 
 class RaftRules:
+    """Elections and replication, from outside: the messages that a node gets and sends, and the links that it loses."""
+
+    votes_make_a_leader = rule("a leader has the votes of a majority of its voters, each counted once")
+    asks_before_it_stands = rule("a candidate has the promise of a majority, or its leader asked it to stand")
+    a_live_leader_stays = rule("no node promises or asks for a vote while a leader's messages arrive")
+    who_slept_waits = rule("a follower that was suspended gives its leader time before it asks for votes")
+    lower_terms_are_told = rule("a node that asks in a lower term soon hears of the higher one")
+    a_lost_leader_is_replaced = rule("a follower whose leader closed the link asks for votes soon")
+    a_leader_is_heard = rule("a leader whom no majority answers leads no longer")
+    lies_cost_the_link = rule("a stranger with a jump of a term, or a false claim to lead, loses its link")
+    sends_once = rule("entries in flight are sent again only after a refusal or the end of the link")
+    one_question = rule("a follower is asked once on each link where its log ends, until it answers")
+    leaders_have_applied = rule("a leader has applied its log before it appends to it")
+    entries_are_small = rule("frames share an entry up to a bound, as it is applied in one turn of the loop")
+    messages_are_small = rule("a message holds no more entries than its receiver takes")
+    guests_get_little = rule("little is in flight to a node that does not vote")
+    terms_are_durable = rule("a leader's messages rest on a term that its disk holds")
+
     def __init__(self, world: "World") -> None:
         self._world = world
         self._votes: dict[tuple[int, NodeId], set[Member]] = defaultdict(set)
@@ -111,43 +114,46 @@ class RaftRules:
         self._sent = {key: last for key, last in self._sent.items() if key[0] != node_id}
         self._answered = {key: at for key, at in self._answered.items() if key[0] != node_id}
 
-    def began_to_lead(self, node: "SimulatedNode", term: int) -> str | None:
-        """Return what is wrong with a leader's election."""
+    def began_to_lead(self, node: "SimulatedNode", term: int) -> None:
+        """Check a leader's election."""
         assert node.log is not None
         state = node.log._guard.state
         self._leads_since[node.node_id, term] = self._world.loop.time()
         voted = {node.member, *self._votes[term, node.node_id]} & set(map(_member, state.voters.items()))
-        if len(voted) >= state.majority:
-            return None
-        return f"votes_make_a_leader: node {node.node_id} leads term {term} by the votes of {sorted(voted)}"
+        if len(voted) < state.majority:
+            raise self.votes_make_a_leader(
+                f"node {node.node_id} leads term {term} by the votes of {sorted(voted)}"
+            )
 
-    def leads(self, node: "SimulatedNode") -> str | None:
-        """Return what is wrong with a leader that begins to append, by what it has not applied yet."""
+    def leads(self, node: "SimulatedNode") -> None:
+        """Check a leader that begins to append, by what it has not applied yet."""
         assert node.log is not None
         journal, applied = node.journal, node.log.applied_position()[0]
         behind = sum(bool(frames_of(command)) for command, index, _ in journal if index > applied)
-        if not behind:
-            return None
-        return f"leaders_have_applied: node {node.node_id} leads, and has {behind} entries to apply"
+        if behind:
+            raise self.leaders_have_applied(f"node {node.node_id} leads, and has {behind} entries to apply")
 
-    def committed(self, index: int, command: bytes) -> str | None:
-        """Return what is wrong with an entry that is committed for the first time."""
+    def committed(self, index: int, command: bytes) -> None:
+        """Check an entry that is committed for the first time."""
         most: int = vars(quorum.raft.proposals)["RAFT_ENTRY_SHARED_BYTES"]
         if len(command) <= most:
-            return None
+            return
         frames = frames_of(command)
-        if len(frames) <= most or self._world.is_one_frame(frames):
-            return None
-        return f"entries_are_small: entry {index} has {len(frames)} bytes of several frames, {most} may share one"
+        if len(frames) > most and not self._world.is_one_frame(frames):
+            raise self.entries_are_small(
+                f"entry {index} has {len(frames)} bytes of several frames, {most} may share one"
+            )
 
-    def _sent_too_much(self, node: "SimulatedNode", target: NodeId, message: Message) -> str | None:
-        """Return what is wrong with how much a leader sends a follower."""
+    def _check_size(self, node: "SimulatedNode", target: NodeId, message: Message) -> None:
+        """Check how much a leader sends a follower."""
         assert node.log is not None
         guard, limits = node.log._guard, vars(quorum.raft.replication)
         progress, now = guard.replication.peers[target], self._world.loop.time()
         most = limits["PROBE_BYTES" if progress.probing else "RAFT_APPEND_SHARED_BYTES"] // ENTRY_BYTES
         if len(message["entries"]) > max(most, 1):
-            return f"messages_are_small: node {node.node_id} sends {target} {len(message['entries'])} entries of {most}"
+            raise self.messages_are_small(
+                f"node {node.node_id} sends {target} {len(message['entries'])} entries of {most}"
+            )
         guest = node.node_id, Member(target, progress.directory_id)
         if guard.state.counts(guest[1]):
             self._counted_at[guest] = now
@@ -156,8 +162,9 @@ class RaftRules:
             and len(progress.in_flight) > 1
             and now - self._counted_at.get(guest, -1.0) > VOTED_SECONDS
         ):
-            return f"guests_get_little: {progress.in_flight_bytes} bytes are in flight from {node.node_id} to {target}"
-        return None
+            raise self.guests_get_little(
+                f"{progress.in_flight_bytes} bytes are in flight from {node.node_id} to {target}"
+            )
 
     # --- what a node gets
 
@@ -234,7 +241,7 @@ class RaftRules:
                 return
         if any(each is link for each in node.transport.links.values()):
             self._world.violated(
-                f"lies_cost_the_link: node {node.node_id} keeps a stranger's that lied at {since:.3f} s"
+                self.lies_cost_the_link(f"node {node.node_id} keeps a stranger's that lied at {since:.3f} s")
             )
 
     def _is_led(self, node: "SimulatedNode") -> bool:
@@ -330,7 +337,7 @@ class RaftRules:
             and not self._may_be_busy(node)
         ):
             self._world.violated(
-                f"a_lost_leader_is_replaced: node {node.node_id} asks for no votes after {SOON_S} s"
+                self.a_lost_leader_is_replaced(f"node {node.node_id} asks for no votes after {SOON_S} s")
             )
 
     def _may_be_busy(self, node: "SimulatedNode") -> bool:
@@ -341,86 +348,92 @@ class RaftRules:
 
     # --- what it sends
 
-    def sent(self, node: "SimulatedNode", target: NodeId, message: Message) -> str | None:
-        """Return what is wrong with a message."""
+    def sent(self, node: "SimulatedNode", target: NodeId, message: Message) -> None:
+        """Check a message."""
         log = node.log
         if log is None:
-            return None
+            return
         kind, term, now = message["type"], message["term"], self._world.loop.time()
         untold = self._untold.get((node.node_id, target))
         # The answer to a pre-vote repeats the term that was asked for: nobody learns one from it.
         if untold is not None and term > untold[1] and kind != "pre_vote_response":
             del self._untold[node.node_id, target]
             if now - untold[0] > SOON_S and node.rested_until < untold[0]:
-                return f"lower_terms_are_told: node {node.node_id} tells {target} late that term {untold[1]} is over"
+                raise self.lower_terms_are_told(
+                    f"node {node.node_id} tells {target} late that term {untold[1]} is over"
+                )
         match kind:
             case "pre_vote":
-                asleep = self._asks_asleep(node, term, now)
+                self._asks_asleep(node, term, now)
                 self._asked_at[node.node_id] = now
-                return asleep or self._asks_early(node, term, now)
+                self._asks_early(node, term, now)
             case "pre_vote_response" if message["granted"]:
                 self._asked_at[node.node_id] = now
                 if self._is_led(node) and self._led.get((node.node_id, target, term)) == self._led_at(node):
-                    return f"a_live_leader_stays: node {node.node_id} would vote for {target} in term {term}"
+                    raise self.a_live_leader_stays(
+                        f"node {node.node_id} would vote for {target} in term {term}"
+                    )
             case "request_vote":
                 self._asked_at[node.node_id] = now
                 if not message["force"]:
-                    return self._stands_unasked(node, term)
+                    self._stands_unasked(node, term)
             case "response_vote":
                 self._asked_at[node.node_id] = now
                 self._votes[term, target].add(node.member)
             case "append_entries":
-                return self._sent_as_leader(node, target, message, now)
-        return None
+                self._sent_as_leader(node, target, message, now)
 
-    def _asks_asleep(self, node: "SimulatedNode", term: int, now: float) -> str | None:
-        """Return what is wrong with asking so soon after a sleep: the leader slept as well, and its link is whole."""
+    def _asks_asleep(self, node: "SimulatedNode", term: int, now: float) -> None:
+        """Check that a node does not ask soon after a sleep: its leader slept as well, and the link is whole."""
         node_id, since = node.node_id, self._suspended_at.get(node.node_id, 0.0)
         if self._followed_then.get(node_id) != term - 1 or node.rested_until >= since:
-            return None
+            return
         # Whoever promised a vote meanwhile waits for that candidate instead, and that is shorter.
         last = max(self._lost_at.get(node_id, -1.0), self._asked_at.get(node_id, -1.0))
-        if last >= since or now - since >= PARTLY * self._heartbeat_s:
-            return None
-        return f"who_slept_waits: node {node_id} asks for votes {now - since:.3f} s after its machine was suspended"
+        if last < since and now - since < PARTLY * self._heartbeat_s:
+            raise self.who_slept_waits(
+                f"node {node_id} asks for votes {now - since:.3f} s after its machine was suspended"
+            )
 
-    def _asks_early(self, node: "SimulatedNode", term: int, now: float) -> str | None:
+    def _asks_early(self, node: "SimulatedNode", term: int, now: float) -> None:
         heard = self._heard.get(node.node_id)
-        if heard is None or heard.term != term - 1:
-            return None
-        if now - heard.at < PARTLY * self._timeout_s:
-            return f"a_live_leader_stays: node {node.node_id} asks for votes, and heard {heard.leader} at {heard.at:.3f} s"
-        return None
+        if heard is not None and heard.term == term - 1 and now - heard.at < PARTLY * self._timeout_s:
+            raise self.a_live_leader_stays(
+                f"node {node.node_id} asks for votes, and heard {heard.leader} at {heard.at:.3f} s"
+            )
 
-    def _stands_unasked(self, node: "SimulatedNode", term: int) -> str | None:
+    def _stands_unasked(self, node: "SimulatedNode", term: int) -> None:
         assert node.log is not None
         state = node.log._guard.state
         if state.engine.role is Role.FOLLOWER:
-            return None  # it stands no more: the request waited for a sync, and other voters may be in force by now
+            return  # it stands no more: the request waited for a sync, and other voters may be in force by now
         told = {node.member, *self._told.get((node.node_id, node.incarnation, term), ())}
-        if len(told) >= state.majority:
-            return None
-        return f"asks_before_it_stands: node {node.node_id} stands for term {term}, and asked {sorted(told)}"
+        if len(told) < state.majority:
+            raise self.asks_before_it_stands(
+                f"node {node.node_id} stands for term {term}, and asked {sorted(told)}"
+            )
 
-    def _sent_as_leader(
-        self, node: "SimulatedNode", target: NodeId, message: Message, now: float
-    ) -> str | None:
+    def _sent_as_leader(self, node: "SimulatedNode", target: NodeId, message: Message, now: float) -> None:
         assert node.log is not None
         guard, term = node.log._guard, message["term"]
         state, progress = guard.state, guard.replication.peers.get(target)
         if node.durable.term < term:
-            return f"terms_are_durable: node {node.node_id} leads term {term}, its disk knows {node.durable.term}"
+            raise self.terms_are_durable(
+                f"node {node.node_id} leads term {term}, its disk knows {node.durable.term}"
+            )
         if progress is None or state.engine.role is not Role.LEADER or state.engine.term != term:
-            return None
+            return
         since = self._leads_since.get((node.node_id, term), now)
         heard = sorted(
             (self._answered.get((node.node_id, voter, term), since) for voter in state.others), reverse=True
         )
         bound = self._timeout_s + 2 * self._heartbeat_s + SOON_S
         if state.majority > 1 and now - max(heard[state.majority - 2], node.rested_until) > bound:
-            return f"a_leader_is_heard: node {node.node_id} leads term {term}, heard of a majority at {heard}"
-        if message["entries"] and (too_much := self._sent_too_much(node, target, message)) is not None:
-            return too_much
+            raise self.a_leader_is_heard(
+                f"node {node.node_id} leads term {term}, heard of a majority at {heard}"
+            )
+        if message["entries"]:
+            self._check_size(node, target, message)
         key = node.node_id, target, term
         if progress.probing:
             self._sent.pop(key, None)
@@ -431,15 +444,16 @@ class RaftRules:
             asked_on, asked_at = questions[0]
             is_soon = asked_on == link and now - asked_at < PARTLY * self._heartbeat_s
             if len(questions) == QUESTIONS and is_soon:
-                return f"one_question: node {node.node_id} asks {target} again and again where its log ends"
+                raise self.one_question(
+                    f"node {node.node_id} asks {target} again and again where its log ends"
+                )
         elif message["entries"]:
             first, last = message["entries"][0][1], message["entries"][-1][1]
             began = self._started_at.get(target, 0.0)
             # What was sent before the target's new process was linked is lost with its last one.
             if first <= self._sent.get(key, 0) and now - began > STARTED_SECONDS:
-                return f"sends_once: node {node.node_id} sends {target} entry {first} again"
+                raise self.sends_once(f"node {node.node_id} sends {target} entry {first} again")
             self._sent[key] = last
-        return None
 
 
 def _member(voter: tuple[NodeId, object]) -> Member:

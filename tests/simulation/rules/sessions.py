@@ -1,21 +1,6 @@
-"""Rules of brokers' sessions and of changes in parts: by the log, and by what each controller heard of brokers.
+"""Rules of brokers' sessions and of changes in parts: by the log, and by what each controller heard of brokers."""
 
-out_in_parts_gets_nothing   between two parts of a change that takes a broker out of service the broker gets no leadership
-                            and joins no ISR, under the next controller neither
-fenced_after_a_session      a broker is fenced for silence after a whole session of it, of which its controller ran half;
-                            a fencing that the controller before began needs no further silence
-the_silent_are_fenced       a broker that says nothing for longer is fenced, or a part of that is written
-fencings_go_on              a fencing in parts is gone on with at once by the next controller that knows of it
-unfenced_brokers_caught_up  a broker is unfenced once it has reported that it applied its own registration
-who_stops_is_known_to_stop  a broker in controlled shutdown goes once every other one has applied that its leaderships moved
-taken_over_after_a_session  another process gets a broker's id once the former one's session is over, or it stopped cleanly
-who_walks_out_gets_nothing  a controller decides as if each broker whose change in parts is under way were gone
-decides_under_its_claim     a controller decides on a state that its own claim leads to
-batches_continue            each batch that a controller appends continues the one that it appended before
-waiters_are_answered        nobody waits at a controller for records that it has applied
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,12 +16,13 @@ from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.commands import BrokerHeartbeat
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Walked, WalkKind
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import Violation, rule
 from tests.simulation.world.cluster_node import SESSION_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
     from tests.simulation.world.cluster_controller import SimulatedController
+
 
 SILENCE: Final = "SESSION_EXPIRED"
 TAKE_OUT: Final = (
@@ -116,6 +102,23 @@ class ChangesInParts:
 class SessionRules:
     """Holds the log of one world, and what controllers hear, to the rules."""
 
+    fenced_after_a_session = rule(
+        "a broker is fenced after a session of silence, unless its fencing was begun before"
+    )
+    the_silent_are_fenced = rule("a broker that is silent for longer is fenced, or a part of that is written")
+    fencings_go_on = rule("the next controller resumes a fencing in parts at once, if it knows of it")
+    unfenced_brokers_caught_up = rule("a broker is unfenced once it has applied its own registration")
+    who_stops_is_known_to_stop = rule(
+        "a broker that stops goes once every other has applied where its leaderships went"
+    )
+    taken_over_after_a_session = rule("a broker's id is free once its session is over, or it stopped cleanly")
+    who_walks_out_gets_nothing = rule(
+        "a controller decides as if a broker that a change in parts takes out were gone"
+    )
+    decides_under_its_claim = rule("a controller decides on a state that its own claim leads to")
+    batches_continue = rule("each batch that a controller appends continues the one before")
+    waiters_are_answered = rule("nobody waits at a controller for records that it has applied")
+
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
         self.parts = ChangesInParts()
@@ -128,8 +131,10 @@ class SessionRules:
 
     def check(self, before: MetadataImage, batch: RecordBatch, image: MetadataImage) -> None:
         """Raise a Violation where a batch breaks a rule; `before` is the state that it continues."""
-        for broken in self._broken(before, batch):
-            raise Violation(f"{broken} (offset {batch.base_offset})")
+        try:
+            self._check(before, batch)
+        except Violation as broken:
+            raise broken.beside(f"offset {batch.base_offset}") from None
         self.parts.follow(batch, image)
         if batch.claim is not None:
             controller = self._world.controller_of(batch.claim.controller_id)
@@ -138,19 +143,18 @@ class SessionRules:
                 controller.stands_on if is_its and controller is not None else batch.end_offset
             )
 
-    def _broken(self, before: MetadataImage, batch: RecordBatch) -> Iterator[str]:
+    def _check(self, before: MetadataImage, batch: RecordBatch) -> None:
         cause, broker_id = batch.envelope.cause, broker_of(batch)
         code = None if cause is None else cause.code
         for record in batch.records:
             if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is False:
                 reported = self._reported.get((record.broker_id, record.broker_epoch), 0)
                 if reported <= record.broker_epoch:
-                    yield (
-                        f"unfenced_brokers_caught_up: {record.broker_id} registered at {record.broker_epoch} and applied "
-                        f"{reported}"
+                    raise self.unfenced_brokers_caught_up(
+                        f"{record.broker_id} registered at {record.broker_epoch} and applied {reported}"
                     )
             if isinstance(record, RegisterBrokerRecord):
-                yield from self._taken_over(before, batch, record)
+                self._taken_over(before, batch, record)
             if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord):
                 self._left.pop(record.broker_id, None)  # whoever registers anew is fenced, and may go at once
         if broker_id is None:
@@ -158,11 +162,9 @@ class SessionRules:
         if code == "CONTROLLED_SHUTDOWN":
             self._left[broker_id] = batch.controller_epoch, batch.end_offset
         elif code == "SHUTDOWN_GRANTED" and (left := self._left.pop(broker_id, None)) is not None:
-            yield from self._unknown_stop(before, batch, broker_id, left)
+            self._unknown_stop(before, batch, broker_id, left)
 
-    def _taken_over(
-        self, before: MetadataImage, batch: RecordBatch, record: RegisterBrokerRecord
-    ) -> Iterator[str]:
+    def _taken_over(self, before: MetadataImage, batch: RecordBatch, record: RegisterBrokerRecord) -> None:
         known = before.brokers.get(record.broker_id)
         if known is None or known.fenced or known.incarnation_id == record.incarnation_id:
             return
@@ -172,11 +174,11 @@ class SessionRules:
         # It may have looked at its sessions since then, and given all of them another one.
         silence = controller.heard_of.silence_at(batch.base_offset, record.broker_id)
         if silence < SESSION_SECONDS * (1 - DRIFT) and not controller.heard_of.inherits(record.broker_id):
-            yield f"taken_over_after_a_session: {record.broker_id} registers anew after {silence:.2f} s"
+            raise self.taken_over_after_a_session(f"{record.broker_id} registers anew after {silence:.2f} s")
 
     def _unknown_stop(
         self, before: MetadataImage, batch: RecordBatch, broker_id: BrokerId, left: tuple[int, int]
-    ) -> Iterator[str]:
+    ) -> None:
         epoch, end_offset = left
         if epoch != batch.controller_epoch:
             return  # sessions are not in the log: the next controller knows of no offset to wait for
@@ -184,8 +186,8 @@ class SessionRules:
             if other != broker_id and broker.is_active:
                 reported = self._reported.get((other, broker.broker_epoch), 0)
                 if reported < end_offset:
-                    yield (
-                        f"who_stops_is_known_to_stop: {broker_id} may go, {other} has applied {reported} of {end_offset}"
+                    raise self.who_stops_is_known_to_stop(
+                        f"{broker_id} may go, {other} has applied {reported} of {end_offset}"
                     )
 
     # --- what controllers hear
@@ -264,7 +266,9 @@ class HeardOf:
         silence = self.silence(broker_id)
         if silence < SESSION_SECONDS * (1 - DRIFT):
             self._world.violated(
-                f"fenced_after_a_session: node {self._controller.node.node_id} fences {broker_id} after {silence:.2f} s"
+                SessionRules.fenced_after_a_session(
+                    f"node {self._controller.node.node_id} fences {broker_id} after {silence:.2f} s"
+                )
             )
 
     def looks(self) -> None:
@@ -287,14 +291,16 @@ class HeardOf:
         is_late = now - max(self._went_on_at, self._since) > LATE_SECONDS
         waiting = {each for each in self._inherited if each in tip.brokers and not tip.brokers[each].fenced}
         if waiting and is_late:
-            self._world.violated(f"fencings_go_on: that of {sorted(waiting)} does not")
+            self._world.violated(SessionRules.fencings_go_on(f"that of {sorted(waiting)} does not"))
         most = SESSION_SECONDS * (1 + DRIFT) + LATE_SECONDS
         overdue = {each for each, one in tip.brokers.items() if not one.fenced and self.silence(each) > most}
         leaving = {*self._rules.parts.begun, *(broker_id for broker_id, _ in self._walks)}
         if not overdue.isdisjoint(leaving):
             self._fenced_at = now
         elif overdue and now - max(self._fenced_at, self._went_on_at) > LATE_SECONDS:
-            self._world.violated(f"the_silent_are_fenced: {sorted(overdue)} are not, after {most:.1f} s")
+            self._world.violated(
+                SessionRules.the_silent_are_fenced(f"{sorted(overdue)} are not, after {most:.1f} s")
+            )
 
     def walked(self, change: Walked) -> None:
         """Note a walk that takes a broker out of service, and its end."""
@@ -314,12 +320,16 @@ class HeardOf:
         forgotten = walking - context.ineligible
         if forgotten:
             self._world.violated(
-                f"who_walks_out_gets_nothing: node {controller.node.node_id} decides as if {sorted(forgotten)} were to stay"
+                SessionRules.who_walks_out_gets_nothing(
+                    f"node {controller.node.node_id} decides as if {sorted(forgotten)} were to stay"
+                )
             )
         if controller.committed.controller_epoch != controller.epoch:
             self._world.violated(
-                f"decides_under_its_claim: node {controller.node.node_id} decides, and has not applied its claim of epoch "
-                f"{controller.epoch}"
+                SessionRules.decides_under_its_claim(
+                    f"node {controller.node.node_id} decides, and has not applied its claim of epoch "
+                    f"{controller.epoch}"
+                )
             )
 
     def appended(self) -> None:
@@ -339,7 +349,9 @@ class HeardOf:
             del self._silences[next(iter(self._silences))]
         if len(in_flight) > 1 and in_flight[-1].batch.base_offset != in_flight[-2].batch.end_offset:
             self._world.violated(
-                f"batches_continue: one at {in_flight[-1].batch.base_offset} behind {in_flight[-2].batch.end_offset}"
+                SessionRules.batches_continue(
+                    f"one at {in_flight[-1].batch.base_offset} behind {in_flight[-2].batch.end_offset}"
+                )
             )
 
     def check_waiters(self) -> None:
@@ -352,8 +364,10 @@ class HeardOf:
             is_due = waiter.end_offset <= end and waiter.controller_epoch == epoch
             if waiter.controller_epoch < epoch or is_due:
                 self._world.violated(
-                    f"waiters_are_answered: at node {controller.node.node_id} somebody waits under epoch "
-                    f"{waiter.controller_epoch} for {waiter.end_offset}; {end} of {epoch} is applied"
+                    SessionRules.waiters_are_answered(
+                        f"at node {controller.node.node_id} somebody waits under epoch "
+                        f"{waiter.controller_epoch} for {waiter.end_offset}; {end} of {epoch} is applied"
+                    )
                 )
                 return
             if waiter.controller_epoch == epoch:

@@ -1,7 +1,4 @@
-"""A rule of the sweeps of the active controller.
-
-sweeps_leave_nothing    what a sweep is for, and was there at its beginning, is done at its end, or has changed
-"""
+"""A rule of the sweeps of the active controller."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,6 +11,7 @@ from quorum.controller.upkeep import Sweeping
 from quorum.decide.elections import has_online_directory
 from quorum.decide.sweeps import Sweep, SweepKind
 from tests.simulation.rules.batches import UNCLEAN_SETTING, setting_of
+from tests.simulation.rules.rule import rule
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster_controller import SimulatedController
@@ -21,6 +19,10 @@ if TYPE_CHECKING:
 
 class SweepRule:
     """Compares what waits for a sweep at its beginning and at its end."""
+
+    sweeps_leave_nothing = rule(
+        "what a sweep is for, and was there at its beginning, is done at its end, or has changed"
+    )
 
     def __init__(self, controller: "SimulatedController", sweep: Sweeping) -> None:
         self._controller, self._sweep = controller, sweep
@@ -50,7 +52,7 @@ class SweepRule:
         if left:
             assert isinstance(self._sweep, Sweep)
             self._controller.world.violated(
-                f"sweeps_leave_nothing: {self._sweep._kind.value} passed over {len(left)} partitions"
+                self.sweeps_leave_nothing(f"{self._sweep._kind.value} passed over {len(left)} partitions")
             )
 
     def _waiting(self) -> Iterator[tuple[PartitionKey, PartitionImage]]:

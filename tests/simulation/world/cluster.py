@@ -1,38 +1,8 @@
 """Simulated clusters: the shipped controller, committed log, snapshot keeper, fetch service, broker session and follower
 over the simulated quorum.
 
-Clients write with request ids and read; brokers poll, are cut off, sleep, die and come back. Checked all the time:
-
-    offsets_never_regress       no controller's and no broker's end offset goes back while it runs
-    same_offset_same_digest     whoever has applied up to an offset has the same state there
-    one_claim_per_epoch         an epoch belongs to one controller
-    applied_once                a request id stands at one offset
-    acknowledged_is_durable     what was answered is in the log, at the offset that was answered
-    linearizable                the history of all clients' reads and writes (`registers.check`)
-    no_fenced_leader            no fenced broker leads; further rules of each batch: `batch_rules`, of sessions and
-                                changes in parts: `session_rules`, of sweeps: `sweep_rules`
-    leads_from_an_online_directory  nobody leads from a log directory that its registration does not list
-    silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing, or of the first
-                                part of it, on, until it has read of it
-    refused_by_name             what must be refused is, with Kafka's error (`contrary`)
-    done_as_asked               what is not refused is done
-    states_are_the_logs         and further rules of what followers of the log are answered: `answer_rules`
-    contest_is_linearizable     who creates, deletes and reads the same topics hears what fits one order (`contest`)
-    turns_are_short             no turn of a controller's loop takes longer than its bound; and further rules of what work
-                                costs (`costs`)
-    who_waits_is_answered       a controller that ends by itself answers all who wait for records
-    nothing_is_left_over        what was applied leaves nothing in memory that only the cycle collector frees
-    walks_end                   a change of many partitions in parts comes to its end soon
-    who_may_lead_leads          no partition waits for a leader while a broker in sync may lead, and has no elections left
-    nobody_falls_silent         where nothing befalls controllers, links and disks, the first leader leads on
-    available                   while a majority runs, is linked and has sound disks, commits go on
-    one_id_same_bytes           a snapshot has the same bytes on every node; one that rotted is never loaded
-    liveness                    within LIVENESS_SECONDS of the last fault one controller is active, every broker is online,
-                                every client was answered and no change of voters is left pending; another is carried out
-    windows_pass                once the clients rest, deleted topics go, though the log is quiet
-    convergence                 once the clients rest, all controllers and brokers stand at the same offset
-
-Half of the runs have a data plane, with properties of its own: see `data_plane`.
+Clients write with request ids and read; brokers poll, are cut off, sleep, die and come back.
+Half of the runs have a data plane, with rules of its own: see `data_plane`.
 """
 
 import asyncio
@@ -94,6 +64,7 @@ from tests.simulation.rules.cluster import Properties
 from tests.simulation.rules.contest import Contest
 from tests.simulation.rules.contrary import PARTITIONS_PER_TOPIC_MAX, Contrary
 from tests.simulation.rules.registers import Operation, check
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.broker_cache import BrokerDisk, small_caches
 from tests.simulation.world.cluster_broker import SimulatedBroker
 from tests.simulation.world.cluster_client import Repeater, SimulatedClient
@@ -149,6 +120,10 @@ class Cut:
 
 class ClusterWorld(World):
     """A quorum of shipped controllers with brokers and clients."""
+
+    nothing_is_left_over = rule("what was applied leaves nothing to the cycle collector")
+    one_id_same_bytes = rule("a snapshot has the same bytes on every node, and a rotten one is not loaded")
+    linearizable = rule("the history of all clients' reads and writes fits one order (`registers.check`)")
 
     def __init__(
         self,
@@ -327,7 +302,7 @@ class ClusterWorld(World):
         """Compare what a node announces with the snapshot of this log by that id."""
         found = hashlib.sha256(self.library.content(snapshot_id)).hexdigest()
         if seal != (self.library.image(snapshot_id).last_crc, found):
-            self.violated(f"one_id_same_bytes: {snapshot_id} is announced as {seal}, and is {found}")
+            self.violated(self.one_id_same_bytes(f"{snapshot_id} is announced as {seal}, and is {found}"))
 
     async def download(self, offer: SnapshotOffer, disk: BrokerDisk | None = None) -> MetadataImage | None:
         """Return the image of a snapshot from any controller that has it, and keep it on `disk`."""
@@ -371,7 +346,7 @@ class ClusterWorld(World):
         """What was applied leaves nothing that only the cycle collector frees, which is switched off during a run."""
         builders = sum(isinstance(each, SubjectBuilder) for each in gc.get_objects())
         if builders > BUILDERS_LEFT_MAX:
-            self.violated(f"nothing_is_left_over: {builders} builders of images outlived their batches")
+            self.violated(self.nothing_is_left_over(f"{builders} builders of images outlived their batches"))
 
     async def _run(self, seconds: float, settle_seconds: float) -> None:
         for broker in self.brokers:
@@ -396,13 +371,13 @@ class ClusterWorld(World):
         self.spoil_repeated()
         found = check(self.history)
         if found is not None:
-            self.violated(f"linearizable: {found}")
+            self.violated(self.linearizable(found))
         found = self.contest.contradiction()
         if found is not None:
-            self.violated(f"contest_is_linearizable: {found}")
+            self.violated(Contest.contest_is_linearizable(found))
         self.consequences["refusals judged"] = self.contest.refused
         if self.library.differing:
-            self.violated(f"one_id_same_bytes: {self.library.differing}")
+            self.violated(self.one_id_same_bytes(self.library.differing))
 
     async def _change_topics(self) -> None:
         if self.seed % 2:

@@ -1,7 +1,4 @@
-"""The shipped broker session and follower, with a host, on a simulated broker.
-
-refused_for_good_once   a report that was refused for good is not sent once more
-"""
+"""The shipped broker session and follower, with a host, on a simulated broker."""
 
 import asyncio
 import random
@@ -44,6 +41,7 @@ from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import PartitionsAltered
 from tests.simulation.rules.answers import check_answer
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.broker_cache import BrokerDisk
 from tests.simulation.world.cluster_controller import SimulatedController
 from tests.simulation.world.cluster_node import CLOCK_RATES, CLUSTER_ID, uuid
@@ -53,6 +51,7 @@ from tests.support.callers import anybody
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
+
 
 ANSWER_BYTES = (2_000, 20_000, FETCH_BYTES_DEFAULT)
 """At most so much is in one answer to a broker, or one batch: some catch up in many steps."""
@@ -95,6 +94,8 @@ class _Reporter:
 
 class SimulatedBroker:
     """The shipped session and follower, polling over a wire that loses requests and answers."""
+
+    refused_for_good_once = rule("a report that was refused for good is not sent once more")
 
     def __init__(self, world: "ClusterWorld", broker_id: int) -> None:
         self.world = world
@@ -209,8 +210,10 @@ class SimulatedBroker:
                 self._reports_refused[key] += 1
                 if self._reports_refused[key] > REFUSED_MAX:
                     self.world.violated(
-                        f"refused_for_good_once: {self} reports partition {report.partition_id} at epoch "
-                        f"{report.partition_epoch} again: {altered.error}"
+                        self.refused_for_good_once(
+                            f"{self} reports partition {report.partition_id} at epoch "
+                            f"{report.partition_epoch} again: {altered.error}"
+                        )
                     )
 
     async def place_replicas(

@@ -1,7 +1,4 @@
-"""Clients of a simulated cluster.
-
-repetition_gets_first_answer  a request that is repeated gets the offset of its first answer
-"""
+"""Clients of a simulated cluster."""
 
 import asyncio
 from contextlib import suppress
@@ -13,11 +10,13 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import BROKER
 from quorum.decide.configs import AlterConfigs
 from tests.simulation.rules.registers import NEVER_WRITTEN, Operation
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.cluster_node import uuid
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
     from tests.simulation.world.node import SimulatedNode
+
 
 KEY_SECONDS = 20.0
 """After this time clients use other keys, so that the history of each key stays short."""
@@ -128,6 +127,8 @@ class Repeater:
     As long as the answer is kept, it is the first one again. Once it is evicted, the request is carried out as a new one.
     """
 
+    repetition_gets_first_answer = rule("a request that is repeated gets the offset of its first answer")
+
     def __init__(self, world: "ClusterWorld", every: float) -> None:
         self._world = world
         self._every = every
@@ -156,7 +157,9 @@ class Repeater:
             return
         if not world.properties.may_be_evicted(known[-1]):
             world.violated(
-                f"repetition_gets_first_answer: {first.request_id.hex()} was answered at {known[-1]}, then at {base_offset}"
+                self.repetition_gets_first_answer(
+                    f"{first.request_id.hex()} was answered at {known[-1]}, then at {base_offset}"
+                )
             )
         world.sometimes("evicted request carried out again")
 

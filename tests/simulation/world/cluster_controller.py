@@ -37,7 +37,7 @@ from quorum.pace.turns import Turns
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
 from tests.simulation.rules.answers import watch_polls
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import rule
 from tests.simulation.rules.sessions import HeardOf
 from tests.simulation.rules.sweeps import SweepRule
 from tests.simulation.world.cluster_node import READS, SESSION_TIMEOUT_MS, ClusterNode
@@ -46,6 +46,7 @@ from tests.support.callers import anybody
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
+
 
 T = TypeVar("T")
 
@@ -124,6 +125,10 @@ class _TurnsOfAProcess(Turns):
 
 class SimulatedController(Controller):
     """The shipped controller on a simulated node, watched after every batch."""
+
+    offsets_never_regress = rule("no controller's and no broker's end offset goes back while it runs")
+    walks_end = rule("a change of many partitions in parts comes to its end soon")
+    who_may_lead_leads = rule("no partition waits for a leader while a broker in sync may lead it")
 
     def __init__(self, world: "ClusterWorld", node: ClusterNode) -> None:
         self.settings = world.controller_settings(node.node_id)
@@ -300,7 +305,7 @@ class SimulatedController(Controller):
                 and directory_of(partition, broker_id) not in living.offline_log_dirs
             ):
                 self.world.violated(
-                    f"who_may_lead_leads: {topic.name}-{number} waits, and broker {broker_id} is in sync"
+                    self.who_may_lead_leads(f"{topic.name}-{number} waits, and broker {broker_id} is in sync")
                 )
                 return
 
@@ -312,8 +317,8 @@ class SimulatedController(Controller):
 
     def make_part(self) -> bool:
         made = super().make_part()
-        for rule in self._sweep_rules.values():
-            rule.part_made()
+        for watched in self._sweep_rules.values():
+            watched.part_made()
         return made
 
     def _fence(self, reign: Reign, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> None:
@@ -357,7 +362,7 @@ class SimulatedController(Controller):
             began, _, most = before
         self._walking[walk] = began, now, most
         if now - began > most:
-            self.world.violated(f"walks_end: after {most:.0f} s this one has not: {walk or 'elections'}")
+            self.world.violated(self.walks_end(f"after {most:.0f} s this one has not: {walk or 'elections'}"))
 
     def _walk_seconds(self, walk: Walk | None) -> float:
         """Return within how long a walk that begins now must be at its end."""
@@ -390,13 +395,13 @@ class SimulatedController(Controller):
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             await self.node.awake()
-            rule = self._sweep_rules[sweep.operation] = SweepRule(self, sweep)
+            watched = self._sweep_rules[sweep.operation] = SweepRule(self, sweep)
             while not self.sweep(sweep):
                 await asyncio.sleep(SESSION_CHECK_AGAIN_MS / 1000)
-            rule.part_made()
+            watched.part_made()
             while self.is_active and self.active_reign.changes.under_way(sweep.operation) is not None:
                 await asyncio.sleep(SESSION_CHECK_AGAIN_MS / 1000)
-            rule.ended()
+            watched.ended()
 
     async def _keep_changing(self) -> None:
         while True:
@@ -434,7 +439,9 @@ class _Watcher(AppliedListener):
 
     def on_restored(self, image: MetadataImage) -> None:
         if image.end_offset < self._end_offset:
-            raise Violation(f"offsets_never_regress: {self._who} {self._end_offset} -> {image.end_offset}")
+            raise SimulatedController.offsets_never_regress(
+                f"{self._who} {self._end_offset} -> {image.end_offset}"
+            )
         self._end_offset = image.end_offset
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:

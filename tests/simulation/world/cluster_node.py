@@ -13,6 +13,7 @@ from metadata_log.node.disk.durable_files import settle_names
 from quorum.log.completion import covered_offset
 from quorum.raft.journal import lost
 from snapshots.seal import Seal
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.files import Volume
 from tests.simulation.world.jobs import Job
 from tests.simulation.world.node import SimulatedNode
@@ -22,6 +23,7 @@ from tests.simulation.world.storage import SimulatedStore, Tampering
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
     from tests.simulation.world.cluster_controller import SimulatedController
+
 
 CLUSTER_ID = "S" * 22
 SESSION_TIMEOUT_MS = 3_000
@@ -40,6 +42,8 @@ def uuid(number: int) -> Uuid:
 
 class ClusterNode(SimulatedNode):
     """A node that keeps snapshots and segments beside its journal."""
+
+    who_waits_is_answered = rule("a controller that ends by itself answers all that wait for records")
 
     world: "ClusterWorld"
     journal_file_bytes = 256 * 1024  # a burst of writes is one entry, and must fit
@@ -121,7 +125,7 @@ class ClusterNode(SimulatedNode):
         self.world.consequences["waits answered by a controller that ended"] += len(waiting)
         if unanswered:
             self.world.violated(
-                f"who_waits_is_answered: {unanswered} wait for node {self.node_id}, which ends"
+                self.who_waits_is_answered(f"{unanswered} wait for node {self.node_id}, which ends")
             )
 
     def _end(self) -> None:

@@ -3,14 +3,6 @@
 The rates are those measured on the machine of docs/measurements.md. Each run draws how fast its machine is, and how much a
 partition and a poll weigh in it: a few of them then hold their controller up as a large cluster's do. Bounds by number are
 made smaller by as much. The shipped code knows nothing of it: what works is wrapped from outside, for a while.
-
-    turns_are_short     all work of a turn fits into TURN_SECONDS_MAX, whatever a request asks: large batches are made and
-                        applied in slices
-    rounds_are_short    decisions that arrive together leave the loop to others after ROUND_MS, or twice that
-    parts_are_short     a part of a walk or a sweep visits partitions for PART_MS
-    answers_are_shared  polls at one position that want as many bytes are sent the same ones, encoded once
-    digests_are_sliced  who asks for the state digest has some lines of it counted in a turn, or one batch
-    digests_wait        a batch counts nothing of the state digest before much of it waits to be counted
 """
 
 import random
@@ -67,6 +59,7 @@ from quorum.decide.sweeps import Sweep
 from quorum.fetch.poll import Poll, Reply
 from quorum.fetch.replies import ColdRead, Replies
 from quorum.fetch.service import FetchService
+from tests.simulation.rules.rule import Violation, rule
 from tests.simulation.world.virtual_loop import Processor, VirtualLoop
 
 _US: Final = 1e-6
@@ -194,7 +187,14 @@ class Turns:
 class Costs:
     """Charges work to whoever does it, and keeps an eye on the turns."""
 
-    def __init__(self, loop: VirtualLoop, rates: Rates, violated: Callable[[str], None]) -> None:
+    turns_are_short = rule("no turn of a controller's loop takes longer than its bound")
+    rounds_are_short = rule("decisions that arrive together leave the loop to others in time")
+    parts_are_short = rule("a part of a walk or a sweep visits partitions for PART_MS")
+    answers_are_shared = rule("polls at one position that want as many bytes share one encoding")
+    digests_are_sliced = rule("some lines of the state digest, or one batch, are counted in a turn")
+    digests_wait = rule("a batch counts of the state digest only what has waited long")
+
+    def __init__(self, loop: VirtualLoop, rates: Rates, violated: Callable[[Violation], None]) -> None:
         self.rates = rates
         self.turns = Turns()
         self._loop = loop
@@ -221,20 +221,20 @@ class Costs:
         visited = work.get(VISITED, 0.0)
         if visited > rates.part_seconds_max:
             self._violated(
-                f"parts_are_short: {who} visited partitions for {visited * 1000:.1f} ms in one turn"
+                self.parts_are_short(f"{who} visited partitions for {visited * 1000:.1f} ms in one turn")
             )
         taken = sum(work.values())
         if taken > turns.longest:
             turns.longest = taken
             turns.longest_kinds = tuple(sorted(work.items(), key=lambda item: -item[1]))
             if taken > rates.turn_seconds_max:
-                self._violated(f"turns_are_short: {who} took {turns.text()} in one turn")
+                self._violated(self.turns_are_short(f"{who} took {turns.text()} in one turn"))
 
     def _watch_round(self, who: object, work: dict[str, float]) -> None:
         decided = work.get(DECIDED, 0.0)
         if decided > self.rates.round_seconds_max:
             self._violated(
-                f"rounds_are_short: {who} decided for {decided * 1000:.1f} ms in one round of the loop"
+                self.rounds_are_short(f"{who} decided for {decided * 1000:.1f} ms in one round of the loop")
             )
 
     def _follow_turn(self) -> None:
@@ -321,7 +321,9 @@ class Costs:
             self._follow_turn()
             if frames and self._bytes_wanted is not None:
                 if (body, self._bytes_wanted) in self._encoded:
-                    self._violated(f"answers_are_shared: {len(body)} bytes were encoded twice in one turn")
+                    self._violated(
+                        self.answers_are_shared(f"{len(body)} bytes were encoded twice in one turn")
+                    )
                 self._encoded.add((body, self._bytes_wanted))
             return made
 
@@ -354,8 +356,10 @@ class Costs:
             state = digest.state
             if self._is_making_image and isinstance(state, _Uncounted) and not _is_much(state):
                 self._violated(
-                    f"digests_wait: a batch counts {state.behind.lines} lines of {state.behind.batches} batches, though "
-                    "nobody asked"
+                    self.digests_wait(
+                        f"a batch counts {state.behind.lines} lines of {state.behind.batches} batches, though "
+                        "nobody asked"
+                    )
                 )
             return original(digest, image)
 
@@ -374,8 +378,10 @@ class Costs:
                     LINES_COUNTED_AT_ONCE // weight, 1
                 ):
                     self._violated(
-                        f"digests_are_sliced: {self._lines_counted} lines of {self._batches_counted} batches were counted "
-                        f"in one turn, where a partition stands for {weight}"
+                        self.digests_are_sliced(
+                            f"{self._lines_counted} lines of {self._batches_counted} batches were counted "
+                            f"in one turn, where a partition stands for {weight}"
+                        )
                     )
             for _, touched, size, _ in steps:
                 keys = 1 + len(touched.topics) + len(touched.configs) + len(touched.brokers)

@@ -4,8 +4,6 @@ A directory that fails takes its replicas along until the process ends; a broker
 is back once the disk is mended, or lost for good with it. A process that starts with a directory which failed before started
 after an unclean end, as Kafka's: there was nothing to write the mark of a clean one to.
 
-    nothing_placed_in_cordoned  no new topic is placed on a broker all of whose directories are cordoned
-
 A disk is lost for good only where `DataPlane.may_lose` says that Kafka's rules survive it, as the power is.
 """
 
@@ -16,13 +14,14 @@ from metadata_log.ids import BrokerId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
 from tests.simulation.rules.batches import ASSIGNED
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import rule
 from tests.support.replica_log import Disks
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster_broker import SimulatedBroker
     from tests.simulation.world.data_host import DataHost
     from tests.simulation.world.data_plane import DataPlane
+
 
 DIRECTORIES: Final = (1, 2, 2, 3)
 """A broker has so many."""
@@ -36,6 +35,8 @@ MENDED_AT_START: Final = 0.6
 
 class DataDirectories:
     """The directories of all brokers of one world."""
+
+    nothing_placed_in_cordoned = rule("no new topic is placed on a broker with cordoned directories alone")
 
     def __init__(self, data: "DataPlane") -> None:
         self._data = data
@@ -181,8 +182,8 @@ class DataDirectories:
         for broker_id in replicas:
             broker = image.brokers[broker_id]
             if set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()):
-                raise Violation(
-                    f"nothing_placed_in_cordoned: {topic} is placed on {broker_id} at {image.end_offset}"
+                raise self.nothing_placed_in_cordoned(
+                    f"{topic} is placed on {broker_id} at {image.end_offset}"
                 )
 
     # --- the calm at the end

@@ -2,24 +2,11 @@
 
 Messages are lost, late and duplicated as those between controllers, and links between two brokers are cut, also in one
 direction. A killed process keeps what it wrote (the kernel has it). A loss of power takes the end of all logs on one broker.
-Checked all the time, of each partition of the clients' topics:
 
-    acknowledged_is_on_enough_disks  a record is acknowledged once min.insync.replicas replicas hold it
-    isr_holds_acknowledged           each member of the ISR holds a record when it is acknowledged, and all of them when the
-                                     member begins to follow a leader
-    joined_in_sync                   whoever joins an ISR, or is elected, holds every acknowledged record, and the leader's
-                                     log up to the high watermark at which the leader proposed it, in the same process
-    no_acknowledged_record_is_lost   whoever begins to lead holds every acknowledged record
-    truncates_nothing_committed      a follower cuts nothing below its high watermark
-    roll_keeps_leaders               while brokers are rolled in order, no partition of two replicas or more is leaderless
-    roll_ends_whole                  after each broker of the roll every ISR is whole within ROLL_SECONDS
-    directories_are_left             a broker leaves the ISRs of what lay in a directory that failed
-    data_converges                   in the calm each partition takes appends, and then all its logs are equal
-
-Two exceptions, both Kafka's. A partition that was elected uncleanly, or whose topic allows that, need not hold what was
-acknowledged. That includes the election of the last known leader (KIP-966). And power is lost by one broker at a time, in
-runs with eligible leader replicas only, while another member of the ISR, or an eligible one, has all that was acknowledged:
-without that feature the last member of an ISR keeps its seat, and leads again with what is left of its log.
+Its rules have two exceptions, both Kafka's. A partition that was elected uncleanly, or whose topic allows that, need not
+hold what was acknowledged. That includes the election of the last known leader (KIP-966). And power is lost by one broker
+at a time, in runs with eligible leader replicas only, while another member of the ISR, or an eligible one, has all that was
+acknowledged: without that feature the last member of an ISR keeps its seat, and leads again with what is left of its log.
 """
 
 import asyncio
@@ -40,7 +27,7 @@ from quorum.decide.elections import directory_of
 from quorum.decide.partitions import ElectLeaders
 from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
 from quorum.decide.topics import CreateTopic, DeleteTopic
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import Violation, rule
 from tests.simulation.world.data_directories import DataDirectories
 from tests.simulation.world.data_host import DataHost
 from tests.support.replica_log import Disks, Record
@@ -49,6 +36,7 @@ from tests.support.sample_host import Message, Replica
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
     from tests.simulation.world.cluster_broker import SimulatedBroker
+
 
 LAG_MAX_MS: Final = (1_000, 2_500)
 """replica.lag.time.max.ms, shorter than Kafka's 30 s as sessions are."""
@@ -96,6 +84,18 @@ class Proposed(NamedTuple):
 
 class DataPlane:
     """All hosts of one world, and what they acknowledged."""
+
+    acknowledged_is_on_enough_disks = rule(
+        "min.insync.replicas replicas hold a record when it is acknowledged"
+    )
+    isr_holds_acknowledged = rule("each member of the ISR holds all acknowledged records")
+    joined_in_sync = rule("a replica that joins an ISR or leads holds all that its leader proposed it for")
+    no_acknowledged_record_is_lost = rule("a replica that begins to lead holds every acknowledged record")
+    truncates_nothing_committed = rule("a follower cuts nothing below its high watermark")
+    roll_keeps_leaders = rule("no partition of two replicas or more is leaderless during a roll")
+    roll_ends_whole = rule("after each broker of the roll every ISR is whole within ROLL_SECONDS")
+    directories_are_left = rule("a broker leaves the ISRs of what lay in a directory that failed")
+    data_converges = rule("in the calm each partition takes appends, and then all its logs are equal")
 
     def __init__(self, world: "ClusterWorld") -> None:
         self.world = world
@@ -161,7 +161,7 @@ class DataPlane:
         try:
             act()
         except Violation as violation:
-            self.world.violated(str(violation))
+            self.world.violated(violation)
 
     # --- clients and operators
 
@@ -309,7 +309,7 @@ class DataPlane:
             if now.partition_epoch == 0:
                 self.directories.check_placement(image, topic.name, now.replicas)
             if self.is_rolling and now.leader == NO_LEADER and len(now.replicas) > 1:
-                raise Violation(f"roll_keeps_leaders: {topic.name}-{key[1]} has none at {image.end_offset}")
+                raise self.roll_keeps_leaders(f"{topic.name}-{key[1]} has none at {image.end_offset}")
             if not topic.name.startswith(CLIENTS):
                 continue
             before = self.partitions.get(key)
@@ -331,17 +331,17 @@ class DataPlane:
             if self._may_lack(broker_id, key):
                 continue
             self.cut_logs.pop((broker_id, key), None)
-            self._check_holds(broker_id, key, "joined_in_sync: it joined the ISR or was elected")
+            self._check_holds(broker_id, key, self.joined_in_sync)
             if proposed is not None and proposed.leader == now.leader == before.leader:
                 broker_epoch = self.world.image.brokers[broker_id].broker_epoch
                 if proposed.epochs.get(broker_id, broker_epoch) != broker_epoch:
-                    raise Violation(
-                        f"joined_in_sync: {now.leader} proposed {broker_id} for {self._name(key)} by a former process"
+                    raise self.joined_in_sync(
+                        f"{now.leader} proposed {broker_id} for {self._name(key)} by a former process"
                     )
                 log = self.disks[broker_id].logs[key]
                 if log.records[: len(proposed.records)] != proposed.records:
-                    raise Violation(
-                        f"joined_in_sync: {broker_id} has not what {now.leader} had below its high watermark "
+                    raise self.joined_in_sync(
+                        f"{broker_id} has not what {now.leader} had below its high watermark "
                         f"{len(proposed.records)} when it proposed {broker_id} for {self._name(key)}"
                     )
         self.world.consequences["joined in sync"] += len(joined)
@@ -361,9 +361,9 @@ class DataPlane:
             for offset, record in self.acknowledged.get(key, {}).items()
         )
 
-    def _check_holds(self, broker_id: BrokerId, key: PartitionKey, what: str) -> None:
+    def _check_holds(self, broker_id: BrokerId, key: PartitionKey, rule: type[Violation]) -> None:
         if not self._holds_all(broker_id, key):
-            raise Violation(f"{what}: broker {broker_id} lacks acknowledged records of {self._name(key)}")
+            raise rule(f"broker {broker_id} lacks acknowledged records of {self._name(key)}")
 
     def _name(self, key: PartitionKey) -> str:
         topic_id, number = key
@@ -405,14 +405,14 @@ class DataPlane:
         if not self._may_lack(broker_id, key):
             is_leader = broker_id == known.leader
             self._check_holds(
-                broker_id, key, "no_acknowledged_record_is_lost" if is_leader else "isr_holds_acknowledged"
+                broker_id,
+                key,
+                self.no_acknowledged_record_is_lost if is_leader else self.isr_holds_acknowledged,
             )
 
     def truncated(self, host: DataHost, key: PartitionKey, count: int) -> None:
         if key in self.partitions and key not in self.uncleans:
-            raise Violation(
-                f"truncates_nothing_committed: {host.broker} cuts {count} records of {self._name(key)}"
-            )
+            raise self.truncates_nothing_committed(f"{host.broker} cuts {count} records of {self._name(key)}")
 
     def _acknowledge(self, host: DataHost, replica: Replica, offset: int, record: Record) -> None:
         key, known = replica.key, self.partitions.get(replica.key)
@@ -422,9 +422,7 @@ class DataPlane:
             return
         other = self.acknowledged.setdefault(key, {}).setdefault(offset, record)
         if other != record:
-            raise Violation(
-                f"no_acknowledged_record_is_lost: {other} and {record} at offset {offset} of {key}"
-            )
+            raise self.no_acknowledged_record_is_lost(f"{other} and {record} at offset {offset} of {key}")
         holders = {
             broker_id
             for broker_id in replica.replicas
@@ -434,14 +432,14 @@ class DataPlane:
         }
         enough = min(2, len(replica.replicas))
         if len(holders) < enough:
-            raise Violation(
-                f"acknowledged_is_on_enough_disks: {host.broker} acknowledged offset {offset} of {self._name(key)}, "
+            raise self.acknowledged_is_on_enough_disks(
+                f"{host.broker} acknowledged offset {offset} of {self._name(key)}, "
                 f"which {sorted(holders)} of {replica.replicas} hold"
             )
         for broker_id in known.isr:
             if not self._may_lack(broker_id, key) and not self._holds(broker_id, key, offset, record):
-                raise Violation(
-                    f"isr_holds_acknowledged: {host.broker} acknowledged offset {offset} of {self._name(key)}, which "
+                raise self.isr_holds_acknowledged(
+                    f"{host.broker} acknowledged offset {offset} of {self._name(key)}, which "
                     f"{broker_id} of the ISR {known.isr} lacks"
                 )
 
@@ -454,10 +452,8 @@ class DataPlane:
     def _running(self) -> list[DataHost]:
         return [host for host in self.hosts.values() if host.is_running]
 
-    async def end(self) -> str | None:
-        """Let a directory fail, roll all brokers in order while clients append, and then compare the logs; return what was
-        wrong.
-        """
+    async def end(self) -> Violation | None:
+        """Let a directory fail, roll all brokers in order while clients append, and compare the logs."""
         world = self.world
         trouble = await world.within(ROLL_SECONDS, self._not_whole)
         if trouble is None:
@@ -465,7 +461,7 @@ class DataPlane:
         before = {key: len(acknowledged) for key, acknowledged in self.acknowledged.items()}
         for broker in self.rng.sample(world.brokers, min(ROLLED_MAX, len(world.brokers))):
             if trouble is not None:
-                return f"roll_ends_whole: {trouble}"
+                return self.roll_ends_whole(trouble)
             self.is_rolling = True
             world.tell(broker, "is rolled")
             if broker.session is not None:
@@ -482,7 +478,7 @@ class DataPlane:
         self.is_quiet = True
         if trouble is None:
             trouble = await world.within(EQUAL_SECONDS, self._not_equal)
-        return None if trouble is None else f"data_converges: {trouble}"
+        return None if trouble is None else self.data_converges(trouble)
 
     async def _fail_a_directory(self) -> str | None:
         """Let a directory fail, see its replicas leave their ISRs, and start the broker on sound disks."""
@@ -518,7 +514,7 @@ class DataPlane:
             and len(partition.isr) > 1
         ]
         return (
-            f"directories_are_left: broker {broker_id} is still in the ISRs of {left}, whose directory failed"
+            str(self.directories_are_left(f"broker {broker_id} is still in those of {left}"))
             if left
             else None
         )

@@ -1,7 +1,4 @@
-"""Clients of a simulated controller's HTTP: who they are, what they ask, and how they cut it into pieces.
-
-who_reads_is_answered   a client that reads is answered within ANSWERED_IN_S
-"""
+"""Clients of a simulated controller's HTTP: who they are, what they ask, and how they cut it into pieces."""
 
 import asyncio
 import random
@@ -11,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from metadata_log import limits
 from metadata_log.node.identity.rights import ROLES, Right
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.door_connections import ServerEnd
 
 if TYPE_CHECKING:
     from tests.simulation.world.door_run import DoorRun
+
 
 ANSWERS_OWED_MAX: Final = 4
 """Whole answers of the log that a client may be owed, beyond what the kernel takes."""
@@ -91,6 +89,8 @@ def token_of(name: str) -> str:
 class Client:
     """One client: it connects, asks, and reads at its own pace."""
 
+    who_reads_is_answered = rule("a client that reads is answered within ANSWERED_IN_S")
+
     def __init__(self, run: "DoorRun") -> None:
         rng = run.rng
         self.run, self.rng, self.loop = run, random.Random(rng.getrandbits(64)), run.loop
@@ -160,7 +160,7 @@ class Client:
         if self.reads and self.due and self.end is not None and not self.end.is_closing_:
             waited = self.loop.time() - self.due[0].at
             if waited > ANSWERED_IN_S:
-                raise Violation(f"who_reads_is_answered: {self.due[0].asked} waits for {waited:.1f} s")
+                raise self.who_reads_is_answered(f"{self.due[0].asked} waits for {waited:.1f} s")
 
     # --- what it does
 

@@ -3,16 +3,6 @@
 Clients of several principals, hosts, origins, addresses and manners ask for all routes: they cut their bytes anywhere, put
 what looks like a request into another's headers, send the next request before the answer, hang up, and read nothing; the
 file of principals changes meanwhile. The controller decides on a model quorum, on the virtual loop.
-
-    no_route_answers_who_has_no_right  no route answers a principal without the right from the table, known for a second
-    nothing_of_a_foreign_page_is_done  nothing that a foreign page may have sent is done
-    nobody_speaks_as_another_node  no broker or controller is taken for another one
-    none_unregistered_reads_the_log  a broker that is not registered gets no bytes of the log
-    each_request_is_answered_once  each request is answered once, and in order
-    each_request_is_answered_as_what_it_is  a poll is answered as a poll, and nothing else is
-    what_was_answered_is_written  a write that was answered is in the log
-    what_is_unread_is_bounded  what a client has not read is bounded
-    an_address_has_its_share  so are the connections of one address
 """
 
 import asyncio
@@ -38,7 +28,7 @@ from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.decide.configs import AlterConfigs
 from quorum.http.app import RULES, DoorRunner
 from quorum.http.poll_connection import poll_connections
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import Violation, rule
 from tests.simulation.world.disk import SimulatedDisk
 from tests.simulation.world.door_clients import (
     ANSWERS_OWED_MAX,
@@ -88,6 +78,17 @@ FOREIGN: Final[tuple[dict[str, str], ...]] = (
 class DoorRun:
     """One run; `run` returns what it violated."""
 
+    nothing_unforeseen = rule("no task and no callback fails")
+    no_route_answers_who_has_no_right = rule("no route answers a principal without its right")
+    nothing_of_a_foreign_page_is_done = rule("nothing that a foreign page may have sent is done")
+    nobody_speaks_as_another_node = rule("no broker or controller is taken for another one")
+    none_unregistered_reads_the_log = rule("a broker that is not registered gets no bytes of the log")
+    each_request_is_answered_once = rule("each request is answered once, and in order")
+    each_request_is_answered_as_what_it_is = rule("a poll is answered as a poll, and nothing else is")
+    what_was_answered_is_written = rule("a write that was answered is in the log")
+    what_is_unread_is_bounded = rule("what a client has not read is bounded")
+    an_address_has_its_share = rule("the connections of one address are bounded")
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.loop = DoorLoop()
@@ -122,7 +123,7 @@ class DoorRun:
                 return [str(violation)]
             finally:
                 self.loop.close()
-        return [f"nothing_unforeseen: {failure}" for failure in self.loop.failures]
+        return [str(self.nothing_unforeseen(failure)) for failure in self.loop.failures]
 
     async def _run(self) -> None:
         self.lab = Lab()
@@ -160,7 +161,7 @@ class DoorRun:
             task.result()
         self._check_writes()
         if desk.faults:
-            raise Violation(f"nothing_unforeseen: {desk.faults}")
+            raise self.nothing_unforeseen(desk.faults)
 
     async def _tick(self) -> None:
         """Let the clock of the node go on, and the quorum agree."""
@@ -215,7 +216,7 @@ class DoorRun:
         held = sum(address == client.address and not one.is_closing_ for address, one in self._ends)
         self.held_max = max(self.held_max, held)
         if held > limits.HTTP_CONNECTIONS_PER_ADDRESS * CONNECTIONS_MAX:
-            raise Violation(f"an_address_has_its_share: {held} connections of one address")
+            raise self.an_address_has_its_share(f"{held} connections of one address")
         return end
 
     async def _crowd(self) -> None:
@@ -349,7 +350,7 @@ class DoorRun:
             self._note(violation)
 
     def answers_nothing(self, line: str) -> None:
-        self._note(Violation(f"each_request_is_answered_once: {line!r} answers nothing"))
+        self._note(self.each_request_is_answered_once(f"{line!r} answers nothing"))
 
     def _note(self, violation: Violation) -> None:
         """Let the run end with this: whoever met it is deep in the server's own code."""
@@ -360,14 +361,14 @@ class DoorRun:
         self.answers[status] = self.answers.get(status, 0) + 1
         what = f"{asked} of {who.name} is answered with {status}"
         if status >= 500 and status != 503:
-            raise Violation(f"nothing_unforeseen: {what}")
+            raise self.nothing_unforeseen(what)
         if SESSION_TIMEOUT_HEADER.lower() in headers:
             self.polls += 1
             if asked.route != ("POST", "/v1/metadata/fetch"):
-                raise Violation(f"each_request_is_answered_as_what_it_is: {what}, as a poll is")
+                raise self.each_request_is_answered_as_what_it_is(f"{what}, as a poll is")
         if asked.is_foreign:
             if status not in REFUSED_TO_PAGES:
-                raise Violation(f"nothing_of_a_foreign_page_is_done: {what}")
+                raise self.nothing_of_a_foreign_page_is_done(what)
             return
         if status == 200 and asked.key is not None:
             self._written.add(asked.key)
@@ -375,27 +376,27 @@ class DoorRun:
             return
         right = RULES[asked.route].right
         if not self.principals.may(who, right, due.at, self.loop.time()):
-            raise Violation(f"no_route_answers_who_has_no_right: {what}, and needs the right {right.value}")
+            raise self.no_route_answers_who_has_no_right(f"{what}, and needs the right {right.value}")
         is_raw = right is Right.RAW and status == 200 and asked.speaks_as is None
         if is_raw and who.name == UNREGISTERED:
-            raise Violation(f"none_unregistered_reads_the_log: {what}")
+            raise self.none_unregistered_reads_the_log(what)
         if asked.speaks_as not in (None, who.name):
-            raise Violation(f"nobody_speaks_as_another_node: {what}, as {asked.speaks_as}")
+            raise self.nobody_speaks_as_another_node(f"{what}, as {asked.speaks_as}")
 
     def check_unread(self, end: ServerEnd) -> None:
         unread = end.get_write_buffer_size()
         self.unread_max = max(self.unread_max, unread)
         if unread > ANSWERS_OWED_MAX * self.log_bytes:
-            self._note(Violation(f"what_is_unread_is_bounded: a client has not read {unread} bytes"))
+            self._note(self.what_is_unread_is_bounded(f"a client has not read {unread} bytes"))
 
     def _check_writes(self) -> None:
         image = self.desk.controller.committed
         written = {name for settings in image.configs.values() for name in settings}
         for key, asked in self._forbidden.items():
             if key in written:
-                raise Violation(f"nothing_of_a_foreign_page_is_done: {asked} wrote {key}")
+                raise self.nothing_of_a_foreign_page_is_done(f"{asked} wrote {key}")
         if lost := self._written - written:
-            raise Violation(f"what_was_answered_is_written: {sorted(lost)} are not")
+            raise self.what_was_answered_is_written(f"{sorted(lost)} are not")
 
 
 def _assembled(method: str, path: str, headers: dict[str, str], body: bytes, asked: Asked) -> Asked:

@@ -1,13 +1,7 @@
 """A run of one node's files: the shipped journal, segments and snapshot store on simulated directories.
 
 The process works, stops, is killed, or loses power: at any sync, of its starts, too. A sync fails now and then, which
-ends the process, and files of the log rot while none runs. Rules hold whatever befalls:
-
-    what_was_acknowledged_is_there  what was acknowledged, as synced or as kept, is there after any crash
-    only_what_was_written   nothing is there that was never written
-    starts_again            the next process starts, and what a start found is durable from then on
-    a_pointer_names_what_is_durable  the log reaches whatever the pointer names, and that snapshot is there
-    what_is_cut_is_in_quarantine  a damaged file of the log is in its place or in quarantine, byte for byte
+ends the process, and files of the log rot while none runs.
 """
 
 import hashlib
@@ -29,7 +23,7 @@ from quorum.raft.messages import PAYLOAD
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from snapshots.snapshot_file import SUFFIX, position_of, snapshot_frames, snapshot_id, write_snapshot
 from snapshots.store import SnapshotStore
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import Violation, rule
 from tests.simulation.world.disk import SimulatedDisk
 from tests.simulation.world.files import Volume, in_memory
 from tests.simulation.world.jobs import Job, cooperative_locks
@@ -63,6 +57,18 @@ class _Ended(Exception):
 class FileRun:
     """One run; `run` returns what it violated."""
 
+    what_was_acknowledged_is_there = rule(
+        "what was acknowledged as synced, or as kept, is there after any crash"
+    )
+    only_what_was_written = rule("nothing is there that was never written")
+    starts_again = rule("the next process starts, and what it found is durable from then on")
+    a_pointer_names_what_is_durable = rule(
+        "the log reaches what the pointer names, and that snapshot is there"
+    )
+    what_is_cut_is_in_quarantine = rule(
+        "a damaged file of the log is in its place or in quarantine, unchanged"
+    )
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.volume = Volume("node", SimulatedDisk())
@@ -94,7 +100,7 @@ class FileRun:
             except Violation as violation:
                 return [str(violation)]
             except MetadataError as error:
-                return [f"starts_again: {type(error).__name__}: {error}"]
+                return [str(self.starts_again(f"{type(error).__name__}: {error}"))]
         return []
 
     def _run_once(self) -> None:
@@ -199,9 +205,8 @@ class Process:
     def _check_journal(self) -> None:
         found = _standing(self.journal)
         if found not in self.run.standings:
-            raise Violation(
-                f"what_was_acknowledged_is_there: the journal holds {_brief(found)}, "
-                f"not {' or '.join(map(_brief, self.run.standings))}"
+            raise FileRun.what_was_acknowledged_is_there(
+                f"the journal holds {_brief(found)}, not {' or '.join(map(_brief, self.run.standings))}"
             )
         self.run.standings = [found]
 
@@ -211,20 +216,19 @@ class Process:
         for header, frame in log.frames(at):
             step = run.frames.get(header.base_offset)
             if header.base_offset != at or step is None or step.frame != frame:
-                raise Violation(f"only_what_was_written: a frame at {header.base_offset} that nobody wrote")
+                raise FileRun.only_what_was_written(f"a frame at {header.base_offset} that nobody wrote")
             at = header.end_offset
         start, end = run.synced
         if log.log_start_offset > max(start, run.removed_below) or log.end_offset < end:
-            raise Violation(
-                f"what_was_acknowledged_is_there: the log holds {log.log_start_offset}..{log.end_offset}, "
-                f"and {start}..{end} was synced"
+            raise FileRun.what_was_acknowledged_is_there(
+                f"the log holds {log.log_start_offset}..{log.end_offset}, and {start}..{end} was synced"
             )
         covered = run.pointer()
         if covered not in run.named:
-            raise Violation(f"what_was_acknowledged_is_there: the pointer names {covered}, not {run.named}")
+            raise FileRun.what_was_acknowledged_is_there(f"the pointer names {covered}, not {run.named}")
         if log.end_offset < covered:
-            raise Violation(
-                f"a_pointer_names_what_is_durable: it names {covered}, the log ends at {log.end_offset}"
+            raise FileRun.a_pointer_names_what_is_durable(
+                f"it names {covered}, the log ends at {log.end_offset}"
             )
         run.named = {covered}
         run.synced = (log.log_start_offset, log.end_offset)
@@ -232,13 +236,13 @@ class Process:
     def _check_snapshots(self) -> None:
         run, ids = self.run, set[str](self.store.ids())
         if not run.kept <= ids:
-            raise Violation(f"what_was_acknowledged_is_there: snapshots {sorted(run.kept - ids)} are gone")
+            raise FileRun.what_was_acknowledged_is_there(f"snapshots {sorted(run.kept - ids)} are gone")
         for name in sorted(ids):
             if digest(self.store.load(name)) != run.digests.get(name):
-                raise Violation(f"only_what_was_written: snapshot {name} holds another state")
+                raise FileRun.only_what_was_written(f"snapshot {name} holds another state")
         covered = run.pointer()
         if covered and all(position_of(each)[0] != covered for each in ids):
-            raise Violation(f"a_pointer_names_what_is_durable: there is no snapshot at {covered}")
+            raise FileRun.a_pointer_names_what_is_durable(f"there is no snapshot at {covered}")
         run.kept = ids
 
     def _check_damaged(self) -> None:
@@ -246,8 +250,8 @@ class Process:
         held = {content for folder in ("log", "quarantine") for content in _contents(tree[folder])}
         for _, content in self.run.damaged:
             if content not in held:
-                raise Violation(
-                    "what_is_cut_is_in_quarantine: a damaged file of the log is neither here nor there"
+                raise FileRun.what_is_cut_is_in_quarantine(
+                    "a damaged file of the log is neither here nor there"
                 )
 
     # --- its work

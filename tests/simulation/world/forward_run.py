@@ -1,13 +1,7 @@
 """A run of a broker's forwarding: the shipped forwarder between clients and model controllers, of which one is active.
 
 Connections break before and after a controller received a request, a write takes effect late, controllers refuse, throttle,
-answer nothing, and leadership moves. Rules:
-
-    a_write_is_carried_out_once  a write is carried out once at most, however often it was sent: the controllers see to
-                            it where it has an id, and the forwarder where it has none
-    what_is_not_written_stays_so  an answer that says that nothing was written is true for good
-    what_is_written_is      one that says that something was, is true by then
-    nothing_unforeseen      no task and no callback fails
+answer nothing, and leadership moves.
 """
 
 import asyncio
@@ -32,7 +26,8 @@ from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.answers import status_of
 from metadata_log.node.http.identities import PRINCIPAL
 from metadata_log.node.identity.rights import ANYBODY
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import Violation, rule
+from tests.simulation.world.door_run import DoorRun
 from tests.simulation.world.virtual_loop import VirtualLoop
 
 SECONDS: Final = 30.0
@@ -130,6 +125,10 @@ class Controllers:
 class ForwardRun:
     """One run; `run` returns what it violated."""
 
+    a_write_is_carried_out_once = rule("a write is carried out once at most, however often it was sent")
+    what_is_not_written_stays_so = rule("an answer that says that nothing was written stays true")
+    what_is_written_is = rule("an answer that says that something was written is true by then")
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.loop = VirtualLoop()
@@ -146,7 +145,7 @@ class ForwardRun:
             return [str(violation)]
         finally:
             self.loop.close()
-        return [f"nothing_unforeseen: {failure}" for failure in self.loop.failures]
+        return [str(DoorRun.nothing_unforeseen(failure)) for failure in self.loop.failures]
 
     async def _run(self) -> None:
         settings = BrokerSettings(
@@ -167,9 +166,9 @@ class ForwardRun:
         await asyncio.sleep(2 * LATE_S)
         for sent, count in self.controllers.carried_out.items():
             if count > 1:
-                raise Violation(f"a_write_is_carried_out_once: {sent} was carried out {count} times")
+                raise self.a_write_is_carried_out_once(f"{sent} was carried out {count} times")
             if sent in self._not_written:
-                raise Violation(f"what_is_not_written_stays_so: {sent} is, after {self._not_written[sent]}")
+                raise self.what_is_not_written_stays_so(f"{sent} is, after {self._not_written[sent]}")
 
     async def _client(self, forwarder: Forwarder) -> None:
         rng = self.rng
@@ -202,6 +201,6 @@ class ForwardRun:
             return
         if status == 200:
             if self.controllers.carried_out.get(sent, 0) != 1:
-                raise Violation(f"what_is_written_is: {sent} is answered with 200, and is not carried out")
+                raise self.what_is_written_is(f"{sent} is answered with 200, and is not carried out")
         else:
             self._not_written[sent] = f"an answer of {outcome}"

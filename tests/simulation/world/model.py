@@ -3,7 +3,7 @@
 from metadata_log.ids import NodeId
 from metadata_log.sliced import Sliced
 from quorum.raft.raft_log import Voters
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import rule
 from tests.simulation.world.node import SimulatedNode
 
 FRAME_BYTES = 8
@@ -12,6 +12,9 @@ SNAPSHOT_FRAMES = 60
 
 class Model:
     """The simplest state machine: it counts the frames it applied."""
+
+    reads_are_fresh = rule("a read finds all that was acknowledged, or read, before it began")
+    snapshots_are_there = rule("a node is told of a snapshot that it has")
 
     def __init__(self, node: SimulatedNode) -> None:
         self.node = node
@@ -46,7 +49,9 @@ class Model:
 
     def on_restore(self, snapshot_id: str) -> None:
         if snapshot_id not in self.node.store:
-            raise Violation(f"node {self.node.node_id} was told of snapshot {snapshot_id}, which it has not")
+            raise self.snapshots_are_there(
+                f"node {self.node.node_id} was told of snapshot {snapshot_id}, which it has not"
+            )
         self.frames = self.node.store[snapshot_id]
         self.mine.clear()
 

@@ -249,7 +249,7 @@ class SimulatedNode:
         except Fault as fault:
             self._stopped_by(fault)
         except Violation as violation:
-            self.world.violated(str(violation))
+            self.world.violated(violation)
         except Exception as error:  # whatever ends a node and is no fault is a finding
             self.world.violated(f"node {self.node_id}: {type(error).__name__}: {error}")
 
@@ -262,7 +262,7 @@ class SimulatedNode:
             except Fault as fault:
                 self._stopped_by(fault)
             except Violation as violation:
-                self.world.violated(str(violation))
+                self.world.violated(violation)
             except Exception as error:  # as above
                 self.world.violated(f"node {self.node_id}: {type(error).__name__}: {error}")
 

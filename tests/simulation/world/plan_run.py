@@ -2,10 +2,6 @@
 
 Runs of the plan are killed and begun again, requests fail before or after they were carried out, and the replicas that are
 added catch up by and by.
-
-    nothing_is_reassigned_twice  what is done already is not begun again
-    no_more_is_under_way_than_was_said  never more reassignments are under way than was said
-    a_plan_ends_done        each plan comes to its end
 """
 
 import random
@@ -16,7 +12,7 @@ import pytest
 
 from metadata_log.errors import NotController, OutcomeUnknown
 from ops.admin.reassignment_plan import Wanted
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import Violation, rule
 from tests.support.decisions import ids
 from tests.unit.ops.admin.test_reassignment_history import a_world
 from tests.unit.ops.admin.test_reassignment_plan import Desk, begun
@@ -31,6 +27,10 @@ class _Killed(BaseException):
 
 class PlanRun:
     """One run; `run` returns what it violated."""
+
+    nothing_is_reassigned_twice = rule("what is done already is not begun again")
+    no_more_is_under_way_than_was_said = rule("never more reassignments are under way than was said")
+    a_plan_ends_done = rule("each plan comes to its end")
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -76,9 +76,9 @@ class PlanRun:
             except _Killed:
                 continue
             if done < partitions:
-                raise Violation(f"a_plan_ends_done: {done} of {partitions} are")
+                raise self.a_plan_ends_done(f"{done} of {partitions} are")
         if desk.most > at_most:
-            raise Violation(f"no_more_is_under_way_than_was_said: {desk.most} were, and {at_most} may be")
+            raise self.no_more_is_under_way_than_was_said(f"{desk.most} were, and {at_most} may be")
         expected = Counter(("many", number) for number in range(partitions))
         if twice := begun(desk) - expected:
-            raise Violation(f"nothing_is_reassigned_twice: {sorted(twice)} were")
+            raise self.nothing_is_reassigned_twice(f"{sorted(twice)} were")

@@ -1,7 +1,4 @@
-"""Clients that ask controllers for `/v1/quorum`, the state digest among it, while batches are applied.
-
-digests_are_the_logs    the digest that is reported of an offset is that of the state there
-"""
+"""Clients that ask controllers for `/v1/quorum`, the state digest among it, while batches are applied."""
 
 import asyncio
 import random
@@ -14,11 +11,18 @@ from quorum.http.door import Door
 from quorum.http.quorum import show_quorum
 from quorum.log.repair import LogRepair
 from quorum.views.status import QuorumStatus
-from tests.simulation.rules.rule import Violation
+from tests.simulation.rules.rule import rule
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
     from tests.simulation.world.cluster_controller import SimulatedController
+
+
+class ViewRule:
+    """The answers to `/v1/quorum`."""
+
+    digests_are_the_logs = rule("the digest that is reported of an offset is that of the state there")
+
 
 VIEWS_PER_SECOND: Final = 0.7
 """So seldom that much of the digest is left to count."""
@@ -69,6 +73,6 @@ async def watch_quorum(world: "ClusterWorld") -> None:
             continue
         counted = view["digest"]
         if counted["end_offset"] > view["high_watermark"]:
-            raise Violation(f"digests_are_the_logs: {counted} of a log that ends at {view['high_watermark']}")
+            raise ViewRule.digests_are_the_logs(f"{counted} of a log that ends at {view['high_watermark']}")
         world.properties.check_digest(counted["end_offset"], counted["value"])
         world.consequences["quorum described"] += 1

@@ -24,8 +24,10 @@ from tests.simulation.faults import slowness
 from tests.simulation.faults.membership import Membership
 from tests.simulation.faults.profiles import Profile
 from tests.simulation.faults.random_faults import Weather
+from tests.simulation.rules.calm import Calm
 from tests.simulation.rules.checks import Checks
 from tests.simulation.rules.leadership import Leadership
+from tests.simulation.rules.rule import Violation
 from tests.simulation.world.markers import Markers
 from tests.simulation.world.model import FRAME_BYTES, Model
 from tests.simulation.world.network import LinkFaults, Network
@@ -135,9 +137,12 @@ class World:
         """Return what runs the turns of a node's next process."""
         return Processor(lambda _work: None)
 
-    def violated(self, what: str) -> None:
-        self.violations.append(f"{self.loop.time():.3f} s: {what}")
-        self.story.tell("VIOLATION", what)
+    def violated(self, what: str | Exception) -> None:
+        """Note that a rule is broken, or the error that a task died of."""
+        is_rule = isinstance(what, str | Violation)
+        text = str(what) if is_rule else f"{type(what).__name__}: {what}"
+        self.violations.append(f"{self.loop.time():.3f} s: {text}")
+        self.story.tell("VIOLATION", text)
 
     def tell(self, who: object, what: str) -> None:
         """Add to the story of this world."""
@@ -152,7 +157,7 @@ class World:
             try:
                 await work()
             except Exception as error:  # a task that dies of anything is a finding
-                self.violated(f"{type(error).__name__}: {error}")
+                self.violated(error)
 
         task = self.loop.create_task_of(processor, guarded())
         self._tasks.add(task)
@@ -177,7 +182,7 @@ class World:
             with watched(self.sometimes), self.limits():
                 self.loop.run_until_complete(self._run(seconds, settle_seconds))
         except Exception as error:  # a timer's or a link's callback failed
-            self.violated(f"{type(error).__name__}: {error}")
+            self.violated(error)
         finally:
             # In order of creation: what their ends send is in the trace, too.
             pending = sorted(
@@ -227,7 +232,7 @@ class World:
                 if every is not None:
                     tasks.create_task(self._repeat(every, act, end))
         if self.profile.leads_on and len(self.checks.leaders) > 1:
-            self.violated(f"nobody_falls_silent: these led, term by term: {self.checks.leaders}")
+            self.violated(Leadership.nobody_falls_silent(f"these led, term by term: {self.checks.leaders}"))
         if self.violations:
             return
         await self._calm(settle_seconds)
@@ -257,10 +262,10 @@ class World:
             return
         leaders = [node.node_id for node in self.nodes.values() if node.is_leader()]
         if len(leaders) != 1:
-            self.violated(f"liveness: after {settle_seconds} s of calm these lead: {leaders}")
+            self.violated(Calm.liveness(f"after {settle_seconds} s of calm these lead: {leaders}"))
         frames = {node.node_id: getattr(node.listener, "frames", goal) for node in self.nodes.values()}
         if len(set(frames.values())) != 1 or min(frames.values()) < goal:
-            self.violated(f"convergence: applied {frames}, at least {goal} expected")
+            self.violated(Calm.convergence(f"applied {frames}, at least {goal} expected"))
 
     def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
         """Return further kinds of fault, as `Weather.kinds` does."""
@@ -323,6 +328,8 @@ class World:
         except NotController:
             return
         if listener.frames < floor:
-            self.violated(f"stale read: node {listener.node.node_id} saw {listener.frames} of {floor} frames")
+            self.violated(
+                Model.reads_are_fresh(f"node {listener.node.node_id} saw {listener.frames} of {floor} frames")
+            )
         self.floor = max(self.floor, listener.frames)
         self.reads_answered += 1
