@@ -9,9 +9,9 @@ import asyncio
 import gc
 import hashlib
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -30,19 +30,9 @@ from metadata_log.errors import (
 from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.image.subject import SubjectBuilder
-from metadata_log.limits import REASSIGNMENTS_MAX
-from metadata_log.records.configs import TOPIC
-from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.wire.commands import Command
 from metadata_log.wire.fetch import SnapshotOffer
 from quorum.controller.written import Written
-from quorum.decide.brokers import UnregisterBroker
-from quorum.decide.configs import ConfigChange, ConfigOperation, IncrementalAlterConfigs, ResourceChange
-from quorum.decide.deleted_topics import UndeleteTopics
-from quorum.decide.features import FeatureUpdate, UpdateFeatures, UpgradeType
-from quorum.decide.partitions import ElectLeaders
-from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment
-from quorum.decide.topics import CreatePartitions, CreateTopic, DeleteTopic, MorePartitions
 from quorum.node.config import (
     ControllerSettings,
     LogSettings,
@@ -55,8 +45,8 @@ from quorum.raft.raft_log import Member, Voters
 from snapshots.seal import Seal
 from tests.simulation.faults import broad
 from tests.simulation.faults.between_parts import BetweenParts
+from tests.simulation.faults.brokers import BrokerFaults, Cut
 from tests.simulation.faults.profiles import Profile
-from tests.simulation.faults.random_faults import log_uniform
 from tests.simulation.rules.answers import Observer
 from tests.simulation.rules.availability import Availability
 from tests.simulation.rules.calm import Calm
@@ -71,10 +61,11 @@ from tests.simulation.world.cluster_client import Repeater, SimulatedClient
 from tests.simulation.world.cluster_controller import SimulatedController
 from tests.simulation.world.cluster_node import CLUSTER_ID, POOLS, SESSION_TIMEOUT_MS, ClusterNode
 from tests.simulation.world.costs import Costs, drawn
-from tests.simulation.world.data_plane import UNCLEAN, DataPlane, draws_data
+from tests.simulation.world.data_plane import DataPlane, draws_data
 from tests.simulation.world.files import Volume, in_memory
 from tests.simulation.world.jobs import cooperative_locks
 from tests.simulation.world.node import SimulatedNode
+from tests.simulation.world.operators import Operators
 from tests.simulation.world.quorum_views import watch_quorum
 from tests.simulation.world.shared_work import shared_work
 from tests.simulation.world.small_limits import small_limits
@@ -92,30 +83,12 @@ UNDELETE_WINDOWS_MS = (4_000, 0, 3_500, 4_500, 0, 14_000)
 CALL_SECONDS = 0.0005
 CONTENDERS = 3
 ANSWERS_KEPT = 32
-TOPICS_KEPT = (3, 20)
-LOOSE = 0.2
-"""The share of topics that accept lost messages."""
 BUILDERS_LEFT_MAX = 64
 """Of batches that processes were applying when they ended."""
 LARGE = 100
 """Where a partition stands for so many, a tool plans topics."""
-PLANS_PER_SECOND = 0.5
-TOPICS_PLANNED = (8, 40)
-"""How many topics are planned at once."""
-AIMED_BEFORE_SECONDS = 1.5
-"""A leader that sleeps is asked at most so long before it wakes, since whoever asks waits for two seconds."""
 READS_PER_SECOND = 10.0
-SATURATED_SECONDS = (0.5, 10.0)
-"""Bounds of how long a pool has no free thread, drawn evenly on a logarithmic scale."""
 BLACK_HOLE_SECONDS = 3600.0
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Cut:
-    """A link between a broker and a controller on which something is lost."""
-
-    what: str
-    """`request` or `answer`."""
 
 
 class ClusterWorld(World):
@@ -271,7 +244,7 @@ class ClusterWorld(World):
             answer = await serve(controller)
         except Fault as fault:
             if controller.is_running:
-                node._stopped_by(fault)  # as the shipped server does when a request meets one
+                node.stopped_by(fault)  # as the shipped server does when a request meets one
             raise ConnectionError("the process has ended") from fault
         finally:
             self.loop.leave(before)
@@ -355,9 +328,10 @@ class ClusterWorld(World):
             self.spawn(client.live)
         for number in range(CONTENDERS):
             self.spawn(partial(self.contest.contend, number))
-        self.spawn(self._change_topics)
+        operators = Operators(self)
+        self.spawn(operators.change_topics)
         if self.costs.rates.partition >= LARGE:
-            self.spawn(self._plan_topics)
+            self.spawn(operators.plan_topics)
         self.spawn(partial(watch_quorum, self))
         self.spawn(Contrary(self).live)
         self.spawn(Observer(self).live)
@@ -379,85 +353,6 @@ class ClusterWorld(World):
         if self.library.differing:
             self.violated(self.one_id_same_bytes(self.library.differing))
 
-    async def _change_topics(self) -> None:
-        if self.seed % 2:
-            # From the beginning and for good: if it changed while a partition has no leader, its last known leader would be
-            # forgotten, as in Kafka, and only an unclean election would help.
-            elr = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
-            command: Command = UpdateFeatures(updates=(elr,), validate_only=False)
-            while not (await self.attempt(command) or self.is_quiet or self.violations):
-                await asyncio.sleep(0.05)  # there is no leader yet, or not every controller is registered
-        kept = self.rng.choice(TOPICS_KEPT)
-        for number in range(100_000):
-            await asyncio.sleep(self.rng.expovariate(self.profile.topics_per_second))
-            if self.is_quiet or self.violations:
-                return
-            command = CreateTopic(
-                name=f"t{number}",
-                partitions=3,
-                replication_factor=min(2, len(self.brokers)),
-                assignment=None,
-                configs={UNCLEAN: "true"} if self.rng.random() < LOOSE else {},
-                validate_only=False,
-            )
-            await self.attempt(command)
-            await self._administrate(f"t{max(number - self.rng.randrange(kept), 0)}")
-            if number >= kept:
-                await self.attempt(DeleteTopic(name=f"t{number - kept}"))
-                if self.seed % 3 == 0:
-                    await asyncio.sleep(self.rng.choice((0.0, 1.0)))
-                    await self.attempt(UndeleteTopics(topics=(f"t{number - kept}",)))
-                    await self.attempt(DeleteTopic(name=f"t{number - kept - 1}"))
-
-    async def _plan_topics(self) -> None:
-        """Let a tool ask now and then for what would become of many topics, of each by itself and of all at once."""
-        rng = random.Random(self.seed ^ 0x91A)
-        while True:
-            await asyncio.sleep(rng.expovariate(PLANS_PER_SECOND))
-            if self.is_quiet or self.violations:
-                return
-            partitions = rng.randint(1, 3)
-            commands = [
-                CreateTopic(
-                    name=f"planned-{number}",
-                    partitions=partitions,
-                    replication_factor=min(2, len(self.brokers)),
-                    assignment=None,
-                    configs={},
-                    validate_only=True,
-                )
-                for number in range(rng.choice(TOPICS_PLANNED))
-            ]
-            await asyncio.gather(*map(self.attempt, commands))
-
-    async def _administrate(self, name: str) -> None:
-        """Let an operator ask for something of a topic, or of all partitions."""
-        rng, brokers = self.rng, [broker.broker_id for broker in self.brokers]
-        if not brokers:
-            return
-        some = tuple(rng.sample(brokers, rng.randint(1, min(3, len(brokers)))))
-        several = min(3, max(REASSIGNMENTS_MAX // self.costs.rates.partition, 1))
-        commands: list[Command] = [
-            AlterPartitionReassignments(
-                reassignments=tuple(
-                    Reassignment(name, each, some) for each in range(rng.randint(1, several))
-                ),
-                allow_replication_factor_change=True,
-            ),
-            AlterPartitionReassignments(
-                reassignments=tuple(Reassignment(name, each, None) for each in range(min(2, several))),
-                allow_replication_factor_change=True,
-            ),
-            CreatePartitions(topics=(MorePartitions(name, 4),), validate_only=False),
-            ElectLeaders(unclean=False, partitions=tuple((name, each) for each in range(several))),
-        ]
-        if not self.seed % 2 or self.rng.random() < 0.3:
-            # With eligible leader replicas nobody is eligible any more: if nobody leads, an operator elects uncleanly.
-            min_isr = ConfigChange("min.insync.replicas", ConfigOperation.SET, str(rng.randint(1, 2)))
-            changed = (ResourceChange(TOPIC, name, (min_isr,)),)
-            commands.append(IncrementalAlterConfigs(resources=changed, validate_only=False))
-        await self.attempt(rng.choice(commands))
-
     async def attempt(self, command: Command) -> bool:
         """Ask for a change once; answer whether it was made, as far as is known."""
         node = self.clients[0]._node
@@ -470,100 +365,8 @@ class ClusterWorld(World):
     # --- brokers' weather
 
     def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
-        every = self.profile.broker_every
-        kinds = [
-            (None if every is None or not self.brokers else every, self._trouble_broker),
-            (self.profile.unregister_every if self.brokers else None, self._unregister),
-            (self.profile.aimed_read_every, self._aim_reads),
-            (self.profile.saturate_every, self._saturate),
-        ]
+        kinds = BrokerFaults(self).kinds()
         return kinds if self.data is None else [*kinds, *self.data.weather()]
-
-    def _trouble_broker(self) -> None:
-        broker, rng = self.rng.choice(self.brokers), self.rng
-        kinds = ["sleep", "crash", "stop", "cut", "slow"]
-        kinds += [] if self.profile.is_heavy else ["stranded"]
-        kinds += [] if self.data is None else ["power"]
-        kind = rng.choice(kinds)
-        seconds = rng.choice((0.5, 2.0, 6.0, 9.0)) * rng.uniform(0.3, 1.0)
-        self.faults[f"broker: {kind}"] += 1
-        if kind == "sleep":
-            self.tell(broker, f"sleeps for {seconds:.1f} s")
-            broker.asleep_until = self.loop.time() + seconds
-        elif kind == "slow":
-            self.tell(broker, f"reads slowly for {seconds:.1f} s")
-            broker.slow_until = self.loop.time() + seconds
-        elif kind == "cut":
-            nodes = rng.sample(self.ids, rng.randint(1, len(self.ids)))
-            what = rng.choice(("request", "answer"))
-            if self.profile.cut_seconds is not None:
-                seconds = log_uniform(rng, self.profile.cut_seconds)
-            self.tell(broker, f"is cut off from {nodes}: {what}s are lost for {seconds:.1f} s")
-            self._cut(broker, nodes, what, seconds)
-        elif kind == "stranded":
-            self._strand(broker)
-        elif kind == "stop" and broker.session is not None:
-            self.tell(broker, "is asked to stop")
-            broker.session.want_shut_down = True
-            self.loop.call_later(3.0, self.start_broker, broker, broker.runs)
-        elif kind in ("crash", "power") and broker.session is not None:
-            broker.crash(cuts_power=kind == "power" or (broker.disk is not None and rng.random() < 0.4))
-            if kind == "power" and self.data is not None and self.data.may_lose_power(broker.broker_id):
-                self.data.lose_power(broker.broker_id)
-            self.loop.call_later(seconds, self.start_broker, broker, broker.runs)
-
-    def _cut(self, broker: SimulatedBroker, nodes: Sequence[NodeId], what: str, seconds: float) -> None:
-        for node_id in nodes:
-            self.cuts[broker.broker_id, node_id] = cut = Cut(what)
-            self.loop.call_later(seconds, self._heal, (broker.broker_id, node_id), cut)
-
-    def _heal(self, link: tuple[int, NodeId], cut: "Cut") -> None:
-        if self.cuts.get(link) is cut:  # else a later one has taken its place
-            del self.cuts[link]
-
-    def _unregister(self) -> None:
-        """Let an operator unregister a broker, whatever it does."""
-        broker = self.rng.choice(self.brokers)
-        self.faults["broker: unregistered"] += 1
-        self.tell(broker, "is unregistered")
-
-        async def ask() -> None:
-            await self.attempt(UnregisterBroker(broker_id=broker.broker_id))
-
-        self.spawn(ask)
-
-    def _aim_reads(self) -> None:
-        """Read from each leader that is deposed and does not know it, or that is about to wake."""
-        now, newest = self.loop.time(), max(self.checks.leaders, default=0)
-        for node in self.nodes.values():
-            if not node.is_leader() or node.paused_until > now + AIMED_BEFORE_SECONDS:
-                continue
-            assert node.log is not None
-            is_deposed = node.log._node.engine.term < newest
-            if is_deposed or not node.is_awake():
-                self.sometimes(
-                    "read asked of a deposed leader" if is_deposed else "read waits at a sleeping leader"
-                )
-                client = self.rng.choice(self.clients)
-                self.spawn(partial(client.read, client.key(), node))
-
-    def _saturate(self) -> None:
-        """Let a pool of a controller have no free thread for seconds."""
-        node, pool = self.rng.choice(list(self.nodes.values())), self.rng.choice(POOLS)
-        assert isinstance(node, ClusterNode)
-        if node.log is not None:
-            self.faults["saturated pool"] += 1
-            node.saturate(pool, log_uniform(self.rng, SATURATED_SECONDS))
-
-    def _strand(self, broker: SimulatedBroker) -> None:
-        """Let the leader sleep, and leave a broker nobody else to ask: the leader that wakes may no longer be one."""
-        for node in self.nodes.values():
-            if node.is_leader():
-                others = [voter for voter in self.ids if voter != node.node_id]
-                self.tell(broker, f"reaches {node.node_id} alone, of {self.ids}")
-                self._cut(broker, others, "request", 8.0)
-                node.pause(self.rng.uniform(2.0, 6.0))
-                return
 
     def end_faults(self) -> None:
         for node in self.nodes.values():

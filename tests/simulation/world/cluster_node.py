@@ -83,7 +83,7 @@ class ClusterNode(SimulatedNode):
             )
             self.snapshots = SimulatedStore(self.files)
         except DiskFailed as fault:
-            self._stopped_by(fault)
+            self.stopped_by(fault)
             return
         if self.segments.end_offset < self.synced_end_offset:
             self.world.violated(
@@ -156,7 +156,7 @@ class ClusterNode(SimulatedNode):
         await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
         await self.awake()
         task = self.world.loop.create_task_of(None, self._work(work))
-        self._own(task)
+        self.own(task)
         task.add_done_callback(_has_ended)
         return await asyncio.shield(task)  # a thread goes on when nobody waits for it any more
 

@@ -17,8 +17,6 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NO_NODE, NodeId, Uuid
 from quorum.raft.journal import lost
-from quorum.raft.journal.format import frames_of_file, identity_of
-from quorum.raft.journal_sync import Ended
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Member, RaftListener, Role
@@ -26,9 +24,11 @@ from quorum.raft.voters import is_change
 from tests.simulation.rules.rule import Violation
 from tests.simulation.world.disk import Rot, SimulatedDisk
 from tests.simulation.world.network import SimulatedTransport
+from tests.simulation.world.recovery import Recovery
 from tests.simulation.world.streams import StreamNetwork, StreamTransport
 from tests.simulation.world.virtual_loop import Processor
 from tests.simulation.world.watched_log import NOTHING, Standing, WatchedJournal, WatchedLog
+from tests.simulation.world.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from tests.simulation.world.world import World
@@ -84,6 +84,7 @@ class SimulatedNode:
         self.rots: list[Rot] = []
         """Bits that turned in the journal since the node last ran well."""
         self.is_stopping = False
+        self.recovery = Recovery(self)
         self.tasks: dict[asyncio.Task[None], None] = {}
         """What runs beside the log, and ends with it."""
 
@@ -97,7 +98,7 @@ class SimulatedNode:
         self.commit_seen, self.applied_seen, self.lead_mark = 0, 0, None
         self.paused_until, self.is_stopping = 0.0, False
         rng = random.Random(world.rng.getrandbits(64))
-        if self.rots and not self._try_rotten():
+        if self.rots and not self.recovery.starts_on_rot():
             return
         try:
             self.journal = WatchedJournal.open(
@@ -111,9 +112,9 @@ class SimulatedNode:
             self.check_reaches_log()
         except (DiskFailed, DamagedFile) as fault:
             self.disk.settle()
-            self._stopped_by(fault)
+            self.stopped_by(fault)
             return
-        self._check_recovery()
+        self.recovery.check()
         self.durable, self.writing = self.journal.standing(), None
         self.transport = self._attach()
         self.transport.processor = self.processor
@@ -134,7 +135,7 @@ class SimulatedNode:
             settings=world.settings,
             now_ms=self.now_ms,
             rng=rng,
-            run_in_thread=partial(self._begin_in_thread, asyncio.Lock(), self.incarnation),
+            run_in_thread=partial(WorkerThread(self).begin, self.incarnation),
             others_founded=self.transport.others_founded,
             only_joins=self.only_joins,
         )
@@ -188,14 +189,6 @@ class SimulatedNode:
             self.first_copy = self.disk.copy()
         self.is_fresh = False
 
-    def _end_early(self, incarnation: int) -> None:
-        """Lose power before the first sync has ended, and start again."""
-        if self.incarnation == incarnation and self.world.is_rough:
-            self.crash()
-            self.world.loop.call_later(
-                self.world.rng.uniform(0.05, 1.0), self._mend_and_start, self.incarnation
-            )
-
     def check_reaches_log(self) -> None:
         """Check that the journal covers what lies beside it, as the server does.
 
@@ -247,7 +240,7 @@ class SimulatedNode:
         try:
             await log.run()
         except Fault as fault:
-            self._stopped_by(fault)
+            self.stopped_by(fault)
         except Violation as violation:
             self.world.violated(violation)
         except Exception as error:  # whatever ends a node and is no fault is a finding
@@ -260,15 +253,15 @@ class SimulatedNode:
             try:
                 await work()
             except Fault as fault:
-                self._stopped_by(fault)
+                self.stopped_by(fault)
             except Violation as violation:
                 self.world.violated(violation)
             except Exception as error:  # as above
                 self.world.violated(f"node {self.node_id}: {type(error).__name__}: {error}")
 
-        self._own(self.world.loop.create_task_of(self.processor, guarded()))
+        self.own(self.world.loop.create_task_of(self.processor, guarded()))
 
-    def _own(self, task: asyncio.Task[None]) -> None:
+    def own(self, task: asyncio.Task[None]) -> None:
         """Let a task end with the process."""
         self.tasks[task] = None
         task.add_done_callback(lambda done: self.tasks.pop(done, None))
@@ -326,7 +319,7 @@ class SimulatedNode:
         else:
             self.crash(cuts_power=False)
 
-    def _stopped_by(self, fault: Fault) -> None:
+    def stopped_by(self, fault: Fault) -> None:
         """End after a fault: one that the weather has brought passes, any other is a finding."""
         world = self.world
         known = (isinstance(fault, DiskFailed) and self.disk.has_failed) or (
@@ -342,9 +335,9 @@ class SimulatedNode:
         if self.task is not None:
             self.answer_waiters()
             self._end()
-        world.loop.call_later(world.rng.uniform(0.5, 3.0), self._mend_and_start, self.incarnation)
+        world.loop.call_later(world.rng.uniform(0.5, 3.0), self.mend_and_start, self.incarnation)
 
-    def _mend_and_start(self, incarnation: int) -> None:
+    def mend_and_start(self, incarnation: int) -> None:
         if self.incarnation == incarnation and self.task is None:
             self.mend()
             self.start()
@@ -364,42 +357,6 @@ class SimulatedNode:
 
     def rot_snapshot(self) -> bool:
         """Turn a bit of a snapshot; answer whether there was one."""
-        return False
-
-    def _try_rotten(self) -> bool:
-        """Answer whether this node starts on what rotted: damage is refused, or changes nothing."""
-        world, trial = self.world, self.disk.copy()
-        rng = random.Random(0)
-        try:
-            found = WatchedJournal.open(trial, random_bytes=rng.randbytes, file_bytes=self.journal_file_bytes)
-        except DamagedFile as fault:
-            self._stopped_by(fault)
-            return False
-        assert isinstance(found, WatchedJournal)
-        if self._may_recover(found.standing()):
-            world.consequences["rot that changed nothing"] += 1
-        else:
-            # A rotten last batch cannot be told from a torn one until the mark behind it is written.
-            for rot in self.rots:
-                if not self._is_unmarked(rot):
-                    world.violated(f"node {self.node_id} took {rot} for a torn end, and lost entries")
-                self.disk.turn(rot)
-            self.rots.clear()
-            world.consequences["rot of an unmarked batch"] += 1
-            world.sometimes("rot in an unmarked journal batch")
-        return True
-
-    def _is_unmarked(self, rot: Rot) -> bool:
-        """Answer whether a bit lies in a journal's very last batch, with no idle mark behind it."""
-        whole = self.disk.copy()
-        whole.turn(rot)
-        files = [name for name in whole.names() if name.endswith(".journal")]
-        for name in reversed(files):
-            content = whole.open(name).read(0, whole.file_size(name))
-            identity = identity_of(content, int(name[:20]))
-            frames = [] if identity is None else list(frames_of_file(content, identity, after=0))
-            if frames:
-                return rot.name == name and bool(frames[-1].records) and rot.position >= frames[-1].position
         return False
 
     # --- sleep
@@ -455,86 +412,7 @@ class SimulatedNode:
     def is_leader(self) -> bool:
         return self.log is not None and self.log.status().role is Role.LEADER
 
-    def _check_recovery(self) -> None:
-        if self.incarnation == 1 or self.durable is NOTHING:
-            return
-        found = self.journal.standing()
-        if not self._may_recover(found):
-            self.world.violated(
-                f"node {self.node_id} recovered what it never had made durable: a log up to "
-                f"{found.entries[-1][1] if found.entries else 0}, term {found.term}, a vote for {found.vote}"
-            )
-        # From now on it promises by what it found, though it may have found it in the kernel's cache alone.
-        rng, after = random.Random(self.incarnation), self.disk.after_crash(random.Random(self.incarnation))
-        again = WatchedJournal.open(after, random_bytes=rng.randbytes, file_bytes=self.journal_file_bytes)
-        assert isinstance(again, WatchedJournal)
-        if again.standing() != found:
-            self.world.violated(f"node {self.node_id} goes on from what the next loss of power would take")
-
-    def _may_recover(self, recovered: Standing) -> bool:
-        """Answer whether this is what a crash may leave: as before the batch under way, as after, or after a part of it.
-
-        A batch too large for one file is written in parts, each synced before the next.
-        """
-        if recovered in (self.durable, self.writing):
-            return True
-        if self.writing is None or self.parts < 2:
-            return False
-        before = {index: (command, term) for command, index, term in self.durable.entries}
-        after = {index: (command, term) for command, index, term in self.writing.entries}
-        kept = max((index for index in before if before[index] == after.get(index)), default=0)
-        entries, first = recovered.entries, self.writing.entries[0][1]
-        return (
-            bool(entries)
-            and entries[-1][1] >= kept
-            and all(
-                (command, term) in (before.get(index) if index < first else None, after.get(index))
-                for command, index, term in entries
-            )
-            and self.durable.term <= recovered.term <= self.writing.term
-            and (
-                recovered.term != self.durable.term
-                or recovered.vote == self.durable.vote
-                or self.durable.vote is None
-            )
-        )
-
-    # --- the worker thread
-
-    def _begin_in_thread(
-        self, one_job: asyncio.Lock, incarnation: int, work: Callable[[], None], ended: Ended
-    ) -> None:
-        job = self.world.loop.create_task_of(None, self._run_in_thread(one_job, incarnation, work))
-        self._own(job)
-        self._own(self.world.loop.create_task(self._tell_ended(job, ended)))
-
-    async def _tell_ended(self, job: "asyncio.Task[None]", ended: Ended) -> None:
-        """Call back, in a turn of this process, once a job of its thread has ended."""
-        failure: MetadataError | None = None
-        try:
-            await job
-        except MetadataError as error:
-            failure = error
-        ended(failure)
-
-    async def _run_in_thread(self, one_job: asyncio.Lock, incarnation: int, work: Callable[[], None]) -> None:
-        async with one_job:
-            writes_journal = isinstance(work, partial) and work.func == self.journal.write
-            if writes_journal:
-                self.writing, self.writing_since = self.journal.frozen, self.world.loop.time()
-                self.parts = self.journal.parts
-            before = self.disk.syncs_total
-            work()
-            await asyncio.sleep(self._sync_seconds() + self._first_sync_seconds(is_journals=writes_journal))
-            for _ in range(self.disk.syncs_total - before - 1):
-                await self._next_sync()
-            await self.awake()
-            if incarnation != self.incarnation or self.log is None:
-                return
-            self.disk.settle()
-            if writes_journal:
-                assert self.writing is not None
-                self.durable, self.writing = self.writing, None
+    # --- the disk
 
     def _sync_seconds(self) -> float:
         """Return how long the next sync takes: on a steadily slow disk at least so long, until the calm."""
@@ -554,20 +432,6 @@ class SimulatedNode:
         if rng.random() < 0.01:
             return rng.uniform(0.0, 0.2)
         return 0.0005 + rng.expovariate(1 / 0.002)
-
-    def _first_sync_seconds(self, *, is_journals: bool) -> float:
-        """Return how much longer the first sync on a disk takes; the power may go meanwhile."""
-        world, rng = self.world, self.world.rng
-        if (
-            not is_journals
-            or self.journal.is_begun
-            or not (world.profile.new_disks_are_slow and world.is_rough)
-        ):
-            return 0.0
-        seconds = rng.choice((0.0, 0.0, 1.0, 2.0)) * rng.random()
-        if self.wipes and rng.random() < 0.5:
-            world.loop.call_later(seconds * rng.random(), self._end_early, self.incarnation)
-        return seconds
 
     # --- snapshots
 
