@@ -52,7 +52,8 @@ from tests.simulation.rules.availability import Availability
 from tests.simulation.rules.calm import Calm
 from tests.simulation.rules.cluster import Properties
 from tests.simulation.rules.contest import Contest
-from tests.simulation.rules.contrary import PARTITIONS_PER_TOPIC_MAX, Contrary
+from tests.simulation.rules.contrary.client import Contrary
+from tests.simulation.rules.contrary.question import PARTITIONS_PER_TOPIC_MAX
 from tests.simulation.rules.registers import Operation, check
 from tests.simulation.rules.rule import rule
 from tests.simulation.world.broker_cache import BrokerDisk, small_caches
