@@ -8,10 +8,11 @@ import pytest
 from metadata_log.errors import QuorumRefused
 from metadata_log.ids import NodeId
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
+from metadata_log.records.quorum import RAFT_ENDPOINT, Voter, VoterEndpoint
 from quorum.node.config import VoterSettings
 from quorum.node.peers import Peers, dialled_addresses
 from quorum.raft.handshake import TOO_MANY_OBSERVERS
-from tests.support.lab import settings
+from tests.support.lab import settings, uuid
 
 OTHERS = (NodeId(2), NodeId(3))
 
@@ -77,8 +78,9 @@ def test_a_node_that_most_others_refuse_stops(refusals: tuple[str, ...], stops: 
 
 
 def test_the_settings_address_of_a_voter_goes_before_the_logs() -> None:
-    def logged(node_id: int, port: int) -> Any:
-        return SimpleNamespace(node_id=NodeId(node_id), endpoints=[SimpleNamespace(host="logged", port=port)])
+    def logged(node_id: int, port: int) -> Voter:
+        endpoint = VoterEndpoint(RAFT_ENDPOINT, "logged", port)
+        return Voter(NodeId(node_id), uuid(node_id), (endpoint,), 0, 1)
 
     image: Any = SimpleNamespace(quorum=SimpleNamespace(voters=(logged(2, 1), logged(9, 2))))
     own = settings(1)
