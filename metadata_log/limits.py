@@ -27,6 +27,12 @@ KAFKA_WINDOW_BYTES: Final = 16 * MIB
 """Of Kafka's batches of the newest records. Older ones are made again of segments for each broker that is behind."""
 KAFKA_UNTRANSLATED_BYTES: Final = 2 * MIB
 """Of the frames of batches that the active controller has decided and not translated yet; further ones are decoded again."""
+KAFKA_ANSWERS_KEPT_BYTES: Final = 4 * MIB
+"""Of encoded answers that are kept for further brokers at the same position."""
+KAFKA_OBSERVER_MS: Final = 300_000
+"""A broker that has fetched nothing for this time is no observer any more, as in Kafka."""
+KAFKA_PIN_MS: Final = 30_000
+"""A snapshot of which a broker of Kafka has fetched a piece is kept for this time."""
 KAFKA_BEHIND_BYTES_MAX: Final = 4 * MIB
 """Of frames that nobody has wanted to be translated: with more, the window begins anew at the end of the log. To translate
 them would take the loop a second, and brokers that are up to date would wait for it."""
@@ -365,6 +371,7 @@ CONTROLLER_BUFFER_BYTES_MAX: Final = (
     FETCH_WINDOW_BYTES
     + KAFKA_WINDOW_BYTES
     + KAFKA_UNTRANSLATED_BYTES
+    + KAFKA_ANSWERS_KEPT_BYTES
     + FETCH_ANSWERS_KEPT_BYTES
     + COLD_FETCHES * FETCH_BYTES_MAX
     + ANSWERS_UNSENT_BYTES_MAX
@@ -378,7 +385,7 @@ CONTROLLER_BUFFER_BYTES_MAX: Final = (
     + 2 * RAFT_OUTBOX_BYTES_MAX
     + RAFT_OBSERVERS_OUTBOX_BYTES_MAX
 )
-"""What one of three controllers buffers at most besides its state, 647 MiB: frames and answers for polls, the newest records
+"""What one of three controllers buffers at most besides its state, 651 MiB: frames and answers for polls, the newest records
 as Kafka's, what clients have not read, pieces of snapshots (one read, one in its connection), the frames that feeds read,
 larger bodies of requests, what clients send behind their polls, changes that the state digest does not count yet, Raft's
 entries, and the outboxes of the links to two voters and to all observers. The kept results of requests

@@ -1,4 +1,7 @@
-"""Edge: polls that wait for news: by order of arrival, by broker, and by deadline."""
+"""Edge: polls that wait for news: by order of arrival, by broker, and by deadline.
+
+Tests: tests/unit/quorum/fetch/test_service.py.
+"""
 
 from collections.abc import Callable
 

@@ -151,11 +151,12 @@ def reply_to(
 ) -> Sending | None:
     """Return what to send to a position now; None: nothing, let the broker wait.
 
-    `newest` is the newest snapshot that is offered. `is_long`: the log from offset 0 on has more bytes than that.
+    `newest` is the newest snapshot that is offered. `is_long`: the log from offset 0 on has more bytes than a snapshot that
+    is offered, or soon will be.
     """
     if position == AT_ZERO and epochs.start == 0:
-        if is_long and newest is not None:
-            return SendSnapshot(newest)
+        if is_long:
+            return AwaitSnapshot() if newest is None else SendSnapshot(newest)
         return SendRecords(0) if high_watermark > 0 else None
     if _is_before(position, epochs):
         if newest is None or newest.end_offset < epochs.start or not _is_beyond(newest, position):

@@ -4,8 +4,6 @@ A batch is translated once, when the first broker wants it, in slices of the loo
 bytes, beside the batch, is in the image that it leads to (`_Circumstances`), and that is known from the start of this
 process on. So the log is offered from the snapshot on at which this process began, or from the newest record on that
 Kafka's log cannot have; brokers that are further behind get a snapshot.
-
-Tests: tests/unit/quorum/kafka/test_translated_log.py.
 """
 
 import logging
@@ -118,7 +116,9 @@ class TranslatedLog(AppliedListener):
             if TopicRestoreRecord in map(type, batch.records):
                 self._begin_behind(batch.end_offset)
         self._behind_bytes += len(frame)
-        if self._is_active:
+        if self._work is None and self._behind_bytes > limits.KAFKA_BEHIND_BYTES_MAX:
+            self._stop()
+        if self._is_active and self._begun:
             self._keep(batch, len(frame))
 
     def _note(self, base_offset: int, image: MetadataImage) -> None:
@@ -189,9 +189,8 @@ class TranslatedLog(AppliedListener):
         return self._window.end_offset == self._log.end_offset
 
     def _want(self) -> None:
-        is_far_behind = self._work is None and self._behind_bytes > limits.KAFKA_BEHIND_BYTES_MAX
-        is_cold = self._log.is_cold(self._window.end_offset) or self._window.end_offset < self._epochs.start
-        if self._begun and not is_far_behind and not is_cold:
+        end_offset = self._window.end_offset
+        if self._begun and not self._log.is_cold(end_offset) and end_offset >= self._epochs.start:
             return
         self._begun, self._work, self._behind_bytes = True, None, 0
         self._window.reset(self._log.end_offset, 0, 0)
@@ -200,10 +199,14 @@ class TranslatedLog(AppliedListener):
         """Answer whether the batches at an offset are to be made of segments."""
         return offset < self._window.start_offset
 
+    def has(self, offset: int) -> bool:
+        """Answer whether the window has a batch at an offset."""
+        return self._window.start_offset <= offset < self._window.end_offset
+
     def read(self, from_offset: int, *, max_bytes: int) -> bytes:
         """Return batches of the window, the first containing `from_offset`; at least one if any is there."""
         found = self._window.read(from_offset, max_bytes)
-        assert found is not None, "whoever reads has asked whether it is cold, and ready"
+        assert found is not None, "`has` is asked before"
         return found
 
     async def read_cold(self, from_offset: int, *, max_bytes: int) -> bytes:

@@ -12,6 +12,7 @@ from metadata_log.node.identity.tls import Tls
 from metadata_log.node.threads import Threads
 from quorum.controller.controller import Controller
 from quorum.fetch.service import FetchService
+from quorum.kafka.kafka_log import KafkaLog
 from quorum.log.committed_log import CommittedLog
 from quorum.log.past import Past
 from quorum.log.snapshot_keeper import SnapshotKeeper
@@ -31,6 +32,7 @@ class Parts:
     controller: Controller
     committed_log: CommittedLog
     fetches: FetchService
+    kafka_log: KafkaLog
     feeds: TopicFeeds
     keeper: SnapshotKeeper
     store: SnapshotStore

@@ -55,6 +55,7 @@ from quorum.decide.quiet import QuietMark
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.http.metrics import TurnMetrics
+from quorum.kafka.kafka_log import KafkaLog
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import complete_log, covered_offset
 from quorum.log.history_process import HistoryProcess
@@ -267,6 +268,16 @@ class _Node:
             refusal=self.answer_buffers.refusal,
             read_replica=lambda: self.peers.next_read_replica(self.raft.status()),
         )
+        self.kafka_log = KafkaLog(
+            settings=self.settings,
+            controller=self.controller,
+            committed_log=self.committed_log,
+            keeper=self.keeper,
+            store=self.store,
+            now_ms=_now_ms,
+            run_in_thread=self.past_reads.run,
+            process=self.history_process,
+        )
         self.registration = Registration(
             registration_of(self.settings, self.incarnation_id),
             controller=self.controller,
@@ -326,6 +337,7 @@ class _Node:
                 self.committed_log,
                 self.keeper,
                 self.fetches,
+                *self.kafka_log.listeners,
                 self.feeds,
                 links,
                 self.registration,
@@ -384,6 +396,7 @@ class _Node:
             controller=self.controller,
             committed_log=self.committed_log,
             fetches=self.fetches,
+            kafka_log=self.kafka_log,
             feeds=self.feeds,
             keeper=self.keeper,
             store=self.store,
@@ -427,6 +440,8 @@ class _Node:
             group.create_task(self.fetches.polls.run())
             for _ in range(limits.COLD_FETCHES):
                 group.create_task(self.fetches.cold.run())
+            group.create_task(self.kafka_log.fetches.run())
+            group.create_task(self.kafka_log.snapshots.run())
             group.create_task(self.keeper.run())
             group.create_task(self.keeper.count())
             group.create_task(self.keeper.scrub())

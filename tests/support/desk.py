@@ -21,6 +21,7 @@ from metadata_log.node.threads import Threads
 from quorum.fetch.service import FetchService
 from quorum.http.app import DoorRunner, door_to
 from quorum.http.door import Door
+from quorum.kafka.kafka_log import KafkaLog
 from quorum.log.committed_log import CommittedLog
 from quorum.log.past import Past
 from quorum.log.repair import LogRepair
@@ -44,7 +45,7 @@ class Desk:
         self.directory_id = FOUNDERS[NodeId(1)]
         self.refused: dict[NodeId, Refusal] = {}
         self.room = 1 << 30
-        own = settings(1, undelete_window_ms=lab.undelete_window_ms)
+        own = settings(1, undelete_window_ms=lab.undelete_window_ms, kafka=lab.kafka)
         committed_log = CommittedLog(SegmentedLog.open(directory / "log", segment_bytes=1 << 20))
         self.store = store = SnapshotStore(directory / "snapshots", directory / "quarantine")
         self.keeper = keeper = SnapshotKeeper(
@@ -82,6 +83,15 @@ class Desk:
             free_bytes=lambda: self.room,
             recent=RecentWarnings(),
         )
+        self.kafka_log = KafkaLog(
+            settings=own,
+            controller=self.controller,
+            committed_log=committed_log,
+            keeper=keeper,
+            store=store,
+            now_ms=lambda: lab.now_ms,
+            run_in_thread=asyncio.to_thread,
+        )
         self.faults: list[Exception] = []
         reads = Threads("reads", threads=1, unfinished_max=8)
         parts = Parts(
@@ -89,6 +99,7 @@ class Desk:
             controller=self.controller,
             committed_log=committed_log,
             fetches=fetches,
+            kafka_log=self.kafka_log,
             feeds=TopicFeeds(),
             keeper=keeper,
             store=store,

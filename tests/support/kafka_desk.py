@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from metadata_log.ids import NodeId
 from quorum.kafka.apis import APIS
 from quorum.kafka.connection import Serving
 from quorum.kafka.door import Api, KafkaDoor
@@ -60,6 +61,8 @@ def at_kafka_desk(
 
     async def main(lab: Lab) -> None:
         desk = Desk(lab, directory, principals=principals)
+        log = desk.kafka_log
+        lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [desk.door.committed_log, *log.listeners])
         lab.lead(1)
 
         async def keep_agreeing() -> None:
@@ -69,8 +72,11 @@ def at_kafka_desk(
 
         door = KafkaDoor.of(desk.door, dict(APIS))
         async with serving(door, ("127.0.0.1", 0)) as (shared, address), asyncio.TaskGroup() as group:
-            agreeing = group.create_task(keep_agreeing())
+            running = [
+                group.create_task(work) for work in (keep_agreeing(), log.fetches.run(), log.snapshots.run())
+            ]
             await story(KafkaDesk(desk, shared, address))
-            agreeing.cancel()
+            for task in running:
+                task.cancel()
 
-    run(main)
+    run(main, kafka=True)

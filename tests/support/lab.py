@@ -29,7 +29,7 @@ def uuid(number: int) -> Uuid:
 
 
 def settings(
-    node_id: int, *, commit_timeout_ms: int = 10_000, undelete_window_ms: int = 0
+    node_id: int, *, commit_timeout_ms: int = 10_000, undelete_window_ms: int = 0, kafka: bool = False
 ) -> ControllerSettings:
     voters = tuple(
         VoterSettings(
@@ -37,6 +37,7 @@ def settings(
             raft=("127.0.0.1", 9000 + n),
             http=f"http://127.0.0.1:{8000 + n}",
             directory_id=uuid(500 + n),
+            kafka=("127.0.0.1", 9200 + n) if kafka else None,
         )
         for n in (1, 2, 3)
     )
@@ -55,17 +56,24 @@ def settings(
 class Lab:
     """Three controllers on one model quorum, and a clock that stands still."""
 
-    def __init__(self, *, commit_timeout_ms: int = 10_000, undelete_window_ms: int = 0) -> None:
+    def __init__(
+        self, *, commit_timeout_ms: int = 10_000, undelete_window_ms: int = 0, kafka: bool = False
+    ) -> None:
+        """`kafka`: the controllers have addresses for Kafka's brokers."""
         self.quorum = ModelQuorum({NodeId(n): uuid(500 + n) for n in (1, 2, 3)})
         self.now_ms = 1_000_000
         self.undelete_window_ms = undelete_window_ms
+        self.kafka = kafka
         self.clock_set_by_ms = 0
         self.snapshots: dict[str, MetadataImage] = {}
         self.controllers = {}
         for node_id in (1, 2, 3):
             controller = Controller(
                 settings=settings(
-                    node_id, commit_timeout_ms=commit_timeout_ms, undelete_window_ms=undelete_window_ms
+                    node_id,
+                    commit_timeout_ms=commit_timeout_ms,
+                    undelete_window_ms=undelete_window_ms,
+                    kafka=kafka,
                 ),
                 now_ms=lambda: self.now_ms,
                 unix_ms=lambda: 1_700_000_000_000 + self.now_ms + self.clock_set_by_ms,
@@ -136,7 +144,7 @@ def poll(
     )
 
 
-def run(story: Callable[[Lab], Awaitable[None]], **options: int) -> None:
+def run(story: Callable[[Lab], Awaitable[None]], **options: Any) -> None:
     async def main() -> None:
         await story(Lab(**options))
 

@@ -1,5 +1,6 @@
 """A snapshot as a file for Kafka's brokers: a function of the snapshot, whole or not there, and gone with it."""
 
+import os
 import random
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.kafka.checkpoints import checkpoint
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.kafka.log import checkpoint_image
-from snapshots import kafka_checkpoint
 from snapshots.kafka_checkpoint import checkpoint_path, write_checkpoint
 from snapshots.snapshot_file import read_header, read_records, write_snapshot
 from snapshots.store import SnapshotStore
@@ -71,7 +71,7 @@ def test_where_the_disk_refuses_nothing_is_left(tmp_path: Path, monkeypatch: pyt
     def full(_: int) -> None:
         raise OSError(28, "no space left")
 
-    monkeypatch.setattr(kafka_checkpoint.os, "fdatasync", full)
+    monkeypatch.setattr(os, "fdatasync", full)
     with pytest.raises(DiskFailed):
         write_checkpoint(snapshot, listener=None)
     assert [*tmp_path.iterdir()] == [snapshot]

@@ -87,12 +87,10 @@ def test_a_position_in_a_log_that_begins_later(position: tuple[int, int], sent: 
 
 def test_a_new_broker_is_sent_the_snapshot_where_the_log_is_longer() -> None:
     def reply(position: Position, newest: SnapshotName | None) -> Sending | None:
-        return reply_to(
-            position, epochs=table(*WHOLE), high_watermark=END, newest=newest, is_long=newest is not None
-        )
+        return reply_to(position, epochs=table(*WHOLE), high_watermark=END, newest=newest, is_long=True)
 
     assert reply(AT_ZERO, NEWEST) == SendSnapshot(NEWEST)
-    assert reply(AT_ZERO, None) == SendRecords(0)
+    assert reply(AT_ZERO, None) == AwaitSnapshot()
     assert reply(Position(1, 1), NEWEST) == SendRecords(1)
 
 

@@ -1,0 +1,76 @@
+"""Edge: Fetch of the metadata log, as Kafka's brokers send it.
+
+Source: handleFetchRequest of Kafka's KafkaRaftClient 4.3.1 (KIP-595).
+"""
+
+from typing import Final
+
+from metadata_log.errors import InconsistentClusterId, InvalidRequest, UnsupportedVersion
+from metadata_log.ids import BrokerId, Uuid
+from metadata_log.node.identity.rights import Right
+from quorum.kafka.door import Api, Asked, Done, GiveUp, KafkaDoor, Parks, Prepared
+from quorum.kafka.fetches import FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, Fetch
+from quorum.kafka.replies import Position
+
+OLDEST: Final = 12
+"""Older versions do not say which epoch a broker is at."""
+TOPIC_IDS_FROM: Final = 13
+REPLICA_STATE_FROM: Final = 15
+
+
+def take(door: KafkaDoor, asked: Asked, done: Done) -> GiveUp | None:
+    """Answer a fetch at once, or park it.
+
+    Raises:
+        UnsupportedVersion: it is of a version older than OLDEST.
+        InconsistentClusterId: it is for another cluster.
+        InvalidRequest: it is not of the metadata log, or no position.
+        NotAuthorized: it is of another broker than its sender.
+    """
+    fetch = fetch_of(asked, cluster_id=door.settings.cluster_id)
+    asked.caller.principal.check_poll(BrokerId(fetch.replica_id), door.controller.committed.brokers)
+    return door.kafka_log.fetches.take(fetch, lambda tail: done(Prepared(tail)))
+
+
+def fetch_of(asked: Asked, *, cluster_id: str) -> Fetch:
+    """Return what a request says; raises as `take`."""
+    version = asked.version
+    if version < OLDEST:
+        raise UnsupportedVersion(f"Fetch in version {version}: the metadata log needs {OLDEST} or newer")
+    # fmt: off
+    (
+        asked_cluster, old_replica_id, replica_state, max_wait_ms, _, max_bytes, _, _, _, topics, _, _,
+    ) = asked.values
+    # fmt: on
+    check_cluster(asked_cluster, cluster_id)
+    if len(topics) != 1 or len(topics[0][2]) != 1:
+        raise InvalidRequest("a Fetch asks a controller for the metadata log, and nothing else")
+    name, topic_id, ((number, epoch, offset, last_epoch, _, _, directory_id, high_watermark),) = topics[0]
+    is_the_log = topic_id == METADATA_TOPIC_ID if version >= TOPIC_IDS_FROM else name == METADATA_TOPIC
+    if not is_the_log or number != 0:
+        raise InvalidRequest("a Fetch asks a controller for the metadata log, and nothing else")
+    if min(max_wait_ms, epoch, offset, last_epoch) < 0:
+        raise InvalidRequest(f"epoch {epoch}, offset {offset} and last epoch {last_epoch} are no position")
+    return Fetch(
+        version,
+        Position(offset, last_epoch),
+        epoch,
+        max_wait_ms,
+        max_bytes,
+        high_watermark,
+        replica_state[0] if version >= REPLICA_STATE_FROM else old_replica_id,
+        Uuid(directory_id),
+    )
+
+
+def check_cluster(asked: str | None, cluster_id: str) -> None:
+    """Check that a request is for this cluster, if it says for which.
+
+    Raises:
+        InconsistentClusterId: it is for another one.
+    """
+    if asked is not None and asked != cluster_id:
+        raise InconsistentClusterId(f"this is cluster {cluster_id}, not {asked}")
+
+
+APIS: Final = (Api(FETCH, Parks(take), right=Right.BROKER),)

@@ -1,0 +1,426 @@
+"""Edge: fetches of Kafka's metadata log: those that wait for news, and what each broker has read.
+
+A fetch that gets nothing yet is parked, without a task and a timer of its own, for as long as it says. A commit, a claim and
+a snapshot end its wait. So does its deadline, with an answer without records. Where no leader may be named, every fetch is
+parked: an answer at once would be asked again at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from metadata_log import limits
+from metadata_log.batch import RecordBatch
+from metadata_log.errors import MetadataError
+from metadata_log.ids import NodeId, TopicId, Uuid
+from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.kafka.messages import answer_tail
+from metadata_log.kafka.reading import Values
+from metadata_log.node.addresses import HostPort
+from metadata_log.node.pace import Pieces
+from metadata_log.records.quorum import KAFKA_ENDPOINT
+from quorum.controller.applied_listener import AppliedListener
+from quorum.controller.controller import Controller
+from quorum.kafka.replies import (
+    AT_ZERO,
+    NO_LEADER,
+    UNKNOWN_LEADER_EPOCH,
+    AwaitSnapshot,
+    Leadership,
+    Position,
+    SendDiverging,
+    Sending,
+    SendRecords,
+    SendSnapshot,
+    SnapshotName,
+    leadership,
+    refusal,
+    reply_to,
+)
+from quorum.kafka.translated_log import TranslatedLog
+from quorum.node.config import ControllerSettings
+from quorum.pace.ticks import Ticks
+
+log = logging.getLogger(__name__)
+
+FETCH: Final = 1
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = TopicId(Uuid(bytes(15) + b"\x01"))
+ENDPOINTS_FROM: Final = 16
+"""From this version on an answer says where the leader is. A broker that is told of a leader, and not where, ends."""
+_NO_EPOCH_END: Final = (-1, -1)
+_NO_SNAPSHOT: Final = (-1, -1)
+
+
+class Fetch(NamedTuple):
+    """A fetch of the metadata log, as a broker sends it. `epoch` is that of the leader whom it asks.
+
+    `high_watermark` is the one that it knows; a version that does not say it has the largest.
+    """
+
+    version: int
+    position: Position
+    epoch: int
+    max_wait_ms: int
+    max_bytes: int
+    high_watermark: int
+    replica_id: int
+    directory_id: Uuid
+
+
+Done = Callable[[bytes], None]
+"""Gets the answer, all that comes after its correlation id."""
+
+
+class Parked:
+    """A fetch that is not answered yet."""
+
+    __slots__ = ("done", "fetch", "is_unreadable", "until_ms")
+
+    def __init__(self, fetch: Fetch, done: Done, until_ms: int) -> None:
+        self.fetch = fetch
+        self.done: Done | None = done
+        """None: its client is gone."""
+        self.until_ms = until_ms
+        self.is_unreadable = False
+        """A read of its records failed: it waits for its deadline."""
+
+
+@dataclass(slots=True)
+class Observer:
+    """What a broker has read of the log, as the leader knows it; times are those of the process's clock."""
+
+    replica_id: int
+    directory_id: Uuid
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+    """0 before it first had all that the leader had."""
+    end_offset_before: int
+    """Of the leader's log at the fetch before the last."""
+
+
+class Snapshots(Protocol):
+    """Where the snapshots for Kafka's brokers are made."""
+
+    def newest(self) -> SnapshotName | None:
+        """Return the newest that is whole."""
+
+    def is_shorter(self, log_bytes: int) -> bool:
+        """Answer whether there is one, or can be, of fewer bytes than this."""
+
+    def want(self, start: int) -> None:
+        """Have one made that ends at `start` or later, if there is none."""
+
+
+class KafkaFetches(AppliedListener):
+    """All fetches of one controller; it follows `translated`, which is told of everything first."""
+
+    def __init__(
+        self,
+        *,
+        settings: ControllerSettings,
+        controller: Controller,
+        translated: TranslatedLog,
+        snapshots: Snapshots,
+        log_bytes: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`log_bytes` returns those of the whole committed log."""
+        self._settings = settings
+        self._controller = controller
+        self._log = translated
+        self._snapshots = snapshots
+        self._log_bytes = log_bytes
+        self._now_ms = now_ms
+        self._parked = Ticks[Parked](now_ms=now_ms, on_deadline=self._have_news)
+        self._ready: dict[Parked, None] = {}
+        """Those whose turn is next."""
+        self._slices = Pieces(self._next_piece, now_ms=now_ms)
+        self._waking: asyncio.TimerHandle | None = None
+        self._woken_at_ms = 0
+        self._rested_at = 0
+        """The end of the log at which fetches were woken last."""
+        self._cold = asyncio.Queue[tuple[int, int]]()
+        """Offset and size of reads of segments."""
+        self._waits_for_cold: dict[tuple[int, int], list[Parked]] = {}
+        self._heard: NodeId | None = None
+        self._looked_ms = -limits.FETCH_TICK_MS
+        self._kept: dict[tuple[object, ...], bytes] = {}
+        self._kept_bytes = 0
+        self._hold_at: tuple[object, ...] = ()
+        """What the kept answers rest on."""
+        self._observers: dict[tuple[int, Uuid], Observer] = {}
+        translated.on_translated = self.wake
+
+    # --- arrival
+
+    def take(self, fetch: Fetch, done: Done) -> Callable[[], None] | None:
+        """Answer a fetch by `done`, at once or later; then return what is called when its client goes before that."""
+        parked = Parked(fetch, done, self._now_ms() + fetch.max_wait_ms)
+        self._observe(fetch)
+        self._evaluate(parked)
+        return None if parked.done is None else lambda: self._give_up(parked)
+
+    def _give_up(self, parked: Parked) -> None:
+        parked.done = None
+        self._parked.take(parked)
+        self._ready.pop(parked, None)
+
+    def _observe(self, fetch: Fetch) -> None:
+        if fetch.replica_id < 0 or not self._controller.is_active:
+            return
+        key, now_ms = (fetch.replica_id, fetch.directory_id), self._now_ms()
+        offset, end_offset = fetch.position.offset, self._log.end_offset
+        observer = self._observers.pop(key, None)
+        if observer is None:
+            if len(self._observers) >= limits.BROKERS_MAX:
+                del self._observers[next(iter(self._observers))]
+            observer = Observer(*key, offset, now_ms, 0, end_offset)
+        if offset >= end_offset:
+            observer.last_caught_up_ms = now_ms
+        elif offset >= observer.end_offset_before:
+            observer.last_caught_up_ms = max(observer.last_caught_up_ms, observer.last_fetch_ms)
+        observer.log_end_offset, observer.last_fetch_ms = offset, now_ms
+        observer.end_offset_before = end_offset
+        self._observers[key] = observer  # the one that asked last is the last
+
+    def observers(self) -> Iterator[Observer]:
+        """Yield the brokers that have asked this leader within KAFKA_OBSERVER_MS."""
+        forgotten_ms = self._now_ms() - limits.KAFKA_OBSERVER_MS
+        for key, observer in list(self._observers.items()):
+            if observer.last_fetch_ms <= forgotten_ms:
+                del self._observers[key]
+        yield from self._observers.values()
+
+    # --- what ends the wait
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        if delta.claim:
+            self._observers.clear()
+            self._looked_ms = self._now_ms() - limits.FETCH_TICK_MS
+            self.wake()
+
+    def on_rest(self) -> None:
+        if self._log.end_offset == self._rested_at:
+            return
+        self._rested_at = self._log.end_offset
+        if self._waking is None and len(self._parked):
+            rest_ms = self._woken_at_ms + limits.FETCH_COALESCE_MS - self._now_ms()
+            if rest_ms <= 0:
+                self.wake()
+            else:
+                self._waking = asyncio.get_running_loop().call_later(rest_ms / 1000, self.wake)
+
+    def on_restored(self, image: MetadataImage) -> None:  # noqa: ARG002 (the listener's signature)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at all fetches that wait: there may be news."""
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+        if len(self._parked):
+            self._woken_at_ms = self._now_ms()
+            self._have_news(self._parked.take_all())
+
+    def _have_news(self, parked: list[Parked]) -> None:
+        self._ready.update(dict.fromkeys(parked))
+        self._slices.wake()
+
+    def _next_piece(self) -> bool:
+        if not self._ready:
+            return False
+        parked = next(iter(self._ready))
+        del self._ready[parked]
+        self._evaluate(parked)
+        return True
+
+    # --- evaluation
+
+    def leadership(self) -> Leadership:
+        """Return whom answers name as the leader. One whose address is not known is not named: its broker would end."""
+        controller = self._controller
+        image, claimant = controller.committed, controller.committed.claimant
+        now = leadership(
+            epoch=image.controller_epoch,
+            claimant=None if claimant is None else claimant.controller_id,
+            node_id=self._settings.node_id,
+            is_active=controller.is_active,
+            heard=self._heard_leader(),
+        )
+        if now.leader != NO_LEADER and kafka_address(image, now.leader) is None:
+            return Leadership(now.epoch, NO_LEADER, is_ours=False)
+        return now
+
+    def _heard_leader(self) -> NodeId | None:
+        """Return the leader of whom a message arrived within the shortest election timeout; looked up once a tick."""
+        now_ms = self._now_ms()
+        if now_ms - self._looked_ms >= limits.FETCH_TICK_MS:
+            status = self._controller.raft.status()
+            heard_ms_ago = status.leader_heard_ms_ago
+            is_heard = (
+                heard_ms_ago is not None and heard_ms_ago < self._settings.timing.election_timeout_min_ms
+            )
+            self._heard, self._looked_ms = status.leader_id if is_heard else None, now_ms
+        return self._heard
+
+    def _evaluate(self, parked: Parked) -> None:
+        """Answer a fetch, or have it wait."""
+        if parked.done is None:
+            return
+        fetch, now = parked.fetch, self.leadership()
+        is_due = self._now_ms() >= parked.until_ms
+        error = refusal(fetch.epoch, now)
+        if error is not None:
+            # A later epoch is one whose claim has not arrived here yet.
+            if is_due or (now.leader != NO_LEADER and error != UNKNOWN_LEADER_EPOCH):
+                self._finish(parked, self._answer(fetch, now, error=error))
+            else:
+                self._park(parked)
+            return
+        sending = self._sending(fetch.position)
+        if isinstance(sending, SendRecords):
+            self._send_records(parked, now, is_due=is_due)
+        elif isinstance(sending, SendSnapshot | SendDiverging):
+            self._finish(parked, self._answer(fetch, now, sending))
+        elif is_due or (sending is None and fetch.high_watermark < self._log.end_offset):
+            self._finish(parked, self._answer(fetch, now))
+        else:
+            self._park(parked)
+
+    def _sending(self, position: Position) -> Sending | None:
+        epochs, snapshots = self._log.epochs, self._snapshots
+        is_long = position == AT_ZERO and epochs.start == 0 and snapshots.is_shorter(self._log_bytes())
+        sending = reply_to(
+            position,
+            epochs=epochs,
+            high_watermark=self._log.end_offset,
+            newest=snapshots.newest(),
+            is_long=is_long,
+        )
+        if isinstance(sending, AwaitSnapshot):
+            snapshots.want(epochs.start)
+        return sending
+
+    def _send_records(self, parked: Parked, now: Leadership, *, is_due: bool) -> None:
+        fetch, log = parked.fetch, self._log
+        offset = fetch.position.offset
+        is_ready = log.is_ready()
+        if log.has(offset):
+            self._finish(parked, self._answer(fetch, now, SendRecords(offset)))
+        elif log.is_cold(offset) and not parked.is_unreadable:
+            read = (offset, min(fetch.max_bytes, limits.FETCH_BYTES_DEFAULT))
+            if read not in self._waits_for_cold:
+                self._waits_for_cold[read] = []
+                self._cold.put_nowait(read)
+            self._waits_for_cold[read].append(parked)
+        elif is_due:
+            self._finish(parked, self._answer(fetch, now))
+        else:
+            assert not is_ready or parked.is_unreadable, "a window that is ready has all that is not cold"
+            self._park(parked)
+
+    def _park(self, parked: Parked) -> None:
+        self._parked.add(parked, until_ms=parked.until_ms)
+
+    def _finish(self, parked: Parked, tail: bytes) -> None:
+        done, parked.done = parked.done, None
+        if done is not None:
+            done(tail)
+
+    # --- what is read of segments
+
+    async def run(self) -> None:
+        """Read for brokers that are behind, one read after the other, until cancelled."""
+        while True:
+            read = await self._cold.get()
+            try:
+                data = await self._log.read_cold(read[0], max_bytes=read[1])
+            except MetadataError as error:
+                log.warning("kafka_fetch_failed", extra={"offset": read[0], "reason": error.message})
+                for parked in self._waits_for_cold.pop(read):
+                    parked.is_unreadable = True
+                    parked.until_ms = max(parked.until_ms, self._now_ms() + limits.FETCH_TICK_MS)
+                    self._park(parked)
+                continue
+            waiting, now = self._waits_for_cold.pop(read), self.leadership()
+            for parked in waiting:
+                if not data or refusal(parked.fetch.epoch, now) is not None:
+                    self._have_news([parked])
+                else:
+                    self._finish(parked, self._answer(parked.fetch, now, records=data))
+
+    # --- answers
+
+    def _answer(
+        self,
+        fetch: Fetch,
+        now: Leadership,
+        sending: Sending | None = None,
+        *,
+        records: bytes | None = None,
+        error: int = 0,
+    ) -> bytes:
+        """Return an answer's bytes; brokers at one position get the same ones."""
+        if records is not None:
+            return answer_tail(FETCH, fetch.version, self._values(fetch, now, None, records, error))
+        log, image = self._log, self._controller.committed
+        holds_at = (log.end_offset, log.epochs.start, now, image.quorum.voters, image.controllers)
+        if holds_at != self._hold_at or self._kept_bytes > limits.KAFKA_ANSWERS_KEPT_BYTES:
+            self._kept.clear()
+            self._hold_at, self._kept_bytes = holds_at, 0
+        key = (fetch.version, fetch.max_bytes, sending, error)
+        tail = self._kept.get(key)
+        if tail is None:
+            records = b""
+            if isinstance(sending, SendRecords):
+                records = log.read(sending.from_offset, max_bytes=fetch.max_bytes)
+            values = self._values(fetch, now, sending, records, error)
+            tail = self._kept[key] = answer_tail(FETCH, fetch.version, values)
+            self._kept_bytes += len(tail)
+        return tail
+
+    def _values(
+        self, fetch: Fetch, now: Leadership, sending: Sending | None, records: bytes, error: int
+    ) -> Values:
+        log = self._log
+        diverging, snapshot = _NO_EPOCH_END, _NO_SNAPSHOT
+        if isinstance(sending, SendDiverging):
+            diverging = (sending.epoch, sending.end_offset)
+        elif isinstance(sending, SendSnapshot):
+            snapshot = (sending.name.end_offset, sending.name.epoch)
+        partition = (
+            0,
+            error,
+            -1 if error else log.end_offset,
+            -1,  # no transactions
+            log.epochs.start,
+            diverging,
+            (now.leader, now.epoch),
+            snapshot,
+            (),
+            -1,  # no other replica to read from
+            records,
+        )
+        topic = (METADATA_TOPIC, METADATA_TOPIC_ID, (partition,))
+        return (0, 0, 0, (topic,), self.endpoints(now) if fetch.version >= ENDPOINTS_FROM else ())
+
+    def endpoints(self, now: Leadership) -> tuple[tuple[NodeId, str, int, None], ...]:
+        """Return where the leader is: id, host, port and rack; nothing where no leader is named."""
+        address = kafka_address(self._controller.committed, now.leader)
+        return () if address is None else ((now.leader, *address, None),)
+
+
+def kafka_address(image: MetadataImage, node_id: NodeId) -> HostPort | None:
+    """Return where Kafka's brokers reach a controller, as the log says; None where it does not."""
+    for voter in image.quorum.voters or ():
+        if voter.node_id == node_id and (address := voter.address(KAFKA_ENDPOINT)) is not None:
+            return address
+    registered = image.controllers.get(node_id)
+    for endpoint in () if registered is None else registered.endpoints:
+        if endpoint.name == KAFKA_ENDPOINT:
+            return endpoint.host, endpoint.port
+    return None
