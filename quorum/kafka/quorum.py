@@ -17,6 +17,8 @@ from quorum.raft.raft_log import PeerStatus
 DESCRIBE_QUORUM, ADD_VOTER, REMOVE_VOTER = 55, 80, 81
 TOPIC: Final = "__cluster_metadata"
 UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER = 3, 6
+NODES_FROM: Final = 2
+"""The first version whose answer has the addresses of the voters."""
 UNKNOWN: Final = -1
 """An offset, a time or an id that is not known here."""
 
@@ -32,7 +34,7 @@ def describe_quorum(door: KafkaDoor, asked: Asked) -> Values:
         (topic, [_partition(door, topic, partition_id) for (partition_id,) in partitions])
         for topic, partitions in topics
     ]
-    return (NONE, None, rows, list(_nodes(door)))
+    return (NONE, None, rows, tuple(_nodes(door)) if asked.version >= NODES_FROM else ())
 
 
 def _partition(door: KafkaDoor, topic: str, partition_id: int) -> Values:
