@@ -86,6 +86,7 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
         and is_taken(command, image, context.sessions, now_ms=context.now_ms)
     ):
         raise _duplicate(context, existing)
+    _check_id(context, broker_id)
     _check_registration(image, command, existing)
     _check_features(image, command)
     cause = _registered(command, existing)
@@ -176,17 +177,21 @@ def _registered(command: RegisterBroker, existing: BrokerImage | None) -> Cause:
     return Cause(BROKER_REGISTERED, previous, {"broker_id": command.broker_id, "clean": clean})
 
 
-def is_controller(image: MetadataImage, node_id: int) -> bool:
-    """Answer whether an id is a voter's or a registered controller's: a broker of Kafka ends where its leader has its id."""
-    return node_id in image.controllers or node_id in [voter.node_id for voter in image.quorum.voters or ()]
+def _check_id(context: DecideContext, broker_id: BrokerId) -> None:
+    """Refuse the id of a controller: a broker of Kafka ends where its leader has its id.
+
+    Kafka's controller checks neither; of voters no script has such an id.
+    """
+    image = context.image
+    is_voter = broker_id in [int(voter.node_id) for voter in image.quorum.voters or ()]
+    if is_voter or (context.checks_as_brokers and broker_id in image.controllers):
+        raise InvalidRegistration(
+            f"id {broker_id} is a controller's; brokers and controllers share one id space: give this broker another"
+        )
 
 
 def _check_registration(image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None) -> None:
     broker_id, log_dirs = command.broker_id, command.log_dirs
-    if is_controller(image, broker_id):
-        raise InvalidRegistration(
-            f"id {broker_id} is a controller's; brokers and controllers share one id space: give this broker another"
-        )
     if existing is None and len(image.brokers) >= BROKERS_MAX:
         raise PolicyViolation(f"{BROKERS_MAX} brokers are registered; unregister some that are gone")
     if not log_dirs:
