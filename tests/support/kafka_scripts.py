@@ -3,15 +3,31 @@ reader and handler take; the command is decided as scripts decide it, and the an
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, Final
 
 from metadata_log.errors import MetadataError
+from metadata_log.ids import BrokerId
 from metadata_log.kafka.messages import REQUESTS, answer_head, read_whole, request_header
 from metadata_log.kafka.reading import Values
-from metadata_log.wire.commands import Command
+from metadata_log.wire.commands import (
+    AllocateProducerIds,
+    AlterPartition,
+    AssignReplicasToDirs,
+    BrokerHeartbeat,
+    Command,
+    RegisterBroker,
+)
+from metadata_log.wire.fetch import BrokerState
 from quorum.controller.callers import Caller
 from quorum.controller.written import Written
+from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered, UnregisterBroker
+from quorum.decide.decision import Outcome
+from quorum.decide.directories import ReplicaAssigned, ReplicasAssigned
+from quorum.decide.heartbeat import HeartbeatAnswered
+from quorum.decide.partitions import PartitionAltered, PartitionsAltered
+from quorum.decide.producer_ids import ProducerIdsAllocated
 from quorum.kafka.apis import APIS
 from quorum.kafka.door import Asked, AtOnce, Waits
 from quorum.node.config import TopicSettings
@@ -54,6 +70,16 @@ class _Controller:
         return view(self._run.image)
 
 
+class _Heartbeats:
+    """What handlers use for a heartbeat."""
+
+    def __init__(self, controller: _Controller) -> None:
+        self._controller = controller
+
+    async def finished(self, command: Command, caller: Caller, **_: Any) -> Any:
+        return (await self._controller.submit(command, caller)).outcome
+
+
 def _at_once(work: Any) -> Any:
     """Return what a coroutine returns that waits for nothing."""
     try:
@@ -75,7 +101,13 @@ def exchange(run: Run, key: int, version: int, values: Values) -> Values:
         min_insync_replicas=options.min_insync_replicas,
     )
     settings = SimpleNamespace(node_id=options.controller_id, topics=topics)
-    door: Any = SimpleNamespace(controller=controller, settings=settings, reads=_Reads())
+    door: Any = SimpleNamespace(
+        controller=controller,
+        settings=settings,
+        reads=_Reads(),
+        now_ms=lambda: run.cluster.now_ms,
+        fetches=SimpleNamespace(heartbeats=_Heartbeats(controller)),
+    )
     asked = Asked(header.version, read_whole(REQUESTS[key], header.version, data, header.at), anybody())
     api = APIS[key]
     refusal: MetadataError | None = None
@@ -305,3 +337,138 @@ THROUGH_BYTES: Final[Mapping[str, Operation]] = {
     "AlterPartitionReassignments": reassign,
     "ListPartitionReassignments": list_reassignments,
 }
+
+
+# --- what brokers send
+
+
+class RunThroughBytes(Run):
+    """A script whose commands of brokers are written as Kafka's requests, and whose outcomes are read from its answers."""
+
+    _on_the_way: Command | None = None
+    """What was written; the handler must make the same command of it."""
+
+    def decide(self, command: Command) -> Outcome:
+        through = _BROKERS.get(type(command))
+        if through is None or getattr(command, "is_late", False):
+            return super().decide(command)
+        if self._on_the_way is not None:
+            assert command == self._on_the_way
+            return super().decide(command)
+        key, version, values_of, outcome_of = through
+        self._on_the_way = command
+        try:
+            return outcome_of(exchange(self, key, version, values_of(command)))
+        finally:
+            self._on_the_way = None
+
+
+def _registration(command: RegisterBroker) -> Values:
+    return (
+        command.broker_id,
+        command.cluster_id,
+        command.incarnation_id,
+        command.endpoints,
+        command.features,
+        command.rack,
+        False,
+        command.log_dirs,
+        command.previous_broker_epoch,
+    )
+
+
+def _beat(command: BrokerHeartbeat) -> Values:
+    return (
+        command.broker_id,
+        command.broker_epoch,
+        command.applied_offset - 1,
+        command.want_fence,
+        command.want_shut_down,
+        command.offline_log_dirs,
+        command.cordoned_log_dirs,
+    )
+
+
+def _beaten(values: Values) -> HeartbeatAnswered:
+    _, _, is_caught_up, is_fenced, should_shut_down = values
+    state = BrokerState.FENCED if is_fenced else BrokerState.ONLINE
+    return HeartbeatAnswered(state, should_shut_down, is_caught_up)
+
+
+def _reported(command: AlterPartition) -> Values:
+    topics = [
+        (
+            topic_id,
+            [
+                (
+                    each.partition_id,
+                    each.leader_epoch,
+                    (),
+                    [(member.broker_id, member.broker_epoch) for member in each.isr],
+                    each.leader_recovery_state,
+                    each.partition_epoch,
+                )
+                for each in some
+            ],
+        )
+        for topic_id, some in groupby(command.partitions, key=lambda each: each.topic_id)
+    ]
+    return (command.broker_id, command.broker_epoch, topics)
+
+
+def _altered_partitions(values: Values) -> PartitionsAltered:
+    return PartitionsAltered(
+        tuple(
+            PartitionAltered(topic_id, partition_id, *((None, *rest) if error == 0 else (_BY_CODE[error],)))
+            for topic_id, partitions in values[2]
+            for partition_id, error, *rest in partitions
+        )
+    )
+
+
+def _placed(command: AssignReplicasToDirs) -> Values:
+    directories = [
+        (
+            directory,
+            [
+                (topic_id, [(each.partition_id,) for each in same])
+                for topic_id, same in groupby(some, key=lambda each: each.topic_id)
+            ],
+        )
+        for directory, some in groupby(command.replicas, key=lambda each: each.directory)
+    ]
+    return (command.broker_id, command.broker_epoch, directories)
+
+
+def _assigned(values: Values) -> ReplicasAssigned:
+    return ReplicasAssigned(
+        tuple(
+            ReplicaAssigned(directory, topic_id, partition_id, None if error == 0 else _BY_CODE[error])
+            for directory, topics in values[2]
+            for topic_id, partitions in topics
+            for partition_id, error in partitions
+        )
+    )
+
+
+_BROKERS: Final[
+    Mapping[type[Command], tuple[int, int, Callable[[Any], Values], Callable[[Values], Outcome]]]
+] = {
+    RegisterBroker: (62, 4, _registration, lambda values: BrokerRegistered(values[2])),
+    BrokerHeartbeat: (63, 2, _beat, _beaten),
+    UnregisterBroker: (
+        64,
+        0,
+        lambda command: (command.broker_id,),
+        lambda _: BrokerUnregistered(BrokerId(0)),
+    ),
+    AllocateProducerIds: (
+        67,
+        0,
+        lambda command: (command.broker_id, command.broker_epoch),
+        lambda values: ProducerIdsAllocated(*values[2:]),
+    ),
+    AlterPartition: (56, 3, _reported, _altered_partitions),
+    AssignReplicasToDirs: (73, 0, _placed, _assigned),
+}
+"""By command: the key and the version of its request, how that is written, and how the answer is read."""

@@ -9,12 +9,13 @@ from quorum.whatif import script
 from quorum.whatif.script import Script
 from tests.support.kafka_answers import Normal
 from tests.support.kafka_golden import CASES, scripts
-from tests.support.kafka_scripts import THROUGH_BYTES
+from tests.support.kafka_scripts import THROUGH_BYTES, RunThroughBytes
 
 
 @pytest.fixture(autouse=True)
 def _through_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script, "OPERATIONS", {**script.OPERATIONS, **THROUGH_BYTES})
+    monkeypatch.setattr(script, "Run", RunThroughBytes)
 
 
 def check(lines: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
