@@ -88,10 +88,10 @@ def write_snapshot(
                     rest(RESTS * (time.thread_time() - began))
                     began = time.thread_time()
                 os.fsync(file.fileno())
+            partial.replace(path)
         except OSError:
             partial.unlink(missing_ok=True)
             raise
-        partial.replace(path)
         try:
             sync_directory(directory)
         except OSError:

@@ -1,8 +1,6 @@
 """Edge: a snapshot as a file: a pure function of the log, read back to the same image, refused when a bit is wrong."""
 
-import errno
 import gc
-import os
 import random
 from itertools import accumulate
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from metadata_log import limits
 from metadata_log.codec import decode_all, frame_of
 from metadata_log.digest import digest
-from metadata_log.errors import DamagedFile, DiskFailed
+from metadata_log.errors import DamagedFile
 from metadata_log.ids import BrokerId, NodeId, TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.image.quorum import Claimant
@@ -248,25 +246,3 @@ def test_a_footer_that_lies_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.undo()
     with pytest.raises(DamagedFile, match="state digest"):
         read_snapshot(path)
-
-
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("snapshots.snapshot_file.os.fsync", full)
-    with pytest.raises(DiskFailed, match="No space left on device: free at least"):
-        write_snapshot(an_image(), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_one_whose_name_could_not_be_made_durable_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(_directory: Path) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr("snapshots.snapshot_file.sync_directory", fails)
-    with pytest.raises(DiskFailed):
-        write_snapshot(an_image(), tmp_path)
-    assert list(tmp_path.iterdir()) == []
