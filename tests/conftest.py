@@ -1,8 +1,11 @@
-"""For all tests: the same examples in each run, however fast this machine makes them, and a SIGINT that works."""
+"""For all tests: the same examples in each run, however fast the machine; a SIGINT that works; ports of their own."""
 
+import os
 import signal
 
 from hypothesis import HealthCheck, settings
+
+from ops import cluster_layout
 
 settings.register_profile(
     "repeatable", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -12,3 +15,10 @@ settings.load_profile("repeatable")
 # A shell lets its background jobs ignore SIGINT. The processes of the tests would inherit that, and some are interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Two processes with tests must not choose the same free port: each has a share. `ops/check` and pytest-xdist number them.
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_is_free = cluster_layout._is_free
+cluster_layout._is_free = lambda port: port % WORKERS == WORKER and _is_free(port)

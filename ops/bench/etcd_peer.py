@@ -6,12 +6,13 @@ import asyncio
 import base64
 import json
 import os
+import random
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ import aiohttp
 from ops.bench.lean_client import request_bytes
 from ops.bench.links import HOST, Links
 from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
+from ops.cluster_layout import free_ports
 from ops.toolchain import etcd_binary, version_of
 
 HEARTBEAT_MS: Final = 20
@@ -259,7 +261,7 @@ async def etcd_peer(
         BenchmarkFailed: they found no leader within 30 s.
     """
     binary = etcd_binary()
-    ports = _free_ports(2 * _MEMBERS)
+    ports = list(islice(free_ports(set(), random.Random()), 2 * _MEMBERS))
     members = tuple(
         _Member(
             name=f"etcd{number}",
@@ -293,10 +295,3 @@ async def etcd_peer(
             yield peer
         finally:
             await peer.stop()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return this many free ports; all are held until the last is found."""
-    with ExitStack() as held:
-        servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [server.getsockname()[1] for server in servers]

@@ -28,12 +28,9 @@ def free_ports(count: int) -> list[int]:
     """Return so many different ones.
 
     They lie below the range that the system gives to outgoing connections, so no connection takes one meanwhile,
-    and none connects to itself there. Each worker of pytest draws from a share of its own.
+    and none connects to itself there. Each worker of pytest draws from a share of its own (`tests/conftest.py`).
     """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    free = cluster_layout.free_ports(set(), random.Random())
-    return list(islice((port for port in free if port % workers == worker), count))
+    return list(islice(cluster_layout.free_ports(set(), random.Random()), count))
 
 
 def poll_until(predicate: Callable[[], Answer], *, deadline_s: float, what: str) -> Answer:
