@@ -96,8 +96,8 @@ class Observer:
     directory_id: Uuid
     log_end_offset: int
     last_fetch_ms: int
-    last_caught_up_ms: int
-    """0 before it first had all that the leader had."""
+    last_caught_up_ms: int | None
+    """None before it first had all that the leader had."""
     end_offset_before: int
     """Of the leader's log at the fetch before the last."""
 
@@ -178,11 +178,11 @@ class KafkaFetches(AppliedListener):
         if observer is None:
             if len(self._observers) >= limits.BROKERS_MAX:
                 del self._observers[next(iter(self._observers))]
-            observer = Observer(*key, offset, now_ms, 0, end_offset)
+            observer = Observer(*key, offset, now_ms, None, end_offset)
         if offset >= end_offset:
             observer.last_caught_up_ms = now_ms
         elif offset >= observer.end_offset_before:
-            observer.last_caught_up_ms = max(observer.last_caught_up_ms, observer.last_fetch_ms)
+            observer.last_caught_up_ms = observer.last_fetch_ms
         observer.log_end_offset, observer.last_fetch_ms = offset, now_ms
         observer.end_offset_before = end_offset
         self._observers[key] = observer  # the one that asked last is the last

@@ -54,6 +54,7 @@ def _partition(door: KafkaDoor, topic: str, partition_id: int) -> Values:
         for peer in raft.peers
         if not peer.is_voter
     ]
+    observers += _brokers(door, now_ms)
     return (
         partition_id,
         NONE,
@@ -83,6 +84,20 @@ def _replica(
         now_ms if peer.reachable else UNKNOWN,
         UNKNOWN if caught_up_ms_ago is None else now_ms - caught_up_ms_ago,
     )
+
+
+def _brokers(door: KafkaDoor, now_ms: int) -> Iterator[Values]:
+    """Yield Kafka's brokers that fetch here: what each has read, and when it last fetched and was caught up."""
+    began_ms = now_ms - door.now_ms()
+    for each in door.kafka_log.fetches.observers():
+        caught_up_ms = each.last_caught_up_ms
+        yield (
+            each.replica_id,
+            each.directory_id,
+            each.log_end_offset,
+            began_ms + each.last_fetch_ms,
+            UNKNOWN if caught_up_ms is None else began_ms + caught_up_ms,
+        )
 
 
 def _nodes(door: KafkaDoor) -> Iterator[Values]:

@@ -437,7 +437,7 @@ def test_observers_are_told_of_and_forgotten(tmp_path: Path, monkeypatch: pytest
         assert (found[11].log_end_offset, found[11].last_fetch_ms, found[11].last_caught_up_ms) == (
             0,
             began,
-            0,
+            None,
         )
         assert found[12].directory_id == Uuid(bytes([12] * 16))
         assert (found[12].log_end_offset, found[12].last_caught_up_ms) == (end, began + 10)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from metadata_log.ids import NodeId
+from metadata_log.kafka.reading import Values
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.quorum import KAFKA_ENDPOINT
 from metadata_log.wire.commands import RegisterController
@@ -10,6 +11,7 @@ from quorum.kafka.cluster import ALL_OPERATIONS, DESCRIBE_CLUSTER, NOT_ASKED
 from quorum.kafka.quorum import ADD_VOTER, DESCRIBE_QUORUM, REMOVE_VOTER, TOPIC
 from tests.support.desk import FOUNDERS
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
+from tests.support.kraft_observer import KraftObserver
 from tests.support.lab import CLUSTER, observer, uuid
 
 
@@ -29,11 +31,35 @@ def test_the_quorum_is_described(tmp_path: Path) -> None:
             assert voters[1][2] == committed.end_offset and voters[1][3] == voters[1][4]
             [seen] = mine[7]
             assert seen[:3] == (4, uuid(504), -1)
-            assert nodes == ()
+            addresses = [(node_id, (("CONTROLLER", "127.0.0.1", 9200 + node_id),)) for node_id in (1, 2, 3)]
+            assert nodes == tuple(addresses)
             desk.lab.lead(2)
             error, _, rows, _ = await client.ask(DESCRIBE_QUORUM, 2, asked)
             assert error == 0 and {each[1] for _, some in rows for each in some} == {6}
             assert (await client.ask(DESCRIBE_QUORUM, 0, ()))[0] == 6
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_brokers_that_fetch_are_observers(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        broker = KraftObserver(11)
+        desk.door.kafka_log.fetches.take(broker.fetch(), lambda _: None)
+        desk.lab.now_ms += 5
+        async with desk.client() as client:
+
+            async def seen() -> Values:
+                _, _, [(_, [partition])], _ = await client.ask(DESCRIBE_QUORUM, 2, [(TOPIC, [(0,)])])
+                [observer] = partition[7]
+                found: Values = observer
+                return found
+
+            asked_ms = desk.controller.time_of_day_ms() - 5
+            assert await seen() == (11, bytes([11] * 16), 0, asked_ms, -1)
+            end_offset = desk.controller.committed.end_offset
+            broker.load((end_offset, 1))
+            desk.door.kafka_log.fetches.take(broker.fetch(), lambda _: None)
+            assert await seen() == (11, bytes([11] * 16), end_offset, asked_ms + 5, asked_ms + 5)
 
     at_kafka_desk(tmp_path, story)
 
