@@ -30,6 +30,7 @@ from quorum.kafka.door import (
     AtOnce,
     GiveUp,
     KafkaDoor,
+    Login,
     Parks,
     Waits,
     answered_at_once,
@@ -60,6 +61,11 @@ class Serving:
         """Connections that this node closed, by the reason."""
         self._sweep: asyncio.TimerHandle | None = None
         self._under_way: set[asyncio.Future[tuple[BaseException | None]]] = set()
+
+    def closing(self, reason: str) -> None:
+        """Count a connection that this node closes."""
+        self.closed[reason] += 1
+        self.door.controller.metrics.kafka_connections_closed.inc()
 
     def carry_out(self, work: Coroutine[Any, Any, None], failed: Callable[[], None]) -> None:
         """Carry out work of one request. What nobody foresaw ends that request alone, by `failed`, and is logged."""
@@ -115,6 +121,9 @@ class KafkaConnection(asyncio.Protocol):
         "_is_busy",
         "_is_read",
         "_is_unread",
+        "_known",
+        "_known_until_s",
+        "_login",
         "_loop",
         "_parked",
         "_peer",
@@ -132,6 +141,10 @@ class KafkaConnection(asyncio.Protocol):
         self._peer: str | None = None
         """The numeric address of the client."""
         self._certificate: Mapping[str, Any] | None = None
+        self._login = Login()
+        self._known = NOBODY
+        self._known_until_s = 0.0
+        """How long `_known` is taken for the principal of the connection."""
         self._buffer = bytearray()
         """What arrived and is not served yet."""
         self._in_hand = 0
@@ -213,7 +226,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _refuse(self, reason: str) -> None:
         """Close the connection, as Kafka does where there is no answer that its client would understand."""
-        self._serving.closed[reason] += 1
+        self._serving.closing(reason)
         log.info("kafka_connection_closed", extra={"address": self._peer, "reason": reason})
         if self._transport is not None:
             self._transport.abort()
@@ -280,11 +293,20 @@ class KafkaConnection(asyncio.Protocol):
         return limits.KAFKA_LOGIN_BYTES_MAX if self._principal() is NOBODY else limits.HTTP_BODY_BYTES_MAX
 
     def _principal(self) -> Principal:
-        """Return the principal of the connection; NOBODY once its certificate has ended."""
-        try:
-            return self._serving.door.access.principal(Peer(self._certificate))
-        except AuthenticationFailed:
-            return NOBODY
+        """Return the principal of the connection; NOBODY before login, and once its certificate or its token has ended.
+
+        It is looked for at most once in IDENTITY_CHECK_S: a token is compared with all there are.
+        """
+        now_s = self._loop.time()
+        if now_s >= self._known_until_s:
+            try:
+                self._known = self._serving.door.access.principal(
+                    Peer(self._certificate, self._login.credential)
+                )
+            except AuthenticationFailed:
+                self._known = NOBODY
+            self._known_until_s = now_s + limits.IDENTITY_CHECK_S
+        return self._known
 
     def _begin(self, request: bytes) -> None:
         """Read a request, in a thread if it is large, and have it handled."""
@@ -327,7 +349,7 @@ class KafkaConnection(asyncio.Protocol):
     def _handle(self, api: Api, header: RequestHeader, values: Values) -> None:
         door = self._serving.door
         self._correlation_id = header.correlation_id
-        asked = Asked(header.version, values, Caller(self._principal(), self._peer))
+        asked = Asked(header.version, values, Caller(self._principal(), self._peer), login=self._login)
         match api.handler:
             case AtOnce() as handler:
                 self._answer(api, header.version, answered_at_once(api, handler, door, asked))
@@ -387,7 +409,12 @@ class KafkaConnection(asyncio.Protocol):
         else:
             transport.write(head)
             transport.write(tail)
-        if not self._is_read:
+        if self._login.is_new:
+            self._login.is_new, self._known_until_s = False, 0.0
+        if self._login.has_failed:
+            self._serving.closing("login")
+            transport.close()
+        elif not self._is_read:
             self._is_read = True
             transport.resume_reading()
         if was_busy and self._buffer:

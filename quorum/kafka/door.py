@@ -38,16 +38,26 @@ class KafkaDoor(Parts):
         return tuple((key, *api.versions) for key, api in sorted(self.apis.items()) if api.is_advertised)
 
 
-class Asked(NamedTuple):
-    """A request: its version, the values of its fields, and who sends it.
+class Login:
+    """What a connection has shown by SASL: `credential` is a token, `is_new` until the connection knows of it."""
 
-    `is_forwarded`: a broker sent it in an envelope, for the client that `caller` is.
-    """
+    __slots__ = ("credential", "has_failed", "is_new", "mechanism")
+
+    def __init__(self) -> None:
+        self.mechanism: str | None = None
+        self.credential: str | None = None
+        self.is_new = False
+        self.has_failed = False
+        """Its connection is closed behind the answer."""
+
+
+class Asked(NamedTuple):
+    """A request: its version, the values of its fields, and who sends it; `login` is that of its connection."""
 
     version: int
     values: Values
     caller: Caller
-    is_forwarded: bool = False
+    login: Login | None = None
 
 
 class Prepared(NamedTuple):

@@ -1,6 +1,7 @@
 """A client of Kafka's protocol over a raw socket: it writes requests and reads answers by the schemas."""
 
 import asyncio
+import ssl
 import struct
 from typing import Any
 
@@ -46,8 +47,8 @@ class KafkaClient:
         self._asked = 0
 
     @classmethod
-    async def connect(cls, address: tuple[str, int]) -> "KafkaClient":
-        return cls(*await asyncio.open_connection(*address))
+    async def connect(cls, address: tuple[str, int], tls: ssl.SSLContext | None = None) -> "KafkaClient":
+        return cls(*await asyncio.open_connection(*address, ssl=tls))
 
     def send(self, key: int, version: int, values: Values, *, correlation_id: int = 7) -> None:
         self.writer.write(sized(request_bytes(key, version, values, correlation_id=correlation_id)))

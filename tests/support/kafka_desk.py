@@ -1,15 +1,19 @@
 """The door of Kafka's protocol of one controller of a lab, on a real socket."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from metadata_log.ids import NodeId
+from metadata_log.node.identity.tls import Tls
 from quorum.kafka.apis import APIS
 from quorum.kafka.connection import Serving
 from quorum.kafka.door import Api, KafkaDoor
 from quorum.kafka.listener import serving
+from quorum.node.config import KafkaSettings
 from tests.support.desk import Desk
 from tests.support.kafka_client import KafkaClient
 from tests.support.lab import Lab, run
@@ -27,8 +31,8 @@ class KafkaDesk:
         self.address = address
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[KafkaClient]:
-        client = await KafkaClient.connect(self.address)
+    async def client(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[KafkaClient]:
+        client = await KafkaClient.connect(self.address, tls)
         try:
             yield client
         finally:
@@ -55,7 +59,12 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def at_kafka_desk(
-    directory: Path, story: Callable[[KafkaDesk], Awaitable[None]], *, principals: Path | None = None
+    directory: Path,
+    story: Callable[[KafkaDesk], Awaitable[None]],
+    *,
+    principals: Path | None = None,
+    security: str = "plaintext",
+    tls: Tls | None = None,
 ) -> None:
     """Tell a story at a desk; the quorum agrees all the while."""
 
@@ -70,7 +79,8 @@ def at_kafka_desk(
                 await asyncio.sleep(0.001)
                 lab.quorum.commit()
 
-        door = KafkaDoor.of(desk.door, dict(APIS))
+        settings = replace(desk.door.settings, kafka=KafkaSettings(security=security))
+        door = replace(KafkaDoor.of(desk.door, dict(APIS)), settings=settings, tls=tls)
         async with serving(door, ("127.0.0.1", 0)) as (shared, address), asyncio.TaskGroup() as group:
             running = [
                 group.create_task(work) for work in (keep_agreeing(), log.fetches.run(), log.snapshots.run())
