@@ -98,6 +98,10 @@ class ControllerMetrics:
         )
         self.fetches = self._counter("metadata_fetches", "MetadataFetch requests.")
         self.fetch_bytes = self._counter("metadata_fetch_bytes", "Bytes of frames sent to brokers.")
+        self.kafka_connections_closed = self._counter(
+            "kafka_connections_closed",
+            "Connections in Kafka's protocol that this node closed: no request, an unknown one, no login, silence, no room.",
+        )
         self.snapshots_written = self._counter("snapshots_written", "Snapshots taken here.")
         self.snapshots_failed = self._counter("snapshots_failed", "Snapshots that could not be taken.")
         self.snapshots_installed = self._counter("snapshots_installed", "Snapshots loaded.")
