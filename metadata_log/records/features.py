@@ -1,6 +1,7 @@
 """Pure: what can happen to the finalized features. Tests: tests/unit/quorum/decide/test_controllers.py."""
 
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.records.declaration import NO_SECRETS, record
 
@@ -17,6 +18,13 @@ KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 ELIGIBLE_LEADER_REPLICAS_LEVEL = 1
 """Level 1: brokers that left an ISR smaller than min.insync.replicas stay eligible to lead (KIP-966)."""
+BROKERS_FEATURES: Final[Mapping[str, int]] = {
+    "transaction.version": 2,
+    "group.version": 1,
+    "share.version": 1,
+    "streams.version": 1,
+}
+"""The newest levels of Kafka 4.3 of features that mean something to its brokers and clients alone."""
 
 
 @record(type_id=12, secret_fields=NO_SECRETS)

@@ -8,8 +8,8 @@ from ops.options import Network, Noun, argument, network
 from ops.render import Column
 
 NEW_CLUSTERS: Final = (
-    "A new cluster begins without eligible leader replicas, with which one of Kafka 4.1 or later begins: "
-    "see the example."
+    "A new cluster without a listener for Kafka's brokers begins without eligible leader replicas, with which one of "
+    "Kafka 4.1 or later begins: see the example."
 )
 FEATURES: Final = (
     Column("feature"),

@@ -35,6 +35,7 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.features import metaquorum_version
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.records.quorum import (
     KAFKA_ENDPOINT,
     KRAFT_VERSION_LEVEL,
@@ -49,6 +50,7 @@ from quorum.controller.reign import InFlight, Reign
 from quorum.controller.sessions import Sessions
 from quorum.controller.waiters import Waiter, Waiters
 from quorum.decide.decision import Decision
+from quorum.decide.features import founded_with_kafka
 from quorum.decide.quorum import claim, identities
 from quorum.node.config import ControllerSettings, VoterSettings
 from quorum.raft.raft_log import RaftLog, Voters
@@ -197,14 +199,17 @@ class Standby:
         """Append a claim on the committed image: whatever was appended before this leadership is applied."""
         self._end_reign()
         image = self.committed
+        settings = self._settings
+        min_isr = settings.topics.static_configs[MIN_IN_SYNC_REPLICAS]
         decision = claim(
             image,
-            node_id=self._settings.node_id,
-            cluster_id=self._settings.cluster_id,
-            voters=configured_voters(self._settings),
+            node_id=settings.node_id,
+            cluster_id=settings.cluster_id,
+            voters=configured_voters(settings),
+            founded_with=() if settings.listen_kafka is None else founded_with_kafka(min_isr),
         )
-        self.reign = Reign(image, session_timeout_ms=self._settings.timing.session_timeout_ms)
-        actor = f"Controller:{self._settings.node_id}"
+        self.reign = Reign(image, session_timeout_ms=settings.timing.session_timeout_ms)
+        actor = f"Controller:{settings.node_id}"
         envelope = Envelope(actor, cause=decision.cause, operation=COMPLETE_ACTIVATION)
         at_once(self._extending(self.reign, decision, envelope))
 

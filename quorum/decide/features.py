@@ -1,4 +1,4 @@
-"""Pure: the finalized features. Of those that Kafka lets change, this release has one: eligible leader replicas.
+"""Pure: the finalized features: those of the controllers, and those that Kafka's brokers and clients look up here.
 
 Source: KIP-584, KIP-966; Kafka's FeatureControlManager and ConfigurationControlManager.
 Tests: tests/unit/quorum/decide/test_controllers.py.
@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.errors import InvalidRequest, InvalidUpdateVersion
+from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.brokers import FeatureRange
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, ConfigRecord
 from metadata_log.records.features import (
+    BROKERS_FEATURES,
     ELIGIBLE_LEADER_REPLICAS_LEVEL,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
     METAQUORUM_VERSION,
@@ -58,6 +61,7 @@ SUPPORTED: Final = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     METAQUORUM_VERSION: (METAQUORUM_VERSION_MIN, METAQUORUM_VERSION_LEVEL),
+    **{name: (0, level) for name, level in BROKERS_FEATURES.items()},
 }
 """The levels, both ends inclusive, at which this release can finalize a feature."""
 REGISTERED: Final = tuple(FeatureRange(name, *levels) for name, levels in sorted(SUPPORTED.items()))
@@ -89,12 +93,37 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
         if twice := sorted(name for name, count in times.items() if count > 1):
             raise InvalidRequest(f"a feature is given twice: {', '.join(twice)}")
     for wanted in command.updates:
+        if wanted.feature == KRAFT_VERSION:
+            _check_kraft_version(context.image, wanted)
+            continue
         _check(context, wanted)
         records.append(FeatureLevelRecord(wanted.feature, wanted.level))
     if any(each.feature == ELIGIBLE_LEADER_REPLICAS_VERSION and each.level > 0 for each in command.updates):
         records = [*_one_min_isr(context), *records]
     outcome = FeaturesUpdated(tuple((each.feature, each.level) for each in command.updates))
     return Decision(records=() if command.validate_only else records, outcome=outcome)
+
+
+def founded_with_kafka(min_insync_replicas: str) -> tuple[Record, ...]:
+    """Return what a cluster with brokers of Kafka is founded with beside metadata.version, as `kafka-storage format` of 4.3.
+
+    With eligible leader replicas on, the cluster's min.insync.replicas is in the log from the beginning.
+    """
+    levels = {ELIGIBLE_LEADER_REPLICAS_VERSION: ELIGIBLE_LEADER_REPLICAS_LEVEL, **BROKERS_FEATURES}
+    return (
+        *(FeatureLevelRecord(name, level) for name, level in levels.items()),
+        ConfigRecord(BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, min_insync_replicas),
+    )
+
+
+def _check_kraft_version(image: MetadataImage, wanted: FeatureUpdate) -> None:
+    """Check a level of the voters' own protocol: it is that of the log from the founding on, and writes nothing.
+
+    Kafka's tools ask for it together with all other levels of a release.
+    """
+    present = image.quorum.kraft_version or 0
+    if wanted.level != present:
+        raise InvalidUpdateVersion(f"{KRAFT_VERSION} cannot become {wanted.level}: it is {present}, for good")
 
 
 def _check(context: DecideContext, wanted: FeatureUpdate) -> None:

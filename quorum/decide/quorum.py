@@ -76,11 +76,18 @@ class VotersChanged(NamedTuple):
     voters: tuple[VoterIdentity, ...]
 
 
-def claim(image: MetadataImage, *, node_id: NodeId, cluster_id: str, voters: tuple[Voter, ...]) -> Decision:
+def claim(
+    image: MetadataImage,
+    *,
+    node_id: NodeId,
+    cluster_id: str,
+    voters: tuple[Voter, ...],
+    founded_with: Sequence[Record] = (),
+) -> Decision:
     """Decide the batch with which a node becomes the active controller.
 
-    The first claim of all founds the quorum of the configured voters, and the cluster's features. From then on the log
-    names the voters; settings of the same voters only change their addresses.
+    The first claim of all founds the quorum of the configured voters, and the cluster's features; `founded_with` follows
+    them. From then on the log names the voters; settings of the same voters only change their addresses.
     """
     voters = tuple(sorted(voters))
     records: list[Record] = [ControllerClaimRecord(node_id, image.controller_epoch + 1, cluster_id)]
@@ -93,6 +100,7 @@ def claim(image: MetadataImage, *, node_id: NodeId, cluster_id: str, voters: tup
         records += [
             FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL),
             FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),
+            *founded_with,
         ]
     previous = None if image.end_offset == 0 else image.controller_epoch
     return Decision(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from metadata_log.records.features import BROKERS_FEATURES
 from tests.differential.scripts.picture import CONTROLLER_ID, LEFT_OUT, MIN_ISR, UNCLEAN, Picture
 from tests.differential.scripts.topics import DELETE_ON_DISABLE, REMOTE, configs
 
@@ -110,7 +111,11 @@ def update_features(picture: Picture) -> None:
                 "upgrade_type": rng.choice([1, 2, 3]),
             },
             {"feature": "no.such.feature", "max_version_level": 1, "upgrade_type": 1},
-            {"feature": "transaction.version", "max_version_level": 1, "upgrade_type": 1},
+            {
+                "feature": rng.choice(sorted(BROKERS_FEATURES)),
+                "max_version_level": rng.choice([0, 1, 2, 3]),
+                "upgrade_type": rng.choice([1, 2, 3]),
+            },
             {
                 "feature": "eligible.leader.replicas.version",
                 "max_version_level": int(picture.has_eligible),

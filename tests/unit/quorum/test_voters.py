@@ -25,6 +25,7 @@ from quorum.controller.controller import Controller
 from quorum.controller.written import Written
 from quorum.decide.quorum import AddVoter, RemoveVoter, identities
 from quorum.http.metrics import exposition
+from quorum.node.config import ControllerSettings
 from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
 from tests.support.callers import anybody
@@ -80,6 +81,35 @@ def test_the_first_claim_founds_rafts_voters_and_no_later_one_changes_them() -> 
         lab.same_everywhere()
 
     run(story)
+
+
+@pytest.mark.parametrize("is_founded_with_it", [True, False])
+def test_a_quorum_for_kafkas_brokers_is_founded_with_their_features_and_told_where_it_listens(
+    is_founded_with_it: bool,
+) -> None:
+    """Goal: one that had no listener gets the endpoints with its next claim, and no level that nobody asked for."""
+
+    async def story(lab: Lab) -> None:
+        for node_id, controller in lab.controllers.items():
+            if node_id > 1 or is_founded_with_it:
+                controller._settings = with_kafka(node_id)
+        founded = lab.lead(1).committed
+        assert founded.features.get("group.version", 0) == int(is_founded_with_it)
+        lab.lead(2)
+        image = lab.lead(3).committed
+        assert image.features == founded.features
+        voters = image.quorum.voters or ()
+        assert [voter.address("KAFKA") for voter in voters] == [("k", 1), ("k", 2), ("k", 3)]
+        assert voters_of(lab.controllers[3]) == voters_of(lab.controllers[1])
+        lab.same_everywhere()
+
+    run(story)
+
+
+def with_kafka(node_id: int) -> ControllerSettings:
+    own = settings(node_id)
+    voters = tuple(replace(voter, kafka=("k", int(voter.id))) for voter in own.voters)
+    return replace(own, listen_kafka=("127.0.0.1", 9292), voters=voters)
 
 
 def test_a_disk_is_replaced_by_removal_and_addition() -> None:

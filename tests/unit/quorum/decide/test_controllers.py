@@ -307,6 +307,27 @@ def test_the_level_of_our_records_waits_for_every_node_that_reads_them(who: str)
     assert world.image.features[OURS] == 2
 
 
+def test_the_voters_own_protocol_keeps_its_level() -> None:
+    """Goal: Kafka's tools ask for all levels of a release at once, kraft.version among them."""
+    world = World()
+    carried_out(world, of(CONTROLLER))
+    updates = {
+        level: UpdateFeatures(
+            updates=(
+                FeatureUpdate("kraft.version", level, UpgradeType.UPGRADE),
+                FeatureUpdate("group.version", 1, UpgradeType.UPGRADE),
+            ),
+            validate_only=False,
+        )
+        for level in (0, 1, 2)
+    }
+    assert decided(world, updates[1]).records == [FeatureLevelRecord("group.version", 1)]
+    for level in (0, 2):
+        refused = refusal(world, updates[level])
+        assert refused.error == "INVALID_UPDATE_VERSION"
+        assert f"kraft.version cannot become {level}: it is 1" in refused.message
+
+
 def test_a_broker_that_reads_none_of_our_records_holds_back_no_level() -> None:
     """A broker of Kafka names metadata.version alone."""
     world = at_level(1)

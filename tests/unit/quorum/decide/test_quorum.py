@@ -20,6 +20,7 @@ from metadata_log.records.quorum import (
 )
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
+from quorum.decide.features import founded_with_kafka
 from quorum.decide.quorum import (
     AddVoter,
     RemoveVoter,
@@ -31,6 +32,7 @@ from quorum.decide.quorum import (
 )
 from quorum.decide.registry import decide
 from tests.support.decisions import CLUSTER_ID, CONTROLLER, World, word_uuid
+from tests.support.histories import step_of
 
 
 def voter(node_id: int, port: int = 9093) -> Voter:
@@ -48,6 +50,37 @@ def test_the_first_claim_founds_the_cluster() -> None:
         FeatureLevelRecord("metadata.version", 30),
         FeatureLevelRecord("metaquorum.version", 3),
     )
+
+
+def test_a_cluster_for_kafkas_brokers_is_founded_as_kafka_does() -> None:
+    """Goal: clients find what `kafka-storage format` of 4.3.1 finalizes, as `kafka-storage version-mapping` lists it."""
+    decision = claim(
+        EMPTY,
+        node_id=NodeId(1),
+        cluster_id=CLUSTER_ID,
+        voters=(voter(1),),
+        founded_with=founded_with_kafka("2"),
+    )
+    image = step_of(EMPTY, list(decision.records)).image
+    assert {**image.features, "kraft.version": image.quorum.kraft_version} == {
+        "metadata.version": 30,
+        "kraft.version": 1,
+        "transaction.version": 2,
+        "group.version": 1,
+        "eligible.leader.replicas.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+        "metaquorum.version": 3,
+    }
+    assert dict(image.configs[4, ""]) == {"min.insync.replicas": "2"}
+    again = claim(
+        image,
+        node_id=NodeId(1),
+        cluster_id=CLUSTER_ID,
+        voters=(voter(1),),
+        founded_with=founded_with_kafka("3"),
+    )
+    assert again.records == (ControllerClaimRecord(NodeId(1), 2, CLUSTER_ID),)
 
 
 def test_a_later_claim_is_alone_where_the_voters_are_the_same() -> None:

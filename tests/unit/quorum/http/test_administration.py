@@ -346,8 +346,12 @@ def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
         listed = (await ask("GET", "/v1/features"))[1]["items"]
         assert [(one["feature"], one["level"]) for one in listed] == [
             ("eligible.leader.replicas.version", 0),
+            ("group.version", 0),
             ("metadata.version", 30),
             ("metaquorum.version", 3),
+            ("share.version", 0),
+            ("streams.version", 0),
+            ("transaction.version", 0),
         ]
         wanted = [
             {"feature": "metadata.version", "level": 30},
