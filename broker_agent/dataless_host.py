@@ -20,6 +20,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
+from metadata_log.node.pace import next_turn
 from metadata_log.records.partitions import RECOVERED
 from metadata_log.wire.commands import AlteredPartition, IsrMember, ReportedIsr
 
@@ -95,7 +96,7 @@ class DatalessHost:
                     del self._due[key]
                     if (wanted := self._wanted(key)) is not None:
                         reports.submit(wanted)
-                await asyncio.sleep(0)
+                await next_turn()
 
     def _answered(self, report: ReportedIsr, answer: AlteredPartition) -> None:
         """Note what to report again: a controller that takes a broker out of service in parts may yet leave it there."""

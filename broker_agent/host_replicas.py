@@ -10,6 +10,7 @@ from collections.abc import Callable
 from broker_agent.host import Host
 from broker_agent.replicas import LocalReplicas, Phase
 from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.node.pace import until_done
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +68,7 @@ class HostReplicas:
         while True:
             await self._must_start.wait()
             self._must_start.clear()
-            while self._host is not None and self._replicas.phase is Phase.STARTING:
-                self._host.carry_out(self._replicas.next_slice(self._image()), self._image())
-                await asyncio.sleep(0)
+            await until_done(self._start_some)
             if self._replicas.phase is not Phase.FOLLOWING:
                 continue  # the image was replaced meanwhile
             log.info("replicas_started", extra={"end_offset": self._image().end_offset})
@@ -78,3 +77,11 @@ class HostReplicas:
             if not self.is_ready:
                 self.is_ready = True
                 self._on_ready()
+
+    def _start_some(self) -> bool:
+        """Tell the host of some more of its replicas; answer False if there is nothing to tell."""
+        if self._host is None or self._replicas.phase is not Phase.STARTING:
+            return False
+        image = self._image()
+        self._host.carry_out(self._replicas.next_slice(image), image)
+        return True

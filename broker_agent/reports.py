@@ -29,6 +29,7 @@ from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import ISR_CHANGES_MAX
+from metadata_log.node.pace import next_turn
 from metadata_log.wire.commands import AlteredPartition, ReplicaDirectory, ReplicaPlaced, ReportedIsr
 
 log = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ class Reports(Generic[Report, Answer]):
         self._room.set()
         wanted = [now for report in reports if (now := self._renew(report)) is not None]
         if not wanted:
-            await asyncio.sleep(0)  # there may be many of these
+            await next_turn()  # there may be many of these
             return True
         try:
             answers = await self._send(wanted)

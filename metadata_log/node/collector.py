@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Never
 
+from metadata_log.node.pace import next_turn
+
 WALKED_MAX: Final = 10_000
 """Objects that a full collection may find, beside those of the next young collections; some milliseconds."""
 YOUNG_MAX: Final = 5_000
@@ -63,11 +65,11 @@ class ShortCollections:
             walks += 1
             gc.collect(1)
             if walks % COUNT_EVERY == 0:
-                await asyncio.sleep(0)
+                await next_turn()
                 if len(gc.get_objects(2)) > WALKED_MAX:
                     gc.freeze()
             if walks % FULL_EVERY == 0:
-                await asyncio.sleep(0)
+                await next_turn()
                 gc.collect()
 
 

@@ -10,48 +10,51 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from metadata_log import limits
-from metadata_log.sliced import Sliced
+from metadata_log.sliced import Slice, Sliced
 
 T = TypeVar("T")
 
 
 class Pace:
-    """The slices of one piece of long work. `now_ms` is a monotonic clock.
+    """The slices of one piece of long work, each of LOOP_SLICE_MS. `now_ms` is a monotonic clock.
 
     `pause_ms` is how long the work rests between two of them; with 0 the loop reads its sockets once.
     """
 
     def __init__(self, now_ms: Callable[[], int], *, pause_ms: int = limits.LOOP_PAUSE_MS) -> None:
-        self._now_ms = now_ms
+        self._slice = Slice(now_ms, limits.LOOP_SLICE_MS)
         self._pause_ms = pause_ms
-        self.begin()
-
-    def begin(self) -> None:
-        """Count from now on: something else had the loop until now."""
-        self._began_ms = self._now_ms()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether this slice has held the loop for LOOP_SLICE_MS."""
-        return self._now_ms() - self._began_ms >= limits.LOOP_SLICE_MS
 
     async def rest_if_due(self) -> bool:
         """Leave the loop to others if this slice is over; answer whether it was."""
-        if not self.is_over:
+        if not self._slice.is_over:
             return False
-        await asyncio.sleep(self._pause_ms / 1000)
-        self.begin()
+        await self._rest()
         return True
 
-    async def made_by(self, work: Sliced[T]) -> T:
-        """Return what sliced work makes."""
-        while True:
-            try:
-                next(work)
-            except StopIteration as ended:
-                made: T = ended.value
-                return made
-            await self.rest_if_due()
+    async def _rest(self) -> None:
+        await asyncio.sleep(self._pause_ms / 1000)
+        self._slice.begin()
+
+    async def made_by(
+        self,
+        work: Sliced[T],
+        *,
+        resting: Callable[[], None] = lambda: None,
+        rested: Callable[[], None] = lambda: None,
+    ) -> T:
+        """Return what sliced work makes. `resting` is called before each rest, and `rested` after it.
+
+        What `rested` raises ends the work.
+        """
+        try:
+            while (made := self._slice.made_by(work)) is None:
+                resting()
+                await self._rest()
+                rested()
+            return made[0]
+        finally:
+            work.close()
 
 
 class Pieces:
@@ -108,7 +111,7 @@ class OneInATurn:
     async def __aenter__(self) -> None:
         await self._lock.acquire()
         try:
-            await asyncio.sleep(0)
+            await next_turn()
         except asyncio.CancelledError:
             self._lock.release()
             raise
@@ -120,7 +123,12 @@ class OneInATurn:
 async def until_done(do_some: Callable[[], object]) -> None:
     """Do a part of some work in each turn of the loop, until `do_some` answers that nothing is left."""
     while do_some():
-        await asyncio.sleep(0)
+        await next_turn()
+
+
+async def next_turn() -> None:
+    """Leave the loop to others for one turn."""
+    await asyncio.sleep(0)
 
 
 def begun_now(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

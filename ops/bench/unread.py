@@ -18,6 +18,7 @@ import aiohttp
 
 from metadata_log.limits import HTTP_SILENCE_MAX_MS, MIB
 from metadata_log.node.addresses import read_address
+from metadata_log.node.pace import next_turn
 from ops.bench.healthz import healthz_times
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
 from ops.bench.our_peer import OurPeer, our_peer
@@ -123,7 +124,7 @@ async def _watch(ours: OurPeer, leader: str, request: bytes, *, clients: int, se
         for asked in range(clients):
             stack.enter_context(_unread(leader, request))
             if asked % 64 == 0:
-                await asyncio.sleep(0)
+                await next_turn()
                 largest = max(largest, rss_mib(pid))
         while time.monotonic() < until:
             await asyncio.sleep(_WATCH_S)

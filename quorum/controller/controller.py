@@ -26,6 +26,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.pace import Pace
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import Command, RegisterBroker
@@ -331,7 +332,8 @@ class Controller(Upkeep):
 
     async def _restored(self, known: RequestResultRecord) -> Written:
         """Return what a repetition leads to; a large one is read in slices, and decisions go on in between."""
-        return await self.turns.at_leisure(restored(known, self._reading_batch_at, self.committed))
+        reading = restored(known, self._reading_batch_at, self.committed)
+        return await Pace(self._now_ms).made_by(reading)
 
     def _repeated(self, known: RequestResultRecord, operation: str, key: IdempotencyKey) -> _Begun:
         if (known.operation, known.request_sha256) != (operation, key.sha256):

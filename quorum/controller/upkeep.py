@@ -180,7 +180,25 @@ class Upkeep(Standby):
         if reign.changes:
             self.parts_due.set()
 
+    async def until_decisions_rest(self) -> None:
+        """Wait while decisions have the loop, in the order of arrival: what means another one would only wait later."""
+        await self.turns.wait_for_turn()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether decisions have had the loop for so long in this turn that others wait for a later one."""
+        return self.turns.is_round_long
+
+    def count_round(self) -> None:
+        """Count what is done in this turn of the loop from now on together with its decisions."""
+        self.turns.begin_round()
+
     # --- long changes
+
+    async def until_part_is_due(self) -> None:
+        """Wait until a long change is under way and its next part has its turn."""
+        await self.parts_due.wait()
+        await self.turns.wait_for_part()
 
     def _begin_change(self, change: LongChange) -> None:
         self.active_reign.changes.begin(change)

@@ -87,7 +87,7 @@ class FetchService(AppliedListener):
     @property
     def is_crowded(self) -> bool:
         """Whether what clients send next may wait for a slice: answers are due, or this turn of the loop is long already."""
-        return self.polls.are_due or self._controller.turns.is_round_long
+        return self.polls.are_due or self._controller.is_crowded
 
     # --- arrival
 
@@ -100,7 +100,7 @@ class FetchService(AppliedListener):
         self._controller.metrics.fetches.inc()
         arrived_ms = self._now_ms()
         if request.broker_id != OBSERVER:
-            await self._controller.turns.wait_for_turn()  # it means a decision, which may be long
+            await self._controller.until_decisions_rest()  # it means a decision, which may be long
         answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         poll = self._arrived(
             request,
@@ -139,7 +139,7 @@ class FetchService(AppliedListener):
         is_late = self.heartbeats.is_late(arrived_ms)
         if (request.want_fence or request.want_shut_down) and not is_late:
             return None
-        self._controller.turns.begin_round()
+        self._controller.count_round()
         poll: Poll | None = None
         try:
             poll = self._arrived(request, done, caller, takes_stale=takes_stale)

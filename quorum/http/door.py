@@ -137,7 +137,7 @@ class Door(Parts):
 
         To read the bodies of a thousand registrations takes as long as to decide them: they wait for decisions, too.
         """
-        await self.controller.turns.wait_for_turn()
+        await self.controller.until_decisions_rest()
         return await read_broker_body(request, self.bodies)
 
     async def write(

@@ -37,8 +37,7 @@ class SessionChecks(AppliedListener):
 async def keep_changing(controller: Upkeep) -> Never:
     """Make the parts of long changes, one at a time, while any is under way."""
     while True:
-        await controller.parts_due.wait()
-        await controller.turns.wait_for_part()
+        await controller.until_part_is_due()
         if controller.make_part():
             await asyncio.sleep(limits.PART_AGAIN_MS / 1000)
         else:

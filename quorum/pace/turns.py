@@ -1,9 +1,9 @@
 """Edge: the turns that decisions take on the event loop: who decides now, who waits, and when the loop is left to others.
 
-A large request is decided, encoded and applied in slices, and no other write extends the tip meanwhile. Long changes,
-session checks and heartbeats do: then it begins again. Small requests that arrive together are decided in rounds. After a
-slow one, others wait for as long as it took. What is decided is none of this file's concern.
-Tests: tests/unit/quorum/controller/test_controller.py.
+A large request is decided, encoded and applied in slices (`pace.py` drives them), and no other write extends the tip
+meanwhile. Long changes, session checks and heartbeats do: then it begins again. Small requests that arrive together are
+decided in rounds. After a slow one, others wait for as long as it took. What is decided is none of this file's concern.
+Tests: tests/unit/quorum/test_refused_appends.py.
 """
 
 import asyncio
@@ -17,6 +17,10 @@ from metadata_log.node.pace import Pace
 from metadata_log.sliced import Sliced
 
 T = TypeVar("T")
+
+
+class _GivenUp(Exception):  # it is no error
+    """A decision was given up while it rested."""
 
 
 class Turns:
@@ -109,32 +113,24 @@ class Turns:
         the tip in between. None: `goes_on` answered no after a slice, and the work was given up. What `goes_on` raises ends
         it, too.
         """
-        began_ms = self._now_ms()
+
+        def resting() -> None:
+            self.is_mid_decision, self.is_exclusive = True, not may_be_overtaken
+            self._hold()
+
+        def rested() -> None:
+            if not goes_on():
+                raise _GivenUp
+            self.begin_round()
+
         try:
-            while True:
-                try:
-                    next(work)
-                except StopIteration as ended:
-                    made: T = ended.value
-                    return made
-                if self._now_ms() - began_ms < LOOP_SLICE_MS:
-                    continue
-                self.is_mid_decision, self.is_exclusive = True, not may_be_overtaken
-                self._hold()
-                await asyncio.sleep(LOOP_PAUSE_MS / 1000)
-                if not goes_on():
-                    return None
-                self.begin_round()
-                began_ms = self._now_ms()
+            return await Pace(self._now_ms).made_by(work, resting=resting, rested=rested)
+        except _GivenUp:
+            return None
         finally:
-            work.close()
             if self.is_mid_decision:
                 self.is_mid_decision = self.is_exclusive = False
                 self._end_turn()
-
-    async def at_leisure(self, work: Sliced[T]) -> T:
-        """Do work on which nobody waits, and that extends no tip: others have the loop after each LOOP_SLICE_MS of it."""
-        return await Pace(self._now_ms).made_by(work)
 
     # --- rests after slow ones
 

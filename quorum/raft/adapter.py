@@ -17,6 +17,7 @@ from typing import Any
 
 from metadata_log.errors import Fault, MetadataError, leaves, most_telling
 from metadata_log.ids import NodeId
+from metadata_log.node.pace import next_turn
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal_sync import JournalSync, RunInThread
 from quorum.raft.log_start import LogStart, PointerDisk
@@ -148,8 +149,8 @@ class PySyncObjLog:
 
     async def _read_sockets(self) -> None:
         """Let the loop read all sockets once: if this process was delayed, the peers' messages wait there."""
-        await asyncio.sleep(0)  # sockets that are readable now are read after us, in the loop's next round
-        await asyncio.sleep(0)
+        await next_turn()  # sockets that are readable now are read after us, in the loop's next round
+        await next_turn()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks.create_task(work)

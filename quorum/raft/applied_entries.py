@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from metadata_log.errors import InvariantBroken
-from metadata_log.sliced import Sliced
+from metadata_log.sliced import Slice, Sliced
 from quorum.raft.messages import NO_OP, frames_of
 from quorum.raft.progress import NEVER
 from quorum.raft.proposals import EMPTY_PAYLOAD, Proposals
@@ -27,7 +27,7 @@ class AppliedEntries:
         self._state = state
         self._listener = listener
         self._proposals = proposals
-        self._now_ms = now_ms
+        self._slice = Slice(now_ms, APPLY_MS_PER_PUMP)
         self.position = RaftPosition((1, 0))
         self._under_way: Sliced[None] | None = None
         """The entry behind `position`, as far as it is applied; one large batch may take several pumps."""
@@ -77,11 +77,12 @@ class AppliedEntries:
         return goes_on
 
     def _run(self, now: float) -> bool:
-        state, log, began = self._state, self._state.log, self._now_ms()
+        state, log, pump = self._state, self._state.log, self._slice
+        pump.begin()
         until = self.until()
         goes_on = False
         while (index := self.position[0] + 1) <= until:
-            if self._now_ms() - began > APPLY_MS_PER_PUMP:
+            if pump.is_over:
                 goes_on = True
                 break
             command, _, term = log[index - log[0][1]]
@@ -89,10 +90,9 @@ class AppliedEntries:
             sets_voters = is_change(command)
             if frames:
                 work, self._under_way = self._under_way or self._listener.committing(frames), None
-                for _ in work:
-                    if self._now_ms() - began > APPLY_MS_PER_PUMP:
-                        self._under_way = work
-                        return True
+                if pump.made_by(work) is None:
+                    self._under_way = work
+                    return True
             elif command not in (NO_OP, EMPTY_PAYLOAD) and not sets_voters:
                 raise InvariantBroken(f"log entry {index} is neither ours nor the engine's")
             if sets_voters:

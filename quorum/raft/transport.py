@@ -33,6 +33,7 @@ from metadata_log.node.identity.access import peer_certificate
 from metadata_log.node.identity.certificate_dates import has_ended
 from metadata_log.node.identity.certified_names import name_in
 from metadata_log.node.identity.tls import Encrypting, Tls
+from metadata_log.node.pace import until_done
 from metadata_log.node.recent_warnings import BY_STRANGER
 from quorum.raft import messages
 from quorum.raft.dialling import Dialler, reason_of
@@ -175,8 +176,7 @@ class TcpTransport:
                 transport.abort()
             for link in self._links:
                 link.close()
-            while self._links:  # an aborted connection is lost in the loop's next round
-                await asyncio.sleep(0)
+            await until_done(lambda: self._links)  # an aborted connection is lost in the loop's next round
 
     def set_addresses(self, addresses: Mapping[NodeId, HostPort]) -> None:
         """Dial exactly these peers from now on; established links stay. Our own id is ignored."""

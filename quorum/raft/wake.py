@@ -3,6 +3,8 @@
 import asyncio
 from typing import Final
 
+from metadata_log.node.pace import next_turn
+
 RING_EARLY_S: Final = 0.0001
 """A timer this close to what is due rings."""
 
@@ -32,7 +34,7 @@ class Wake:
     async def wait(self) -> None:
         """Wait for the event or the timer, for at least one turn of the loop."""
         if self._event.is_set():
-            await asyncio.sleep(0)  # an event that is set does not wait, and no other task would have a turn
+            await next_turn()  # an event that is set does not wait, and no other task would have a turn
         while not self._event.is_set():
             await self._event.wait()
         self._event.clear()

@@ -311,6 +311,32 @@ def tasks_live_in_a_group(module: Module) -> Iterator[str]:
             yield f"line {node.lineno}: {name} outside a TaskGroup"
 
 
+DRIVERS: Final = {
+    "metadata_log/sliced.py",
+    "quorum/kafka/translated_log.py",  # as pieces of `Pieces`
+    "ops/bench/decisions.py",  # which measures each slice, as the next one does
+    "ops/bench/kafka_records.py",
+}
+"""What drives sliced work."""
+
+
+def one_pace(module: Module) -> Iterator[str]:
+    """Sliced work and turns of the loop have one driver, and only the controller knows who may decide when."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="sleep"), args=[ast.Constant(value=0)]):
+                if module.path != "metadata_log/node/pace.py":
+                    yield f"line {node.lineno}: leave the loop to others with `next_turn` or `until_done` of pace.py"
+            case ast.ExceptHandler(type=ast.Name(id="StopIteration")):
+                if module.path not in DRIVERS:
+                    yield f"line {node.lineno}: drives sliced work; `Pace` and `Slice` do that"
+            case ast.Attribute(attr="turns") if module.path.startswith("quorum/"):
+                if not module.path.startswith("quorum/controller/"):
+                    yield f"line {node.lineno}: asks for turns; the controller knows who may decide when"
+            case _:
+                pass
+
+
 def catches_by_name(module: Module) -> Iterator[str]:
     if module.path == "ops/cli.py":
         return
@@ -393,6 +419,7 @@ RULES: Final[tuple[Callable[[Module], Iterator[str]], ...]] = (
     heading_says_pure_or_edge,
     pure_reaches_nothing,
     tasks_live_in_a_group,
+    one_pace,
     catches_by_name,
     engine_words_stay_inside,
     nothing_unpickles,

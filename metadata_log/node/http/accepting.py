@@ -5,6 +5,8 @@ Tests: tests/unit/quorum/raft/test_transport.py.
 import asyncio
 from typing import Final
 
+from metadata_log.node.pace import next_turn
+
 _TURNS: Final = 4
 """An accepted connection gets a transport, a protocol, and the first step of its handler, one a turn of the loop; and one
 turn more."""
@@ -17,4 +19,4 @@ async def stop_accepting(listening: int) -> None:
     """
     asyncio.get_running_loop().remove_reader(listening)
     for _ in range(_TURNS):
-        await asyncio.sleep(0)
+        await next_turn()

@@ -144,7 +144,7 @@ MUTANTS: Final = (
     Mutant(
         "slices-of-any-length",
         "a large request is decided, encoded and applied without a rest",
-        "quorum.pace.turns:LOOP_SLICE_MS",
+        "metadata_log.limits:LOOP_SLICE_MS",
         lambda _original: 10**9,
         Directed(f"{_CONTROLLER_TESTS}::test_a_large_request_leaves_the_loop_to_others_and_is_one_batch"),
     ),

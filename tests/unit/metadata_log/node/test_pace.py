@@ -48,16 +48,35 @@ def test_sliced_work_rests_after_each_slice(parts: int, rests: int) -> None:
     asyncio.run(story())
 
 
-def test_what_had_the_loop_before_counts_for_no_slice() -> None:
-    async def story() -> None:
-        clock = Clock()
-        pace = Pace(clock.now_ms, pause_ms=0)
-        clock.ms += limits.LOOP_SLICE_MS
-        assert pace.is_over
-        pace.begin()
-        assert not await pace.rest_if_due()
+@pytest.mark.parametrize("ends", ["made", "raises"])
+def test_who_has_work_made_may_act_around_its_rests_and_end_it(ends: str) -> None:
+    seen: list[str] = []
 
-    asyncio.run(story())
+    def work(clock: Clock) -> Sliced[str]:
+        try:
+            yield from working(clock, 2 * limits.LOOP_SLICE_MS)
+        finally:
+            seen.append("closed")
+        return "made"
+
+    def rested() -> None:
+        seen.append("rested")
+        if ends == "raises":
+            raise ValueError("given up")
+
+    async def story() -> str:
+        clock = Clock()
+        return await Pace(clock.now_ms).made_by(
+            work(clock), resting=lambda: seen.append("rests"), rested=rested
+        )
+
+    if ends == "made":
+        assert asyncio.run(story()) == "made"
+        assert seen == ["rests", "rested", "rests", "rested", "closed"]
+    else:
+        with pytest.raises(ValueError, match="given up"):
+            asyncio.run(story())
+        assert seen == ["rests", "rested", "closed"]
 
 
 @pytest.mark.parametrize(("count", "slices"), [(3, 1), (4, 2), (7, 3)])

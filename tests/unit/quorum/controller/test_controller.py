@@ -44,7 +44,6 @@ from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.registry import deciding
 from quorum.decide.topics import CreateTopic, CreateTopics, DeleteTopic, NewTopic
-from quorum.pace.turns import Turns
 from tests.support.callers import anybody
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.lab import CLUSTER, Lab, online, poll, registration, run, setting, spin, uuid
@@ -933,28 +932,6 @@ def test_a_second_removal_waits_for_the_end_of_the_first() -> None:
             await second
 
     run(story)
-
-
-def test_a_repetition_that_is_long_to_read_leaves_the_loop_to_others() -> None:
-    order: list[str] = []
-    clock = count(0, LOOP_SLICE_MS)
-
-    def work() -> Sliced[str]:
-        for number in range(3):
-            order.append(f"slice {number}")
-            yield
-        return "made"
-
-    async def other() -> None:
-        order.append("other")
-
-    async def story() -> None:
-        beside = asyncio.ensure_future(other())
-        assert await Turns(lambda: next(clock)).at_leisure(work()) == "made"
-        await beside
-
-    asyncio.run(story())
-    assert order == ["slice 0", "other", "slice 1", "slice 2"]
 
 
 @pytest.mark.parametrize("is_held", [True, False])
