@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[4]
 SHOWN = """
 from metadata_log import replay
@@ -32,6 +34,7 @@ def checked(text: str, folder: Path) -> list[str]:
     return asked.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_an_analyst_gets_types(tmp_path: Path) -> None:
     *told, refused, _count = checked(SHOWN + "log.sql('SELECT 1', hosts=3)\n", tmp_path)
     duckdb, spark = "duckdb._relation.DuckDBPyRelation", "pyspark.sql.dataframe.DataFrame"
