@@ -1,8 +1,10 @@
 """For all tests: the same examples in each run, however fast the machine; a SIGINT that works; ports of their own."""
 
+import asyncio
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from ops import cluster_layout
@@ -22,3 +24,13 @@ WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _is_free = cluster_layout._is_free
 cluster_layout._is_free = lambda port: port % WORKERS == WORKER and _is_free(port)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on a loop of its own."""
+    if not asyncio.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(pyfuncitem.obj(**arguments))
+    return True

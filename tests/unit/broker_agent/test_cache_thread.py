@@ -39,30 +39,26 @@ class BusyCache(Cache):
 
 
 @pytest.mark.parametrize(("busy_for", "waits_max_s", "after"), [(0, 60.0, 1), (5, 60.0, 6), (100, 3.0, 3)])
-def test_a_snapshot_waits_for_a_second_without_frames_but_not_for_long(
+async def test_a_snapshot_waits_for_a_second_without_frames_but_not_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_for: int, waits_max_s: float, after: int
 ) -> None:
     monkeypatch.setattr(cache_thread, "SNAPSHOT_WAITS_MAX_S", waits_max_s)
     rest = asyncio.sleep
+    cache = BusyCache(tmp_path, busy_for=busy_for)
 
-    async def scenario() -> None:
-        cache = BusyCache(tmp_path, busy_for=busy_for)
+    async def sleep(_: float) -> None:
+        if cache.syncs <= cache.busy_for:
+            cache.thread.frames_appended()
+        await rest(0)
 
-        async def sleep(_: float) -> None:
-            if cache.syncs <= cache.busy_for:
-                cache.thread.frames_appended()
-            await rest(0)
-
-        monkeypatch.setattr(asyncio, "sleep", sleep)
-        cache.open()
-        cache.thread.frames_appended()
-        async with asyncio.TaskGroup() as tasks:
-            keeping = tasks.create_task(cache.thread.keep_durable())
-            while cache.written_after is None:
-                await rest(0.001)
-            keeping.cancel()
-        cache.thread.shut_down()
-        cache.close()
-        assert cache.written_after == after
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    cache.open()
+    cache.thread.frames_appended()
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(cache.thread.keep_durable())
+        while cache.written_after is None:
+            await rest(0.001)
+        keeping.cancel()
+    cache.thread.shut_down()
+    cache.close()
+    assert cache.written_after == after

@@ -174,39 +174,36 @@ def test_it_sees_what_is_wrong(harm: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["DELTA", "IMAGE"])
-def test_it_registers_follows_and_leaves_with_the_same_digest(kind: str) -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.log.topic("orders", partitions=3)
-        if kind == "IMAGE":
-            cluster.snapshot_at = cluster.log.log_start_offset = cluster.log.image.end_offset
-        async with (
-            FakeController(cluster, 1).running() as first,
-            FakeController(cluster, 2).running() as second,
-        ):
-            cluster.active = second
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, SOURCE, CLUSTER_ID, "11", first.url, second.url,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            )  # fmt: skip
-            assert process.stdin is not None
-            async with asyncio.timeout(60):
-                while not any(not broker.fenced for broker in cluster.log.image.brokers.values()):
-                    await asyncio.sleep(0.01)
-                cluster.log.topic("later")
-                cluster.tell()
-                process.stdin.close()
-                out, _ = await process.communicate()
-            told = json.loads(out)
-            assert process.returncode == 0
-            image = cluster.log.image
-            assert told == {
-                "end_offset": image.end_offset,
-                "controller_epoch": image.controller_epoch,
-                "digest": digest(image),
-            }
-
-    asyncio.run(scenario())
+async def test_it_registers_follows_and_leaves_with_the_same_digest(kind: str) -> None:
+    cluster = FakeCluster()
+    cluster.log.topic("orders", partitions=3)
+    if kind == "IMAGE":
+        cluster.snapshot_at = cluster.log.log_start_offset = cluster.log.image.end_offset
+    async with (
+        FakeController(cluster, 1).running() as first,
+        FakeController(cluster, 2).running() as second,
+    ):
+        cluster.active = second
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, SOURCE, CLUSTER_ID, "11", first.url, second.url,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin is not None
+        async with asyncio.timeout(60):
+            while not any(not broker.fenced for broker in cluster.log.image.brokers.values()):
+                await asyncio.sleep(0.01)
+            cluster.log.topic("later")
+            cluster.tell()
+            process.stdin.close()
+            out, _ = await process.communicate()
+        told = json.loads(out)
+        assert process.returncode == 0
+        image = cluster.log.image
+        assert told == {
+            "end_offset": image.end_offset,
+            "controller_epoch": image.controller_epoch,
+            "digest": digest(image),
+        }
 
 
 def test_it_begins_at_an_image_where_the_log_does_not_reach_back() -> None:

@@ -246,42 +246,36 @@ def test_a_request_of_directories_holds_half_as_many() -> None:
         asyncio.run(scenario())
 
 
-def test_a_fault_ends_the_reports() -> None:
-    async def scenario() -> None:
-        agent = Agent()
-        agent.fails_with = [InvariantBroken("broken")]
-        sending = isr_reports(agent, lambda _report, _answer: None)
-        sending.submit(isr(0))
-        with pytest.raises(InvariantBroken):
-            await asyncio.wait_for(sending.run(), 30)
-
-    asyncio.run(scenario())
+async def test_a_fault_ends_the_reports() -> None:
+    agent = Agent()
+    agent.fails_with = [InvariantBroken("broken")]
+    sending = isr_reports(agent, lambda _report, _answer: None)
+    sending.submit(isr(0))
+    with pytest.raises(InvariantBroken):
+        await asyncio.wait_for(sending.run(), 30)
 
 
-def test_a_directory_is_reported_until_it_is_taken_or_the_replica_is_gone() -> None:
-    async def scenario() -> None:
-        world, agent = World(), Agent()
-        for broker_id in (1, 2, 3):
-            world.run(f"register {broker_id}")
-            world.run(f"heartbeat {broker_id}")
-        world.run("create t on=1,2/2,1/2,3")
-        topic_id = world.image.topics.ids["t"]
-        agent.image = world.image
-        agent.errors = ["UNKNOWN_TOPIC_ID"] * 3
-        sending = directory_reports(agent, BrokerId(1))
-        task = asyncio.create_task(sending.run())
-        for partition_id in range(4):  # this broker has no replica of 2, and there is no 3
-            sending.submit(ReplicaDirectory(word_uuid("d1a"), topic_id, partition_id))
-        await turns()
-        assert agent.sent == [[(0, 0), (1, 0)]] * 4
-        agent.errors = ["NOT_LEADER_OR_FOLLOWER"] * 1_000
-        sending.submit(ReplicaDirectory(word_uuid("d1a"), topic_id, 0))
-        await turns()
-        world.run("delete t")
-        agent.image = world.image
-        await turns()
-        assert len(sending) == 0
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(scenario())
+async def test_a_directory_is_reported_until_it_is_taken_or_the_replica_is_gone() -> None:
+    world, agent = World(), Agent()
+    for broker_id in (1, 2, 3):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    world.run("create t on=1,2/2,1/2,3")
+    topic_id = world.image.topics.ids["t"]
+    agent.image = world.image
+    agent.errors = ["UNKNOWN_TOPIC_ID"] * 3
+    sending = directory_reports(agent, BrokerId(1))
+    task = asyncio.create_task(sending.run())
+    for partition_id in range(4):  # this broker has no replica of 2, and there is no 3
+        sending.submit(ReplicaDirectory(word_uuid("d1a"), topic_id, partition_id))
+    await turns()
+    assert agent.sent == [[(0, 0), (1, 0)]] * 4
+    agent.errors = ["NOT_LEADER_OR_FOLLOWER"] * 1_000
+    sending.submit(ReplicaDirectory(word_uuid("d1a"), topic_id, 0))
+    await turns()
+    world.run("delete t")
+    agent.image = world.image
+    await turns()
+    assert len(sending) == 0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
