@@ -1,21 +1,24 @@
-"""Pure: the sender of a command, and the one step between reading a command and deciding it: whether the sender may."""
+"""Pure: the sender of a request, and the one step between reading a request and carrying it out: whether the sender may."""
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from metadata_log.batch import at_address
 from metadata_log.errors import NotAuthorized
-from metadata_log.ids import Uuid
+from metadata_log.ids import BrokerId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.identity.rights import ANYBODY, Principal
-from metadata_log.wire.commands import Command
-from quorum.decide.access import Resource
-from quorum.decide.registry import BY_OPERATION, DECISIONS
+from metadata_log.node.identity.rights import ANYBODY, BROKER, Node, Principal, Right
+from metadata_log.wire.commands import BrokerHeartbeat, Command
+from metadata_log.wire.fetch import OBSERVER
+from quorum.decide.access import CLUSTER, FETCH, Resource
+from quorum.decide.registry import DECISIONS, OPERATIONS
+
+_HEARTBEAT: Final = DECISIONS[BrokerHeartbeat].operation
 
 
 class Caller(NamedTuple):
-    """The sender of a command, as its door knows it.
+    """The sender of a request, as its door knows it.
 
     `address` is the numeric one of the client's connection; None within this process. `request_id` makes the command
     repeatable; None: a repetition is another command.
@@ -24,6 +27,11 @@ class Caller(NamedTuple):
     principal: Principal
     address: str | None = None
     request_id: Uuid | None = None
+
+    @property
+    def node(self) -> Node | None:
+        """The broker or controller that a certificate or a token proves; None: a client, or identity is off."""
+        return self.principal.node
 
     def actor_of(self, command: Command) -> str:
         """Return the actor that the command's records show: the principal, or the node that alone may send it.
@@ -36,28 +44,52 @@ class Caller(NamedTuple):
         return at_address(sender(command), None if self.principal is ANYBODY else self.address)
 
 
-def authorize(caller: Caller, operation: str, resources: Iterable[Resource]) -> None:
+def authorize(caller: Caller, operation: str, resources: Iterable[Resource], image: MetadataImage) -> None:
     """Check that a caller may carry out an operation on all of these resources, whichever door it came through.
 
     Raises:
-        NotAuthorized: it lacks the right; the message names the first resource.
+        AuthenticationFailed: the caller shows no identity.
+        NotAuthorized: it lacks the right; the message names the first resource. The right raw of a broker's role counts once
+            that broker is registered.
     """
-    right = BY_OPERATION[operation].access.right
-    if right not in caller.principal.rights:
+    right, principal = OPERATIONS[operation].right, caller.principal
+    if right is not Right.OPEN and right not in principal.rights:
         named = "".join(f" on {resource}" for resource in islice(resources, 1))
+        raise principal.refusal(right, f"{operation}{named}")
+    if right is Right.RAW and principal.raw_if_registered and not _is_registered(caller.node, image):
         raise NotAuthorized(
-            f"{caller.principal.name} has no right to {operation}{named}: it needs the right {right.value}"
+            f"{principal.name} has no right to {operation}: as a broker it has the right raw once it is registered"
         )
+
+
+def _is_registered(node: Node | None, image: MetadataImage) -> bool:
+    return node is not None and node.kind == BROKER and node.id in image.brokers
 
 
 def authorize_command(caller: Caller, command: Command, image: MetadataImage) -> None:
     """Check that a caller may have a command decided; `image` has the names of topics that the command names by id.
 
     Raises:
-        NotAuthorized: the caller lacks the right, or is not the node that alone may send this command.
+        AuthenticationFailed, NotAuthorized: as `authorize`, or the caller is not the node that alone may send this command.
     """
     decides = DECISIONS[type(command)]
     access = decides.access
-    authorize(caller, decides.operation, access.resources(command, image))
+    authorize(caller, decides.operation, access.resources(command, image), image)
     if access.sender is not None:
         caller.principal.check_is(access.sender(command))
+
+
+def authorize_poll(caller: Caller, broker_id: BrokerId, image: MetadataImage) -> None:
+    """Check that a caller may fetch the log as a broker, or as an observer.
+
+    The active controller looks up by its epoch whether the broker is registered. Another controller may not know of it
+    yet, and that is no reason for the broker to give up.
+
+    Raises:
+        AuthenticationFailed, NotAuthorized: as `authorize`, or the caller is not this broker.
+    """
+    if broker_id == OBSERVER:
+        authorize(caller, FETCH, (CLUSTER,), image)
+    else:
+        authorize(caller, _HEARTBEAT, (CLUSTER,), image)
+        caller.principal.check_is(f"{BROKER}:{broker_id}")

@@ -35,7 +35,7 @@ from metadata_log.records.features import (
 )
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import BrokerHeartbeat, Command, RegisterBroker
-from quorum.decide.access import ALTERS_CLUSTER, BY_BROKER
+from quorum.decide.access import ALTERS_CLUSTER, BY_BROKER, DESCRIBES
 from quorum.decide.context import DecideContext, SessionsView
 from quorum.decide.decides import Decides
 from quorum.decide.decision import (
@@ -260,3 +260,4 @@ DECISIONS: Final = (
     Decides(UnregisterBroker, "UnregisterBroker", BrokerUnregistered, ALTERS_CLUSTER, unregister),
     Decides(BrokerHeartbeat, "BrokerHeartbeat", HeartbeatAnswered, BY_BROKER, heartbeat),
 )
+OTHER_OPERATIONS: Final = {"DescribeCluster": DESCRIBES}

@@ -35,7 +35,7 @@ from metadata_log.records.configs import (
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import Command
-from quorum.decide.access import CLUSTER, Access, AclOperation, Resource, topic_resource
+from quorum.decide.access import CLUSTER, DESCRIBES_CONFIGS, Access, AclOperation, Resource, topic_resource
 from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_broker_configs, check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
@@ -450,3 +450,4 @@ DECISIONS: Final = (
     ),
     Decides(LegacyAlterConfigs, "LegacyAlterConfigs", ResourcesAltered, _ALTERS_MANY, alter_wholly),
 )
+OTHER_OPERATIONS: Final = {"DescribeConfigs": DESCRIBES_CONFIGS}

@@ -23,7 +23,7 @@ from metadata_log.limits import CONTROLLER_REGISTRATIONS_MAX
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.commands import Command, RegisterController
-from quorum.decide.access import ALTERS_CLUSTER, BY_CONTROLLER
+from quorum.decide.access import ALTERS_CLUSTER, BY_CONTROLLER, DESCRIBES
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -124,3 +124,4 @@ DECISIONS: Final = (
     Decides(RegisterController, "RegisterController", ControllerRegistered, BY_CONTROLLER, register),
     Decides(UnregisterController, "UnregisterController", ControllerUnregistered, ALTERS_CLUSTER, unregister),
 )
+OTHER_OPERATIONS: Final = {"DescribeControllers": DESCRIBES}

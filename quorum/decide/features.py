@@ -28,7 +28,7 @@ from metadata_log.records.features import (
 )
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import Command
-from quorum.decide.access import ALTERS_CLUSTER
+from quorum.decide.access import ALTERS_CLUSTER, DESCRIBES
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -209,3 +209,4 @@ def _one_min_isr(context: DecideContext) -> list[ConfigRecord]:
 
 
 DECISIONS: Final = (Decides(UpdateFeatures, "UpdateFeatures", FeaturesUpdated, ALTERS_CLUSTER, update),)
+OTHER_OPERATIONS: Final = {"DescribeFeatures": DESCRIBES}

@@ -29,7 +29,7 @@ from metadata_log.records.declaration import json_names
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
 from metadata_log.wire.commands import AlterPartition, AssignReplicasToDirs, ReportedIsr
-from quorum.decide.access import ALTERS_PARTITIONS, BY_BROKER
+from quorum.decide.access import ALTERS_PARTITIONS, BY_BROKER, DESCRIBES
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -269,3 +269,8 @@ DECISIONS: Final = (
     Decides(AlterPartition, "AlterPartition", PartitionsAltered, BY_BROKER, alter),
     Decides(ElectLeaders, "ElectLeaders", LeadersElected, ALTERS_PARTITIONS, elect),
 )
+OTHER_OPERATIONS: Final = {
+    "DescribePartitions": DESCRIBES,
+    "DescribeImbalance": DESCRIBES,
+    "ListPartitionReassignments": DESCRIBES,
+}

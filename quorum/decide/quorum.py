@@ -32,7 +32,7 @@ from metadata_log.records.quorum import (
 )
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import Command
-from quorum.decide.access import ALTERS_CLUSTER
+from quorum.decide.access import ALTERS_CLUSTER, DESCRIBES
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -300,3 +300,4 @@ DECISIONS: Final = (
     Decides(AddVoter, "AddRaftVoter", VotersChanged, ALTERS_CLUSTER, add_voter),
     Decides(RemoveVoter, "RemoveRaftVoter", VotersChanged, ALTERS_CLUSTER, remove_voter),
 )
+OTHER_OPERATIONS: Final = {"DescribeQuorum": DESCRIBES, "TransferLeadership": ALTERS_CLUSTER}

@@ -34,7 +34,7 @@ from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRecord
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
 from metadata_log.wire.commands import Command
-from quorum.decide.access import Access, AclOperation, Resource, topic_resource
+from quorum.decide.access import DESCRIBES, Access, AclOperation, Resource, topic_resource
 from quorum.decide.config_types import check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides, Kept
@@ -542,3 +542,4 @@ DECISIONS: Final = (
     Decides(CreatePartitions, "CreatePartitions", TopicsChanged, _GROWS, create_partitions),
     Decides(UndeleteTopics, "UndeleteTopics", TopicsUndeleted, _RESTORES, undelete),
 )
+OTHER_OPERATIONS: Final = {"DescribeTopicPartitions": DESCRIBES}

@@ -19,7 +19,7 @@ from metadata_log.node.pace import Pace
 from metadata_log.wire.commands import BrokerHeartbeat
 from metadata_log.wire.fetch import OBSERVER, BrokerState, FetchRequest, SnapshotOffer
 from quorum.controller.applied_listener import AppliedListener
-from quorum.controller.callers import Caller
+from quorum.controller.callers import Caller, authorize_poll
 from quorum.controller.controller import Controller
 from quorum.controller.heartbeats import Heartbeats
 from quorum.fetch.cold_reads import ColdReads
@@ -95,8 +95,10 @@ class FetchService(AppliedListener):
         """Answer one poll; `takes_stale`: an observer that a follower may answer.
 
         Raises:
+            AuthenticationFailed, NotAuthorized: the caller may not fetch the log, or is not this broker.
             NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
         """
+        authorize_poll(caller, request.broker_id, self._controller.committed)
         self._controller.metrics.fetches.inc()
         arrived_ms = self._now_ms()
         if request.broker_id != OBSERVER:
@@ -136,6 +138,7 @@ class FetchService(AppliedListener):
             NotController: this controller is not active; nobody else needs to hear of the poll.
             MetadataError: the poll is refused at once.
         """
+        authorize_poll(caller, request.broker_id, self._controller.committed)
         is_late = self.heartbeats.is_late(arrived_ms)
         if (request.want_fence or request.want_shut_down) and not is_late:
             return None

@@ -16,6 +16,9 @@ from metadata_log.node.http.caller import OwnNames
 from metadata_log.node.http.identities import ROUTE_PATH, Identities
 from metadata_log.node.http.routes import RouteKey, RouteRule, rights_of
 from metadata_log.records.registry import subject_names
+from quorum.controller.callers import authorize
+from quorum.decide.registry import OPERATIONS
+from quorum.http.bodies import caller_of
 from quorum.http.door import Door
 from quorum.http.routes import Route
 from quorum.node.parts import Parts
@@ -36,12 +39,25 @@ def _files() -> Iterator[ModuleType]:
 
 ROUTES: Final[Sequence[Route]] = tuple(route for file in _files() for route in file.ROUTES)
 """The table of routes of a controller."""
+_BY_KEY: Final = {route.key: route for route in ROUTES}
 RULES: Final[Mapping[RouteKey, RouteRule]] = {route.key: route.rule for route in ROUTES}
 
 
 def door_to(parts: Parts, own_names: OwnNames) -> Door:
     """Return the HTTP door to a controller."""
-    return Door.of(parts, own_names, Identities(parts.access, rights_of(RULES)))
+    return Door.of(parts, own_names, Identities(parts.access, rights_of(RULES), partial(_authorize, parts)))
+
+
+def _authorize(parts: Parts, request: web.Request, key: RouteKey) -> None:
+    """Ask whether the sender of a request may have the operation of its route.
+
+    Where the body names the resources, only the right is looked at: the controller asks once the body is read.
+    """
+    route, caller = _BY_KEY[key], caller_of(request)
+    if route.resources is None:
+        caller.principal.authorize(OPERATIONS[route.operation].right, route.operation)
+    else:
+        authorize(caller, route.operation, route.resources(request), parts.controller.committed)
 
 
 def _check(door: Door, request: web.Request) -> None:

@@ -11,8 +11,6 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import Uuid
 from metadata_log.node.http.answers import encoded_items, json_bytes, packed, wants_msgpack
-from metadata_log.node.http.routes import RouteRule
-from metadata_log.node.identity.rights import Right
 from metadata_log.node.pace import Pace
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
@@ -21,7 +19,7 @@ from quorum.controller.written import Written
 from quorum.http import brokers, configs, features, partitions, topics
 from quorum.http.bodies import caller_of, read_body, request_id_from
 from quorum.http.door import Door, Write, is_large, offsets_of
-from quorum.http.routes import Route
+from quorum.http.routes import writing
 
 KINDS: Final[Mapping[str, Write]] = {
     **topics.WRITES,
@@ -103,8 +101,4 @@ def _shown(
     return {"status": kind.status_of(asked), **shown, **offsets_of(result)}
 
 
-ROUTES: Final = (
-    Route(
-        "POST", "/v1/batch", write_all, "Batch", RouteRule(Right.ALTER)
-    ),  # each command: what it alone needs
-)
+ROUTES: Final = (writing("POST", "/v1/batch", write_all, "Batch"),)

@@ -125,7 +125,7 @@ def describe_broker(view: BrokerView, broker_id: BrokerId) -> dict[str, Any]:
 WRITES: Final = {"UnregisterBroker": Write(_named_broker, _unregistered)}
 ROUTES: Final = (
     writing("POST", "/v1/brokers/register", register_broker, "RegisterBroker"),
-    reading("/v1/brokers", list_brokers),
-    reading("/v1/brokers/{id}", show_broker),
+    reading("/v1/brokers", list_brokers, "DescribeCluster"),
+    reading("/v1/brokers/{id}", show_broker, "DescribeCluster"),
     writing("DELETE", "/v1/brokers/{id}", unregister_broker, "UnregisterBroker", TRIAL),
 )

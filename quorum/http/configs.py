@@ -36,7 +36,7 @@ from quorum.decide.described_configs import (
 from quorum.decide.topic_names import check_name
 from quorum.http.bodies import broker_id_of
 from quorum.http.door import Door, Write, carry_out
-from quorum.http.routes import AS_FRESH, reading, writing
+from quorum.http.routes import AS_FRESH, reading, topic_in_query, writing
 
 RESOURCES: Final = ("topic", "broker", "cluster")
 
@@ -221,7 +221,9 @@ ROUTES: Final = (
     reading(
         "/v1/configs",
         list_configs,
+        "DescribeConfigs",
         {**AS_FRESH, "topic": NAME, "broker": NODE, "cluster": SWITCH, "effective": SWITCH, "on": NODE},
+        resources=topic_in_query,
     ),
     writing("PATCH", "/v1/configs", carry_out(WRITES["IncrementalAlterConfigs"]), "IncrementalAlterConfigs"),
     writing("PUT", "/v1/configs", carry_out(WRITES["LegacyAlterConfigs"]), "LegacyAlterConfigs"),

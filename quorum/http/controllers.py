@@ -73,6 +73,6 @@ def _described(
 
 ROUTES: Final = (
     writing("POST", "/v1/controllers/register", register_controller, "RegisterController"),
-    reading("/v1/controllers", list_controllers),
+    reading("/v1/controllers", list_controllers, "DescribeControllers"),
     writing("DELETE", "/v1/controllers/{id}", unregister_controller, "UnregisterController", TRIAL),
 )

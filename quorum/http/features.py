@@ -62,6 +62,6 @@ def _updated(outcome: FeaturesUpdated) -> dict[str, Any]:
 
 WRITES: Final = {"UpdateFeatures": Write(_update, _updated)}
 ROUTES: Final = (
-    reading("/v1/features", list_features),
+    reading("/v1/features", list_features, "DescribeFeatures"),
     writing("POST", "/v1/features", carry_out(WRITES["UpdateFeatures"]), "UpdateFeatures"),
 )

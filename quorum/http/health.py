@@ -5,7 +5,6 @@ from typing import Final
 from aiohttp import web
 
 from metadata_log.node.http.answers import without_details
-from metadata_log.node.identity.rights import Right
 from quorum.http.door import Door
 from quorum.http.routes import reading
 
@@ -30,6 +29,6 @@ async def show_ready(door: Door, request: web.Request) -> web.Response:
 
 
 ROUTES: Final = (
-    reading("/healthz", show_alive, None, right=Right.OPEN, forwarded=False),
-    reading("/readyz", show_ready, None, right=Right.OPEN, forwarded=False),  # its details: READ
+    reading("/healthz", show_alive, "DescribeHealth", None, forwarded=False),
+    reading("/readyz", show_ready, "DescribeHealth", None, forwarded=False),  # its details: READ
 )

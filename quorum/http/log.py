@@ -15,9 +15,10 @@ from metadata_log.errors import (
     OffsetInFuture,
 )
 from metadata_log.node.clock import unix_ms
-from metadata_log.node.http.identities import of
 from metadata_log.node.http.routes import IDS, NAMES, NUMBER, WHEN
-from quorum.http.bodies import NDJSON, OCTETS, integer
+from quorum.controller.callers import authorize
+from quorum.decide.access import CLUSTER, FETCH
+from quorum.http.bodies import NDJSON, OCTETS, caller_of, integer
 from quorum.http.door import Door, takes_stale
 from quorum.http.feed import PARAMETERS, send_feed
 from quorum.http.routes import AS_FRESH, reading
@@ -62,7 +63,7 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
             content_type=NDJSON,
             last_words=lambda error: json.dumps(door.error_body(error)).encode() + b"\n",
         )
-    _check_raw(door, request)
+    _check_may_fetch(door, request)
     max_bytes = integer(query.get("max_bytes", str(LOG_BYTES_DEFAULT)), "max_bytes")
     if not 1 <= max_bytes <= LOG_BYTES_MAX:
         raise InvalidRequest(f"max_bytes must be from 1 to {LOG_BYTES_MAX}")
@@ -71,8 +72,8 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
     )
 
 
-def _check_raw(door: Door, request: web.Request) -> None:
-    of(request).check_raw("read frames of the log", door.controller.committed.brokers)
+def _check_may_fetch(door: Door, request: web.Request) -> None:
+    authorize(caller_of(request), FETCH, (CLUSTER,), door.controller.committed)
 
 
 async def _frames(
@@ -95,7 +96,7 @@ async def _frames(
         if not frames or (len(frames) > left and not is_first):
             return
         door.identities.recheck(request)
-        _check_raw(door, request)
+        _check_may_fetch(door, request)
         yield frames
         start, left, is_first = end_offset, left - len(frames), False
 
@@ -143,6 +144,7 @@ ROUTES: Final = (
     reading(
         "/v1/log",
         show_log,
+        "DescribeLog",
         {
             **AS_FRESH,
             "from": WHEN,
@@ -153,5 +155,5 @@ ROUTES: Final = (
             "wait_ms": NUMBER,
         },
         forwarded=False,
-    ),  # frames: RAW
+    ),  # frames: FETCH
 )

@@ -252,4 +252,4 @@ class TurnMetrics(Collector):
         )
 
 
-ROUTES: Final = (reading("/metrics", show_metrics, None, forwarded=False),)
+ROUTES: Final = (reading("/metrics", show_metrics, "DescribeMetrics", None, forwarded=False),)

@@ -30,7 +30,7 @@ from quorum.decide.reassignments import AlterPartitionReassignments, Reassignmen
 from quorum.decide.sweeps import imbalances
 from quorum.http.bodies import caller_of
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
-from quorum.http.routes import AS_FRESH, reading, writing
+from quorum.http.routes import AS_FRESH, reading, topic_in_query, writing
 from quorum.views.partition_health import SELECTIONS, selected, why_stuck
 
 Replicas = Annotated[
@@ -214,17 +214,19 @@ ROUTES: Final = (
     reading(
         "/v1/partitions",
         list_partitions,
+        "DescribePartitions",
         {**AS_FRESH, "only": one_of(*SELECTIONS), "topic": NAME, "after": PLACE},
+        resources=topic_in_query,
     ),
     writing("POST", "/v1/partitions/alter", alter_partitions, "AlterPartition"),
     writing("POST", "/v1/partitions/directories", assign_directories, "AssignReplicasToDirs"),
     writing("POST", "/v1/partitions/elect", carry_out(WRITES["ElectLeaders"]), "ElectLeaders"),
-    reading("/v1/partitions/imbalance", list_imbalances),
+    reading("/v1/partitions/imbalance", list_imbalances, "DescribeImbalance"),
     writing(
         "POST",
         "/v1/partitions/reassign",
         carry_out(WRITES["AlterPartitionReassignments"]),
         "AlterPartitionReassignments",
     ),
-    reading("/v1/partitions/reassignments", list_reassignments),
+    reading("/v1/partitions/reassignments", list_reassignments, "ListPartitionReassignments"),
 )

@@ -24,7 +24,7 @@ from metadata_log.node.identity.access import Peer, peer_of
 from metadata_log.node.pace import LoneTurn
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.fetch import OBSERVER, SESSION_TIMEOUT_HEADER, FetchRequest, encode_fetch_body
-from quorum.controller.callers import Caller
+from quorum.controller.callers import Caller, authorize_poll
 from quorum.fetch.poll import Outcome, Poll, Reply
 from quorum.http.door import Door
 
@@ -271,23 +271,19 @@ class PollConnection(NamedErrors):
         if len(data) <= POLL_BYTES_MAX:
             try:
                 request = answers.request(data[data.find(b"\r\n\r\n") + 4 :])
-                principal = answers.door.access.principal(self._peer)
-                if not principal.may_poll(request.broker_id, answers.door.controller.committed.brokers):
-                    self._hand_over()  # there may be a token, else aiohttp refuses it
-                    return
                 self._polls_as = request.broker_id
                 takes_stale = data.startswith(_STALE_LINE)
                 self._poll = answers.fetches.take(
                     request,
                     self._answered,
-                    Caller(principal, self._peer.address),
+                    self._caller(),
                     arrived_ms=self._arrived_ms,
                     takes_stale=takes_stale,
                 )
             except NotController as refusal:
                 self._answered(refusal)
                 return
-            except MetadataError:
+            except MetadataError:  # perhaps there is a token, which aiohttp reads; else it refuses the poll
                 self._poll = None
         if self._poll is None:
             self._hand_over()
@@ -325,12 +321,15 @@ class PollConnection(NamedErrors):
 
     def _may_poll_still(self) -> bool:
         """Return whether what the client showed still lets it poll: its certificate may have ended, or its role."""
-        door = self._answers.door
         try:
-            principal = door.access.principal(self._peer)
-        except AuthenticationFailed:
+            authorize_poll(self._caller(), self._polls_as, self._answers.door.controller.committed)
+        except (AuthenticationFailed, NotAuthorized):
             return False
-        return principal.may_poll(self._polls_as, door.controller.committed.brokers)
+        return True
+
+    def _caller(self) -> Caller:
+        """Return the client by what its connection shows; raises as `Access.principal`."""
+        return Caller(self._answers.door.access.principal(self._peer), self._peer.address)
 
     def _go_on(self) -> None:
         """Read what the client sent while its poll waited."""

@@ -12,14 +12,13 @@ from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import HostPort, is_reachable, read_address
 from metadata_log.node.http.query import flag
-from metadata_log.node.http.routes import ID, RouteRule
-from metadata_log.node.identity.rights import Right
+from metadata_log.node.http.routes import ID
 from metadata_log.node.pace import until_done
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
 from quorum.decide.quorum import AddVoter, RemoveVoter, VotersChanged
 from quorum.http.bodies import directory_id_of, int32, read_body, read_no_body
 from quorum.http.door import Door
-from quorum.http.routes import HERE, TRIAL, Route, reading, writing
+from quorum.http.routes import HERE, TRIAL, reading, writing
 
 
 class Transfer(Shape, frozen=True):
@@ -113,15 +112,9 @@ def _reachable(text: str) -> HostPort:
 
 
 ROUTES: Final = (
-    reading("/v1/quorum", show_quorum, HERE),
-    reading("/v1/quorum/settings", show_settings),
-    Route(
-        "POST",
-        "/v1/quorum/transfer",
-        transfer_leadership,
-        "TransferLeadership",
-        RouteRule(Right.CLUSTER),
-    ),
+    reading("/v1/quorum", show_quorum, "DescribeQuorum", HERE),
+    reading("/v1/quorum/settings", show_settings, "DescribeQuorum"),
+    writing("POST", "/v1/quorum/transfer", transfer_leadership, "TransferLeadership"),
     writing("POST", "/v1/quorum/voters", add_voter, "AddRaftVoter"),
     writing(
         "DELETE", "/v1/quorum/voters/{id}", remove_voter, "RemoveRaftVoter", {**TRIAL, "directory_id": ID}

@@ -8,12 +8,9 @@ from msgspec import structs
 
 from metadata_log import limits
 from metadata_log.errors import DamagedFile, MetadataError, PositionOutOfRange, SnapshotNotFound
-from metadata_log.node.http.identities import of
-from metadata_log.node.http.routes import RouteRule
-from metadata_log.node.identity.rights import Right
 from quorum.http.bodies import OCTETS, read_no_body
 from quorum.http.door import Door
-from quorum.http.routes import HERE, Route, reading
+from quorum.http.routes import HERE, reading, writing
 
 
 async def list_snapshots(door: Door, request: web.Request) -> web.Response:
@@ -35,7 +32,6 @@ async def take_snapshot(door: Door, request: web.Request) -> web.Response:
 
 async def download_snapshot(door: Door, request: web.Request) -> web.StreamResponse:
     """Answer with the bytes of a snapshot, or with the range of them that the client asks for."""
-    of(request).check_raw("download a snapshot", door.controller.committed.brokers)
     name = request.match_info["id"]
     path = door.store.path(name)
     with door.keeper.downloading(name):
@@ -75,7 +71,6 @@ def _check_still(door: Door, request: web.Request) -> None:
     """Cut the answer short where its client's certificate or role has ended meanwhile."""
     try:
         door.identities.recheck(request)
-        of(request).check_raw("download a snapshot", door.controller.committed.brokers)
     except MetadataError as error:
         if request.transport is not None:
             request.transport.close()
@@ -104,7 +99,7 @@ def _range(request: web.Request, size: int, etag: str) -> tuple[int, int]:
 
 
 ROUTES: Final = (
-    reading("/v1/metadata/snapshots/{id}", download_snapshot, HERE, right=Right.RAW, forwarded=False),
-    reading("/v1/snapshots", list_snapshots, HERE, forwarded=False),
-    Route("POST", "/v1/snapshots", take_snapshot, "TakeSnapshot", RouteRule(Right.CLUSTER), forwarded=False),
+    reading("/v1/metadata/snapshots/{id}", download_snapshot, "FetchSnapshot", HERE, forwarded=False),
+    reading("/v1/snapshots", list_snapshots, "ListSnapshots", HERE, forwarded=False),
+    writing("POST", "/v1/snapshots", take_snapshot, "TakeSnapshot", forwarded=False),
 )

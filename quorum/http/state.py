@@ -39,4 +39,4 @@ async def _send(door: Door, request: web.Request, pieces: AsyncIterator[bytes]) 
     return await door.sender.send(request, pieces, content_type=content_type, charset=charset)
 
 
-ROUTES: Final = (reading("/v1/state", show_state, {**AS_FRESH, "at": WHEN}),)
+ROUTES: Final = (reading("/v1/state", show_state, "DescribeState", {**AS_FRESH, "at": WHEN}),)

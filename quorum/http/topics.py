@@ -33,7 +33,7 @@ from quorum.decide.topics import (
 )
 from quorum.http.bodies import read_no_body
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
-from quorum.http.routes import AS_FRESH, TRIAL, reading, writing
+from quorum.http.routes import AS_FRESH, TRIAL, reading, topic_in_path, writing
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=limits.LIST_ITEMS_MAX)
@@ -252,11 +252,11 @@ WRITES: Final = {
     "UndeleteTopics": Write(_undelete, _changed),
 }
 ROUTES: Final = (
-    reading("/v1/topics", list_topics, {**AS_FRESH, "deleted": FLAG}),
+    reading("/v1/topics", list_topics, "DescribeTopicPartitions", {**AS_FRESH, "deleted": FLAG}),
     writing("POST", "/v1/topics", carry_out(WRITES["CreateTopics"]), "CreateTopics"),
     writing("POST", "/v1/topics/partitions", carry_out(WRITES["CreatePartitions"]), "CreatePartitions"),
     writing("POST", "/v1/topics/delete", carry_out(Write(_many_ending_topics, _changed)), "DeleteTopics"),
     writing("POST", "/v1/topics/undelete", carry_out(WRITES["UndeleteTopics"]), "UndeleteTopics"),
-    reading("/v1/topics/{name}", show_topic),
+    reading("/v1/topics/{name}", show_topic, "DescribeTopicPartitions", resources=topic_in_path),
     writing("DELETE", "/v1/topics/{name}", delete_topic, "DeleteTopics", {**TRIAL, "now": FLAG}),
 )

@@ -1,20 +1,24 @@
-"""Pure: who may ask for what: the rights, those of each role, and those that a principal has.
+"""Pure: the rights, those of each role, and those that a principal has.
 
-Each process's table of routes has the right of each route; `quorum/decide/access.py` has that of each operation.
+`quorum/decide/access.py` has what each operation of a controller needs. A broker's table of routes has the right of each
+route.
 Tests: tests/unit/quorum/http/test_identity.py.
 """
 
-from collections.abc import Container, Mapping
+import re
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
 from metadata_log.errors import AuthenticationFailed, MetadataError, NotAuthorized
-from metadata_log.ids import BrokerId
-from metadata_log.wire.fetch import OBSERVER
+
+BROKER: Final = "Broker"
+CONTROLLER: Final = "Controller"
+_NODE: Final = re.compile(f"({BROKER}|{CONTROLLER}):(0|[1-9][0-9]{{0,9}})")
 
 
 class Right(Enum):
-    """What a route needs."""
+    """What an operation or a route needs."""
 
     OPEN = "open"
     """Nothing: whether a process lives, and whether it is ready."""
@@ -42,6 +46,13 @@ ROLES: Final[Mapping[str, frozenset[Right]]] = {
 }
 
 
+class Node(NamedTuple):
+    """A node as principals name it: `kind` is BROKER or CONTROLLER."""
+
+    kind: str
+    id: int
+
+
 class Principal(NamedTuple):
     """Who asks: `name` as records' actors have it, `Broker:11` and `Controller:1` for nodes."""
 
@@ -49,6 +60,12 @@ class Principal(NamedTuple):
     rights: frozenset[Right]
     raw_if_registered: bool = False
     """The right raw comes from the role of a broker alone, and counts for one that is registered."""
+
+    @property
+    def node(self) -> Node | None:
+        """The node that the name is that of; None: it names no node."""
+        named = _NODE.fullmatch(self.name)
+        return None if named is None else Node(named[1], int(named[2]))
 
     def authorize(self, right: Right, what: str) -> None:
         """Check that this principal may do what needs a right.
@@ -68,16 +85,6 @@ class Principal(NamedTuple):
             )
         return NotAuthorized(f"{self.name} has no right to {what}: it needs the right {right.value}")
 
-    def check_broker(self, broker_id: BrokerId) -> None:
-        """Check that this principal may speak as a broker.
-
-        Raises:
-            NotAuthorized: it may not.
-        """
-        name = f"Broker:{broker_id}"
-        self.authorize(Right.BROKER, f"speak as {name}")
-        self.check_is(name)
-
     def check_is(self, node: str) -> None:
         """Check that this principal is a node, `Broker:11`; while identity is off, anybody may speak as it.
 
@@ -86,47 +93,6 @@ class Principal(NamedTuple):
         """
         if self is not ANYBODY and self.name != node:
             raise NotAuthorized(f"{self.name} is not {node}, and cannot speak as it")
-
-    def check_raw(self, what: str, brokers: Container[BrokerId]) -> None:
-        """Check that this principal may see bytes of the log or of a snapshot; `brokers` are those that are registered.
-
-        Raises:
-            NotAuthorized: it may not.
-        """
-        self.authorize(Right.RAW, what)
-        if self.raw_if_registered and not self._is_among(brokers):
-            raise NotAuthorized(
-                f"{self.name} has no right to {what}: as a broker it has the right raw once it is registered"
-            )
-
-    def _is_among(self, brokers: Container[BrokerId]) -> bool:
-        number = self.name.removeprefix("Broker:")
-        return (
-            number.isdecimal() and self.name == f"Broker:{int(number)}" and BrokerId(int(number)) in brokers
-        )
-
-    def check_poll(self, broker_id: BrokerId, brokers: Container[BrokerId]) -> None:
-        """Check that this principal may fetch the log as this broker, or as an observer.
-
-        Whether the broker that polls is registered, the active controller decides by its epoch: another one may not know of
-        it yet, and that is no reason for the broker to give up.
-
-        Raises:
-            NotAuthorized: it may not.
-        """
-        if broker_id == OBSERVER:
-            self.check_raw("fetch as an observer", brokers)
-        else:
-            self.authorize(Right.RAW, "fetch")
-            self.check_broker(broker_id)
-
-    def may_poll(self, broker_id: BrokerId, brokers: Container[BrokerId]) -> bool:
-        """Return whether `check_poll` passes."""
-        try:
-            self.check_poll(broker_id, brokers)
-        except (AuthenticationFailed, NotAuthorized):
-            return False
-        return True
 
 
 ANYBODY: Final = Principal("User:ANONYMOUS", frozenset(Right))

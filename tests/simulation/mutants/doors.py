@@ -33,7 +33,7 @@ MUTANTS: Final = (
     Mutant(
         "route-without-rule",
         "a principal needs no right to a route",
-        "metadata_log.node.http.identities:Identities._check_right",
+        "quorum.http.app:_authorize",
         always(None),
         Directed(f"{_IDENTITY}::test_every_route_with_no_the_wrong_and_the_right_identity"),
     ),
@@ -47,7 +47,7 @@ MUTANTS: Final = (
     Mutant(
         "unregistered-reads",
         "a broker reads the log although it is not registered",
-        "metadata_log.node.identity.rights:Principal._is_among",
+        "quorum.controller.callers:_is_registered",
         always(value=True),
         Directed(f"{_IDENTITY}::test_bytes_of_the_log_are_for_admins_controllers_and_registered_brokers"),
     ),

@@ -6,18 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from metadata_log.errors import NotAuthorized
+from metadata_log.errors import AuthenticationFailed, NotAuthorized
 from metadata_log.ids import BrokerId
-from metadata_log.node.identity.rights import ANYBODY, NOBODY, ROLES, Principal, Right
+from metadata_log.node.identity.rights import ANYBODY, CONTROLLER, NOBODY, ROLES, Node, Principal, Right
+from metadata_log.node.identity.rights import BROKER as BROKER_KIND
 from metadata_log.records.configs import BROKER, TOPIC
 from metadata_log.wire.commands import AllocateProducerIds, Command
-from quorum.controller.callers import Caller, authorize, authorize_command
+from metadata_log.wire.fetch import OBSERVER
+from quorum.controller.callers import Caller, authorize, authorize_command, authorize_poll
 from quorum.decide.access import CLUSTER, AclOperation, Resource, topic_resource
 from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.configs import AlterConfigs, IncrementalAlterConfigs, ResourceChange
 from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.partitions import ElectLeaders
-from quorum.decide.registry import BY_OPERATION, DECISIONS
+from quorum.decide.registry import DECISIONS, OPERATIONS
 from quorum.decide.topics import CreatePartitions, DeleteTopic, DeleteTopics, MorePartitions
 from tests.support.callers import anybody
 from tests.support.decisions import World
@@ -73,16 +75,68 @@ def test_a_topic_that_a_command_names_by_its_id_is_a_resource_by_its_name() -> N
     assert list(found) == [topic_resource("t"), topic_resource("other")]
 
 
-@pytest.mark.parametrize("operation", sorted(BY_OPERATION))
-def test_every_operation_needs_a_right_of_some_role_and_nobody_has_it(operation: str) -> None:
-    right = BY_OPERATION[operation].access.right
+@pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - {"DescribeHealth"}))
+def test_every_operation_reads_included_needs_a_right_of_some_role(operation: str) -> None:
+    right, image = OPERATIONS[operation].right, World().image
     assert any(right in rights for rights in ROLES.values())
-    authorize(anybody(), operation, [])
-    with pytest.raises(NotAuthorized, match=f"no right to {operation} on topic t: it needs the right"):
-        authorize(Caller(NOBODY), operation, [topic_resource("t")])
+    authorize(anybody(), operation, [], image)
+    with pytest.raises(AuthenticationFailed, match=f"{operation} on topic t needs an identity"):
+        authorize(Caller(NOBODY), operation, [topic_resource("t")], image)
     without = Caller(Principal("User:alice", frozenset(Right) - {right}))
-    with pytest.raises(NotAuthorized):
-        authorize(without, operation, [])
+    with pytest.raises(NotAuthorized, match=f"no right to {operation} on topic t: it needs the right"):
+        authorize(without, operation, [topic_resource("t")], image)
+
+
+def test_whether_a_process_lives_is_no_secret() -> None:
+    authorize(Caller(NOBODY), "DescribeHealth", [CLUSTER], World().image)
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [
+        ("Broker:11", Node(BROKER_KIND, 11)),
+        ("Controller:1", Node(CONTROLLER, 1)),
+        ("User:11", None),
+        ("Broker:011", None),
+        ("Broker:x", None),
+        (ANYBODY.name, None),
+    ],
+)
+def test_a_caller_is_the_node_that_its_identity_proves(name: str, node: Node | None) -> None:
+    assert Caller(Principal(name, frozenset())).node == node
+
+
+@pytest.mark.parametrize("operation", ["Fetch", "FetchSnapshot"])
+def test_bytes_of_the_log_are_for_brokers_that_are_registered(operation: str) -> None:
+    world = World()
+    world.run("register 11")
+    for number, is_registered in ((11, True), (12, False)):
+        certified = Principal(f"Broker:{number}", ROLES["broker"], raw_if_registered=True)
+        in_file = certified._replace(raw_if_registered=False)
+        authorize(Caller(in_file), operation, [CLUSTER], world.image)
+        if is_registered:
+            authorize(Caller(certified), operation, [CLUSTER], world.image)
+        else:
+            with pytest.raises(NotAuthorized, match="once it is registered"):
+                authorize(Caller(certified), operation, [CLUSTER], world.image)
+    as_user = Caller(Principal("User:11", ROLES["broker"], raw_if_registered=True))
+    with pytest.raises(NotAuthorized, match="once it is registered"):
+        authorize(as_user, operation, [CLUSTER], world.image)
+
+
+def test_a_broker_polls_as_itself_before_it_is_known_and_as_an_observer_after() -> None:
+    """Goal: a controller that does not know of a broker yet does not end its polls."""
+    image = World().image
+    broker = Caller(Principal("Broker:11", ROLES["broker"], raw_if_registered=True))
+    authorize_poll(broker, BrokerId(11), image)
+    for caller, as_broker in ((broker, 12), (ALICE, 11), (ALICE, 12)):
+        with pytest.raises(NotAuthorized):
+            authorize_poll(caller, BrokerId(as_broker), image)
+    authorize_poll(ALICE, OBSERVER, image)
+    with pytest.raises(NotAuthorized, match="once it is registered"):
+        authorize_poll(broker, OBSERVER, image)
+    with pytest.raises(AuthenticationFailed):
+        authorize_poll(Caller(NOBODY), OBSERVER, image)
 
 
 def test_a_node_speaks_as_itself_alone() -> None:
