@@ -378,6 +378,7 @@ def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
     after = context.changes.visited(walk)
     keeps_messages = walk.kind in (WalkKind.LEAVES, WalkKind.STOPS)
     with_deleted = not keeps_messages
+    loses_eligibility = walk.kind in (WalkKind.CRASHED, WalkKind.REMOVED)
     visits = image.topics.partitions_on(broker_id, after=after, with_deleted=with_deleted)
     for topic_id, partition_id, partition in visits:
         if topic_id in image.topics.deleted:
@@ -385,7 +386,7 @@ def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
             yield (topic_id, partition_id), change
             continue
         leaves = broker_id in partition.isr or (
-            not keeps_messages and broker_id in partition.eligible_leader_replicas
+            loses_eligibility and broker_id in partition.eligible_leader_replicas
         )
         yield (
             (topic_id, partition_id),
