@@ -65,6 +65,11 @@ def assign(context: DecideContext, command: AssignReplicasToDirs) -> Sliced[Deci
             change = electorate.change_to(target, *key, partition, Election.ONLINE)
             if directory in failing or not is_online(directory, broker.log_dirs):
                 offline[key] = without.change(*key, partition)
+                if change is not None and change.replicas is not None:
+                    # The report completes a reassignment. Kafka elects among the replicas that the partition had before.
+                    after = partition.changed_by(change)
+                    isr = tuple(each for each in after.isr if each != broker_id)
+                    offline[key] = without.change_to(Target(isr=isr), *key, after)
                 leaves = offline[key]
                 if (
                     change is not None

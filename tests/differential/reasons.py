@@ -77,12 +77,30 @@ def _assigned_to_lost(difference: Difference) -> bool:
     broker_id = line["broker_id"]
     log_dirs = [None, *before.brokers[broker_id].log_dirs]
     led = {
-        _key(record)
+        key
         for record in _records(difference.kafka)
         if record.get("leader") == broker_id
+        and (key := _key(record)) in before.partitions
+        and before.partitions[key].leader < 0
         and before.changed(record).directory_of(broker_id) not in log_dirs
     }
     return bool(led) and _equal_without(difference, lambda record: _key(record) in led)
+
+
+def _completed_and_offline(difference: Difference) -> bool:
+    line, before = difference.line, difference.before
+    if line["op"] != "AssignReplicasToDirs" or difference.faults:
+        return False
+    completed = {
+        key
+        for record in _records(difference.kafka)
+        if (key := _key(record)) in before.partitions
+        and "replicas" in record
+        and {*record["replicas"]} < {*before.partitions[key].replicas}
+    }
+    return bool(completed) and _equal_without(
+        difference, lambda record: _key(record) in completed and "replicas" not in record
+    )
 
 
 def _refused_and_written(difference: Difference) -> bool:
@@ -172,6 +190,13 @@ REASONS: Final = (
         "a broker reports the replica of a leaderless partition in a directory that it has lost: Kafka lets it lead there",
         "ReplicationControlManager.handleAssignReplicasToDirs",
         _assigned_to_lost,
+    ),
+    Reason(
+        "completed-reassignment",
+        "a broker reports a replica in a directory that it has not, and that completes a reassignment: Kafka then elects "
+        "among the replicas before that, perhaps one that is none any more",
+        "ReplicationControlManager.handleAssignReplicasToDirs: PartitionChangeBuilder, then generateLeaderAndIsrUpdates",
+        _completed_and_offline,
     ),
     Reason(
         "refused-partitions",

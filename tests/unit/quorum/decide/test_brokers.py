@@ -407,6 +407,30 @@ def test_a_leaderless_replica_reported_in_a_lost_directory_is_not_elected(isr: s
     assert partition.leader == (2 if others == "online" else -1)
 
 
+def test_a_report_that_completes_a_reassignment_elects_none_of_the_replicas_that_leave() -> None:
+    """Goal: no broker leads without a replica. Method: the report is of a lost directory, so its broker leads no longer."""
+    world = World()
+    for line in ("register 1", "register 2", "heartbeat 1", "heartbeat 2", "create t on=2"):
+        world.run(line)
+    topic_id = world.image.topics.ids["t"]
+    reassigned = PartitionChangeRecord(
+        topic_id,
+        0,
+        leader=BrokerId(1),
+        isr=ids("1,2"),
+        replicas=ids("1,2"),
+        adding_replicas=ids("1"),
+        removing_replicas=ids("2"),
+        directories=(UNASSIGNED, UNASSIGNED),
+    )
+    world.write([reassigned])
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    report = (ReplicaDirectory(word_uuid("gone"), topic_id, 0),)
+    world.decide(AssignReplicasToDirs(broker_id=BrokerId(1), broker_epoch=epoch, replicas=report))
+    partition = world.image.topics.by_id[topic_id].partitions[0]
+    assert (partition.replicas, partition.isr, partition.leader) == (ids("1"), ids("1"), BrokerId(-1))
+
+
 @pytest.mark.parametrize("failed_parts", [0, 1, 2])
 def test_elections_amid_the_failure_of_a_directory_give_nothing_that_lies_there(failed_parts: int) -> None:
     """A broker may be elected in parts, or again, while a directory of it fails in parts that are past these partitions."""
