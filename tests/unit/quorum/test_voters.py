@@ -30,7 +30,7 @@ from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
 from tests.support.callers import anybody
 from tests.support.desk import FOUNDERS, Ask, Desk, at_desk
-from tests.support.lab import Lab, observer, run, setting, settings, spin, uuid
+from tests.support.lab import Lab, observer, setting, settings, spin, uuid
 
 
 def addition(
@@ -71,39 +71,34 @@ def voters_of(controller: Controller) -> dict[NodeId, Uuid]:
     return identities(controller.committed.quorum.voters or ())
 
 
-def test_the_first_claim_founds_rafts_voters_and_no_later_one_changes_them() -> None:
-    async def story(lab: Lab) -> None:
-        founders = lab.quorum.voters
-        lab.lead(1)
-        assert list(lab.quorum.changes.values()) == [founders]
-        lab.lead(2)
-        assert len(lab.quorum.changes) == 1
-        lab.same_everywhere()
-
-    run(story)
+async def test_the_first_claim_founds_rafts_voters_and_no_later_one_changes_them() -> None:
+    lab = Lab()
+    founders = lab.quorum.voters
+    lab.lead(1)
+    assert list(lab.quorum.changes.values()) == [founders]
+    lab.lead(2)
+    assert len(lab.quorum.changes) == 1
+    lab.same_everywhere()
 
 
 @pytest.mark.parametrize("is_founded_with_it", [True, False])
-def test_a_quorum_for_kafkas_brokers_is_founded_with_their_features_and_told_where_it_listens(
+async def test_a_quorum_for_kafkas_brokers_is_founded_with_their_features_and_told_where_it_listens(
     is_founded_with_it: bool,
 ) -> None:
     """Goal: one that had no listener gets the endpoints with its next claim, and no level that nobody asked for."""
-
-    async def story(lab: Lab) -> None:
-        for node_id, controller in lab.controllers.items():
-            if node_id > 1 or is_founded_with_it:
-                controller._settings = with_kafka(node_id)
-        founded = lab.lead(1).committed
-        assert founded.features.get("group.version", 0) == int(is_founded_with_it)
-        lab.lead(2)
-        image = lab.lead(3).committed
-        assert image.features == founded.features
-        voters = image.quorum.voters or ()
-        assert [voter.address("KAFKA") for voter in voters] == [("k", 1), ("k", 2), ("k", 3)]
-        assert voters_of(lab.controllers[3]) == voters_of(lab.controllers[1])
-        lab.same_everywhere()
-
-    run(story)
+    lab = Lab()
+    for node_id, controller in lab.controllers.items():
+        if node_id > 1 or is_founded_with_it:
+            controller._settings = with_kafka(node_id)
+    founded = lab.lead(1).committed
+    assert founded.features.get("group.version", 0) == int(is_founded_with_it)
+    lab.lead(2)
+    image = lab.lead(3).committed
+    assert image.features == founded.features
+    voters = image.quorum.voters or ()
+    assert [voter.address("KAFKA") for voter in voters] == [("k", 1), ("k", 2), ("k", 3)]
+    assert voters_of(lab.controllers[3]) == voters_of(lab.controllers[1])
+    lab.same_everywhere()
 
 
 def with_kafka(node_id: int) -> ControllerSettings:
@@ -112,28 +107,26 @@ def with_kafka(node_id: int) -> ControllerSettings:
     return replace(own, listen_kafka=("127.0.0.1", 9292), voters=voters)
 
 
-def test_a_disk_is_replaced_by_removal_and_addition() -> None:
-    async def story(lab: Lab) -> None:
-        controller, fresh = lab.lead(1), uuid(603)
-        lab.quorum.caught_up_ms_ago[NodeId(3)] = None
-        lab.quorum.observers = [observer(3, fresh)]
-        with pytest.raises(DuplicateVoter):
-            await change(lab, controller, addition(3, fresh))
-        dry = addition(3, fresh, validate_only=True, replaces=FOUNDERS[NodeId(3)])
-        judged = await change(lab, controller, dry)
-        assert voters_of(controller) == FOUNDERS
-        removed = await change(lab, controller, removal(3))
-        assert [voter.node_id for voter in removed.outcome[0]] == [1, 2]
-        assert removed.end_offset == removed.base_offset + 1
-        added = await change(lab, controller, addition(3, fresh))
-        assert added.outcome[0][-1] == (3, fresh)
-        assert judged.outcome == added.outcome
-        assert voters_of(controller) == lab.quorum.voters == FOUNDERS | {NodeId(3): fresh}
-        lab.same_everywhere()
-        successor = lab.lead(2)  # whose settings still name the old directory
-        assert voters_of(successor) == FOUNDERS | {NodeId(3): fresh}
-
-    run(story)
+async def test_a_disk_is_replaced_by_removal_and_addition() -> None:
+    lab = Lab()
+    controller, fresh = lab.lead(1), uuid(603)
+    lab.quorum.caught_up_ms_ago[NodeId(3)] = None
+    lab.quorum.observers = [observer(3, fresh)]
+    with pytest.raises(DuplicateVoter):
+        await change(lab, controller, addition(3, fresh))
+    dry = addition(3, fresh, validate_only=True, replaces=FOUNDERS[NodeId(3)])
+    judged = await change(lab, controller, dry)
+    assert voters_of(controller) == FOUNDERS
+    removed = await change(lab, controller, removal(3))
+    assert [voter.node_id for voter in removed.outcome[0]] == [1, 2]
+    assert removed.end_offset == removed.base_offset + 1
+    added = await change(lab, controller, addition(3, fresh))
+    assert added.outcome[0][-1] == (3, fresh)
+    assert judged.outcome == added.outcome
+    assert voters_of(controller) == lab.quorum.voters == FOUNDERS | {NodeId(3): fresh}
+    lab.same_everywhere()
+    successor = lab.lead(2)  # whose settings still name the old directory
+    assert voters_of(successor) == FOUNDERS | {NodeId(3): fresh}
 
 
 @pytest.mark.parametrize(
@@ -146,21 +139,19 @@ def test_a_disk_is_replaced_by_removal_and_addition() -> None:
         ([observer(3, uuid(603))], None),
     ],
 )
-def test_a_replacement_that_is_judged_must_hold_the_log(
+async def test_a_replacement_that_is_judged_must_hold_the_log(
     linked: list[PeerStatus], error: type[Exception] | None
 ) -> None:
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        lab.quorum.observers = linked
-        with nullcontext() if error is None else pytest.raises(error, match="controller 3"):
-            await change(
-                lab,
-                controller,
-                addition(3, uuid(603), validate_only=True, replaces=FOUNDERS[NodeId(3)]),
-            )
-        assert voters_of(controller) == FOUNDERS
-
-    run(story)
+    lab = Lab()
+    controller = lab.lead(1)
+    lab.quorum.observers = linked
+    with nullcontext() if error is None else pytest.raises(error, match="controller 3"):
+        await change(
+            lab,
+            controller,
+            addition(3, uuid(603), validate_only=True, replaces=FOUNDERS[NodeId(3)]),
+        )
+    assert voters_of(controller) == FOUNDERS
 
 
 @pytest.mark.parametrize(
@@ -177,25 +168,22 @@ def test_a_replacement_that_is_judged_must_hold_the_log(
     ],
 )
 @pytest.mark.parametrize("dry", [True, False])
-def test_only_an_observer_that_holds_the_log_is_added(
+async def test_only_an_observer_that_holds_the_log_is_added(
     linked: list[PeerStatus], error: type[Exception] | None, *, dry: bool
 ) -> None:
     """B70"""
-
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        lab.quorum.observers = linked
-        before = controller.committed.end_offset
-        if error is None:
-            outcome = await change(lab, controller, addition(4, validate_only=dry))
-            assert [voter.node_id for voter in outcome.outcome[0]] == [1, 2, 3, 4]
-        else:
-            with pytest.raises(error, match="controller 4"):
-                await change(lab, controller, addition(4, validate_only=dry))
-        assert controller.committed.end_offset == before + (error is None and not dry)
-        assert (4 in voters_of(controller)) == (error is None and not dry)
-
-    run(story)
+    lab = Lab()
+    controller = lab.lead(1)
+    lab.quorum.observers = linked
+    before = controller.committed.end_offset
+    if error is None:
+        outcome = await change(lab, controller, addition(4, validate_only=dry))
+        assert [voter.node_id for voter in outcome.outcome[0]] == [1, 2, 3, 4]
+    else:
+        with pytest.raises(error, match="controller 4"):
+            await change(lab, controller, addition(4, validate_only=dry))
+    assert controller.committed.end_offset == before + (error is None and not dry)
+    assert (4 in voters_of(controller)) == (error is None and not dry)
 
 
 @pytest.mark.parametrize(
@@ -210,131 +198,112 @@ def test_only_an_observer_that_holds_the_log_is_added(
     ],
 )
 @pytest.mark.parametrize("dry", [True, False])
-def test_an_operator_cannot_shoot_the_quorum(
+async def test_an_operator_cannot_shoot_the_quorum(
     ago: dict[int, int | None], removed: int, *, refused: bool, dry: bool
 ) -> None:
     """B70"""
-
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        lab.quorum.caught_up_ms_ago = {NodeId(node_id): since for node_id, since in ago.items()}
-        if refused:
-            with pytest.raises(
-                InvalidRequest, match="no majority could decide: of the 2 voters left, 2 cannot"
-            ):
-                await change(lab, controller, removal(removed, validate_only=dry))
-        else:
+    lab = Lab()
+    controller = lab.lead(1)
+    lab.quorum.caught_up_ms_ago = {NodeId(node_id): since for node_id, since in ago.items()}
+    if refused:
+        with pytest.raises(InvalidRequest, match="no majority could decide: of the 2 voters left, 2 cannot"):
             await change(lab, controller, removal(removed, validate_only=dry))
-        assert (removed in voters_of(controller)) == (refused or dry)
+    else:
+        await change(lab, controller, removal(removed, validate_only=dry))
+    assert (removed in voters_of(controller)) == (refused or dry)
 
-    run(story)
+
+async def test_one_change_at_a_time() -> None:
+    lab = Lab()
+    controller = lab.lead(1)
+    lab.quorum.observers = [observer(4), observer(5)]
+    first = asyncio.create_task(controller.submit(addition(4), anybody()))
+    await spin()
+    for second in (addition(5), removal(3), addition(4), addition(5, validate_only=True)):
+        with pytest.raises(ChangePending):
+            await controller.submit(second, anybody())
+    lab.quorum.commit()
+    await first
+    await change(lab, controller, addition(5))
+    assert sorted(voters_of(controller)) == [1, 2, 3, 4, 5]
 
 
-def test_one_change_at_a_time() -> None:
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        lab.quorum.observers = [observer(4), observer(5)]
-        first = asyncio.create_task(controller.submit(addition(4), anybody()))
+async def test_a_repeated_request_is_answered_whatever_the_quorum_looks_like_by_now() -> None:
+    lab = Lab()
+    controller = lab.lead(1)
+    lab.quorum.observers = [observer(4)]
+    request_id = uuid(7)
+    first = await change(lab, controller, addition(4), request_id)
+    lab.quorum.observers = []
+    assert await change(lab, controller, addition(4), request_id) == first
+    successor = lab.lead(2)
+    assert await change(lab, successor, addition(4), request_id) == first
+    with pytest.raises(DuplicateVoter):
+        await change(lab, successor, addition(4))
+
+
+async def test_a_repetition_joins_the_change_in_flight() -> None:
+    lab = Lab()
+    controller = lab.lead(1)
+    request_id = uuid(7)
+    tasks = [asyncio.create_task(controller.submit(removal(3), anybody(request_id))) for _ in range(2)]
+    await spin()
+    lab.quorum.commit()
+    first, again = [await task for task in tasks]
+    assert first == again
+
+
+async def test_a_refusal_is_told_only_with_proof_of_leadership() -> None:
+    lab = Lab()
+    controller = lab.lead(1)
+    lab.quorum.nodes[NodeId(1)].hold_reads = True
+    for refused in (removal(9), addition(4)):  # by the image's rules, and by Raft's view
+        task = asyncio.create_task(controller.submit(refused, anybody()))
         await spin()
-        for second in (addition(5), removal(3), addition(4), addition(5, validate_only=True)):
-            with pytest.raises(ChangePending):
-                await controller.submit(second, anybody())
-        lab.quorum.commit()
-        await first
-        await change(lab, controller, addition(5))
-        assert sorted(voters_of(controller)) == [1, 2, 3, 4, 5]
-
-    run(story)
-
-
-def test_a_repeated_request_is_answered_whatever_the_quorum_looks_like_by_now() -> None:
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        lab.quorum.observers = [observer(4)]
-        request_id = uuid(7)
-        first = await change(lab, controller, addition(4), request_id)
-        lab.quorum.observers = []
-        assert await change(lab, controller, addition(4), request_id) == first
-        successor = lab.lead(2)
-        assert await change(lab, successor, addition(4), request_id) == first
-        with pytest.raises(DuplicateVoter):
-            await change(lab, successor, addition(4))
-
-    run(story)
-
-
-def test_a_repetition_joins_the_change_in_flight() -> None:
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        request_id = uuid(7)
-        tasks = [asyncio.create_task(controller.submit(removal(3), anybody(request_id))) for _ in range(2)]
-        await spin()
-        lab.quorum.commit()
-        first, again = [await task for task in tasks]
-        assert first == again
-
-    run(story)
-
-
-def test_a_refusal_is_told_only_with_proof_of_leadership() -> None:
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        lab.quorum.nodes[NodeId(1)].hold_reads = True
-        for refused in (removal(9), addition(4)):  # by the image's rules, and by Raft's view
-            task = asyncio.create_task(controller.submit(refused, anybody()))
-            await spin()
-            assert not task.done()
-            lab.quorum.nodes[NodeId(1)].answer_reads()
-            with pytest.raises((VoterNotFound, InvalidRequest)):
-                await task
-        task = asyncio.create_task(controller.submit(addition(4), anybody()))
-        await spin()
-        lab.quorum.depose()
-        with pytest.raises(NotController):
+        assert not task.done()
+        lab.quorum.nodes[NodeId(1)].answer_reads()
+        with pytest.raises((VoterNotFound, InvalidRequest)):
             await task
-
-    run(story)
-
-
-def test_a_change_that_is_lost_with_its_leader_changes_nothing() -> None:
-    async def story(lab: Lab) -> None:
-        old = lab.lead(1)
-        lab.quorum.observers = [observer(4)]
-        task = asyncio.create_task(old.submit(addition(4), anybody()))
-        await spin()
-        new = lab.lead(2, keep=0)
-        with pytest.raises(NotController):
-            await task
-        assert voters_of(new) == lab.quorum.voters == FOUNDERS
-        lab.same_everywhere()
-
-    run(story)
+    task = asyncio.create_task(controller.submit(addition(4), anybody()))
+    await spin()
+    lab.quorum.depose()
+    with pytest.raises(NotController):
+        await task
 
 
-def test_a_change_that_survives_its_leader_is_in_force() -> None:
-    async def story(lab: Lab) -> None:
-        old = lab.lead(1)
-        task = asyncio.create_task(old.submit(removal(3), anybody()))
-        await spin()
-        new = lab.lead(2)
-        assert [voter.node_id for voter in (await task).outcome[0]] == [1, 2]
-        assert sorted(voters_of(new)) == sorted(lab.quorum.voters) == [1, 2]
-
-    run(story)
-
-
-def test_voters_of_raft_that_are_not_the_logs_stop_the_process() -> None:
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        await lab.write(controller, setting("1"))
-        controller.on_voters(FOUNDERS)
-        with pytest.raises(InvariantBroken, match="they change together"):
-            controller.on_voters({NodeId(1): FOUNDERS[NodeId(1)]})
-
-    run(story)
+async def test_a_change_that_is_lost_with_its_leader_changes_nothing() -> None:
+    lab = Lab()
+    old = lab.lead(1)
+    lab.quorum.observers = [observer(4)]
+    task = asyncio.create_task(old.submit(addition(4), anybody()))
+    await spin()
+    new = lab.lead(2, keep=0)
+    with pytest.raises(NotController):
+        await task
+    assert voters_of(new) == lab.quorum.voters == FOUNDERS
+    lab.same_everywhere()
 
 
-def test_voters_that_a_start_reads_are_logged_as_no_change(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_that_survives_its_leader_is_in_force() -> None:
+    lab = Lab()
+    old = lab.lead(1)
+    task = asyncio.create_task(old.submit(removal(3), anybody()))
+    await spin()
+    new = lab.lead(2)
+    assert [voter.node_id for voter in (await task).outcome[0]] == [1, 2]
+    assert sorted(voters_of(new)) == sorted(lab.quorum.voters) == [1, 2]
+
+
+async def test_voters_of_raft_that_are_not_the_logs_stop_the_process() -> None:
+    lab = Lab()
+    controller = lab.lead(1)
+    await lab.write(controller, setting("1"))
+    controller.on_voters(FOUNDERS)
+    with pytest.raises(InvariantBroken, match="they change together"):
+        controller.on_voters({NodeId(1): FOUNDERS[NodeId(1)]})
+
+
+async def test_voters_that_a_start_reads_are_logged_as_no_change(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     def logged() -> set[str]:
@@ -344,27 +313,23 @@ def test_voters_that_a_start_reads_are_logged_as_no_change(caplog: pytest.LogCap
         caplog.clear()
         return {event for event in events if event.startswith("voters_")}
 
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        await lab.write(controller, setting("1"))
-        controller.on_voters(voters_of(controller))
-        assert logged() == {"voters_read"}
-        await change(lab, controller, removal(3))
-        controller.on_voters(voters_of(controller))
-        assert logged() == {"voters_changed"}
-
-    run(story)
+    lab = Lab()
+    controller = lab.lead(1)
+    await lab.write(controller, setting("1"))
+    controller.on_voters(voters_of(controller))
+    assert logged() == {"voters_read"}
+    await change(lab, controller, removal(3))
+    controller.on_voters(voters_of(controller))
+    assert logged() == {"voters_changed"}
 
 
-def test_a_controller_is_named_by_its_url_as_far_as_it_is_known() -> None:
-    async def story(lab: Lab) -> None:
-        controller = lab.controllers[1]
-        for leader, url in ((2, "http://127.0.0.1:8002"), (9, None)):
-            controller.on_leader_hint(NodeId(leader))
-            error = controller.not_controller()
-            assert (error.context["controller_id"], error.context["controller_url"]) == (leader, url)
-
-    run(story)
+async def test_a_controller_is_named_by_its_url_as_far_as_it_is_known() -> None:
+    lab = Lab()
+    controller = lab.controllers[1]
+    for leader, url in ((2, "http://127.0.0.1:8002"), (9, None)):
+        controller.on_leader_hint(NodeId(leader))
+        error = controller.not_controller()
+        assert (error.context["controller_id"], error.context["controller_url"]) == (leader, url)
 
 
 # --- over HTTP

@@ -23,7 +23,7 @@ from quorum.decide.registry import DECISIONS, OPERATIONS
 from quorum.decide.topics import CreatePartitions, DeleteTopic, DeleteTopics, MorePartitions
 from tests.support.callers import anybody
 from tests.support.decisions import World
-from tests.support.lab import Lab, poll, run, setting, spin
+from tests.support.lab import Lab, poll, setting, spin
 
 BLOCK = AllocateProducerIds(broker_id=BrokerId(11), broker_epoch=5)
 ALICE = Caller(Principal("User:alice", ROLES["admin"]), "192.0.2.1")
@@ -154,26 +154,23 @@ def test_records_show_the_principal_and_its_address_or_the_node() -> None:
     assert Caller(ANYBODY, "192.0.2.3").actor_of(BLOCK) == "Broker:11", "anybody may say so"
 
 
-def test_a_controller_decides_nothing_for_a_caller_without_the_right() -> None:
+async def test_a_controller_decides_nothing_for_a_caller_without_the_right() -> None:
     """Whatever a door forgets: the controller asks, for each command of a batch, a trial and a heartbeat as well."""
-
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        reader = Caller(Principal("User:bob", ROLES["reader"]))
-        before = controller.tip.end_offset
-        with pytest.raises(NotAuthorized):
-            await controller.submit(setting("1"), reader)
-        with pytest.raises(NotAuthorized):
-            await controller.try_out(setting("1"), reader)
-        with pytest.raises(NotAuthorized):
-            controller.heartbeat(poll(11, 5, applied=0), reader)
-        assert controller.tip.end_offset == before
-        writes: Iterable[tuple[Command, Caller]] = [(setting("1"), reader), (setting("2"), ALICE)]
-        task = asyncio.create_task(controller.submit_all(writes))
-        await spin()
-        lab.quorum.commit()
-        refused, written = await task
-        assert isinstance(refused, NotAuthorized) and not isinstance(written, Exception)
-        assert controller.committed.end_offset == before + 1
-
-    run(story)
+    lab = Lab()
+    controller = lab.lead(1)
+    reader = Caller(Principal("User:bob", ROLES["reader"]))
+    before = controller.tip.end_offset
+    with pytest.raises(NotAuthorized):
+        await controller.submit(setting("1"), reader)
+    with pytest.raises(NotAuthorized):
+        await controller.try_out(setting("1"), reader)
+    with pytest.raises(NotAuthorized):
+        controller.heartbeat(poll(11, 5, applied=0), reader)
+    assert controller.tip.end_offset == before
+    writes: Iterable[tuple[Command, Caller]] = [(setting("1"), reader), (setting("2"), ALICE)]
+    task = asyncio.create_task(controller.submit_all(writes))
+    await spin()
+    lab.quorum.commit()
+    refused, written = await task
+    assert isinstance(refused, NotAuthorized) and not isinstance(written, Exception)
+    assert controller.committed.end_offset == before + 1

@@ -34,30 +34,24 @@ def test_all_are_woken_whose_records_are_applied_and_no_others(ends: list[int], 
     asyncio.run(story())
 
 
-def test_who_waits_for_earlier_records_is_overdue_with_those_that_wait_for_later_ones() -> None:
-    async def story() -> None:
-        waiters = _waiters(commit_timeout_ms=30)
-        later = _waits(waiters, 9)
-        await asyncio.sleep(0.01)
-        earlier = _waits(waiters, 5)
-        assert [waiter.end_offset for waiter in waiters] == [5, 9]
-        assert len({waiter.deadline for waiter in waiters}) == 1
-        ended = await asyncio.gather(later, earlier, return_exceptions=True)
-        assert [type(error) for error in ended] == [NotController] * 2
-
-    asyncio.run(story())
+async def test_who_waits_for_earlier_records_is_overdue_with_those_that_wait_for_later_ones() -> None:
+    waiters = _waiters(commit_timeout_ms=30)
+    later = _waits(waiters, 9)
+    await asyncio.sleep(0.01)
+    earlier = _waits(waiters, 5)
+    assert [waiter.end_offset for waiter in waiters] == [5, 9]
+    assert len({waiter.deadline for waiter in waiters}) == 1
+    ended = await asyncio.gather(later, earlier, return_exceptions=True)
+    assert [type(error) for error in ended] == [NotController] * 2
 
 
-def test_those_of_an_older_claim_stand_before_all_others() -> None:
-    async def story() -> None:
-        waiters = _waiters()
-        of_the_older, of_the_newer = _waits(waiters, 9), _waits(waiters, 5, epoch=EPOCH + 1)
-        waiters.fail_before(EPOCH + 1, lambda: NotController("another leads", controller_id=-1))
-        assert isinstance(of_the_older.exception(), NotController) and not of_the_newer.done()
-        waiters.complete(controller_epoch=EPOCH + 1, end_offset=5)
-        assert of_the_newer.done()
-
-    asyncio.run(story())
+async def test_those_of_an_older_claim_stand_before_all_others() -> None:
+    waiters = _waiters()
+    of_the_older, of_the_newer = _waits(waiters, 9), _waits(waiters, 5, epoch=EPOCH + 1)
+    waiters.fail_before(EPOCH + 1, lambda: NotController("another leads", controller_id=-1))
+    assert isinstance(of_the_older.exception(), NotController) and not of_the_newer.done()
+    waiters.complete(controller_epoch=EPOCH + 1, end_offset=5)
+    assert of_the_newer.done()
 
 
 @given(
@@ -124,13 +118,10 @@ def test_many_learn_in_slices_that_their_time_is_up() -> None:
         asyncio.run(story())
 
 
-def test_a_process_that_ends_makes_nobody_wait_for_a_slice() -> None:
-    async def story() -> None:
-        waiters = _waiters()
-        futures = [_waits(waiters, 9) for _ in range(limits.WAITERS_ENDED_AT_ONCE + 1)]
-        waiters.fail_before(EPOCH + 1, lambda: NotController("another leads", controller_id=-1))
-        assert not futures[-1].done() and len(waiters) == 1
-        waiters.end_all(lambda _: NotController("it ends", controller_id=-1))
-        assert all(isinstance(future.exception(), NotController) for future in futures)
-
-    asyncio.run(story())
+async def test_a_process_that_ends_makes_nobody_wait_for_a_slice() -> None:
+    waiters = _waiters()
+    futures = [_waits(waiters, 9) for _ in range(limits.WAITERS_ENDED_AT_ONCE + 1)]
+    waiters.fail_before(EPOCH + 1, lambda: NotController("another leads", controller_id=-1))
+    assert not futures[-1].done() and len(waiters) == 1
+    waiters.end_all(lambda _: NotController("it ends", controller_id=-1))
+    assert all(isinstance(future.exception(), NotController) for future in futures)

@@ -117,27 +117,23 @@ def test_lines_of_a_range_inside_a_batch_are_those_of_the_range(
 
 
 @pytest.mark.parametrize("piece_bytes", [1, limits.ANSWER_PIECE_BYTES])
-def test_a_state_in_pieces_is_the_whole_state(
+async def test_a_state_in_pieces_is_the_whole_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
-    async def main(lab: Lab) -> None:
-        desk = Desk(lab, tmp_path)
-        image = HISTORY[-1].image
-        monkeypatch.setattr(Door, "read", returning(image))
-        whole = listed(state_json(image))
-        assert len(whole["topics"]) > 1
-        async with TestClient(DoorServer(desk.door)) as client:
-            answer = await client.get("/v1/state")
-            assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
-            assert (
-                await answer.read() == json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
-            )
-            packed = await client.get("/v1/state", headers={"Accept": MSGPACK})
-            assert packed.headers["Content-Type"] == MSGPACK
-            assert await packed.read() == msgpack.packb(whole)
-
     monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", piece_bytes)
-    run(main)
+    lab = Lab()
+    desk = Desk(lab, tmp_path)
+    image = HISTORY[-1].image
+    monkeypatch.setattr(Door, "read", returning(image))
+    whole = listed(state_json(image))
+    assert len(whole["topics"]) > 1
+    async with TestClient(DoorServer(desk.door)) as client:
+        answer = await client.get("/v1/state")
+        assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+        assert await answer.read() == json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+        packed = await client.get("/v1/state", headers={"Accept": MSGPACK})
+        assert packed.headers["Content-Type"] == MSGPACK
+        assert await packed.read() == msgpack.packb(whole)
 
 
 def test_a_head_is_answered_without_a_body_and_its_connection_goes_on(tmp_path: Path) -> None:
@@ -206,26 +202,26 @@ def test_frames_end_before_one_that_cannot_be_read_and_a_request_for_it_is_refus
 @pytest.mark.parametrize(
     "path", ["/v1/log", f"/v1/log?from=0&until={END}", f"/v1/state?at={END}", "/v1/state"]
 )
-def test_reads_beyond_the_bound_are_refused_and_health_checks_are_not(tmp_path: Path, path: str) -> None:
-    async def main(lab: Lab) -> None:
-        desk = Desk(lab, tmp_path)
-        log = desk.door.committed_log
-        for step in HISTORY:
-            log.on_applied(step.batch, step.frame, step.image, Delta())
-        log.on_rest()
-        lab.controllers[1].committed = HISTORY[-1].image
-        stale = f"{path}{'&' if '?' in path else '?'}consistency=stale"
-        async with TestClient(DoorServer(desk.door)) as client:
-            assert (await client.get(stale)).status == 200
-            holder = object()
-            desk.door.buffers.hold(holder, limits.ANSWERS_UNSENT_BYTES_MAX)
-            refused = await client.get(stale)
-            assert (refused.status, (await refused.json())["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
-            assert (await client.get("/healthz")).status == 200
-            desk.door.buffers.hold(holder, 0)
-            assert (await client.get(stale)).status == 200
-
-    run(main)
+async def test_reads_beyond_the_bound_are_refused_and_health_checks_are_not(
+    tmp_path: Path, path: str
+) -> None:
+    lab = Lab()
+    desk = Desk(lab, tmp_path)
+    log = desk.door.committed_log
+    for step in HISTORY:
+        log.on_applied(step.batch, step.frame, step.image, Delta())
+    log.on_rest()
+    lab.controllers[1].committed = HISTORY[-1].image
+    stale = f"{path}{'&' if '?' in path else '?'}consistency=stale"
+    async with TestClient(DoorServer(desk.door)) as client:
+        assert (await client.get(stale)).status == 200
+        holder = object()
+        desk.door.buffers.hold(holder, limits.ANSWERS_UNSENT_BYTES_MAX)
+        refused = await client.get(stale)
+        assert (refused.status, (await refused.json())["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        assert (await client.get("/healthz")).status == 200
+        desk.door.buffers.hold(holder, 0)
+        assert (await client.get(stale)).status == 200
 
 
 def returning(image: MetadataImage) -> Callable[..., Awaitable[MetadataImage]]:

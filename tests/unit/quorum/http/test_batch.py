@@ -177,64 +177,57 @@ async def submitted(lab: Lab, controller: Controller, count: int) -> list[Writte
 
 
 @pytest.mark.parametrize("batches", [1, 2])
-def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches: int) -> None:
+async def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches: int) -> None:
     """So that batches that come together cannot silence heartbeats either."""
+    lab = Lab()
+    controller, loop_round = lab.lead(1), 0
+    decided_in: list[int] = []
 
-    async def story(lab: Lab) -> None:
-        controller, loop_round = lab.lead(1), 0
-        decided_in: list[int] = []
+    def slow(*arguments: Any, **rest: Any) -> Any:
+        lab.now_ms += 1
+        decided_in.append(loop_round)
+        return deciding(*arguments, **rest)
 
-        def slow(*arguments: Any, **rest: Any) -> Any:
-            lab.now_ms += 1
-            decided_in.append(loop_round)
-            return deciding(*arguments, **rest)
-
-        with patch("quorum.controller.controller.deciding", slow):
-            writes = [(setting(str(n)), anybody()) for n in range(3 * LOOP_SLICE_MS // batches)]
-            tasks = [asyncio.create_task(controller.submit_all(writes)) for _ in range(batches)]
-            while len(decided_in) < batches * len(writes):
-                await asyncio.sleep(0)
-                loop_round += 1
-        lab.quorum.commit()
-        for task in tasks:
-            assert all(isinstance(one, Written) for one in await task)
-        assert max(decided_in.count(one) for one in decided_in) == LOOP_SLICE_MS
-
-    run(story)
+    with patch("quorum.controller.controller.deciding", slow):
+        writes = [(setting(str(n)), anybody()) for n in range(3 * LOOP_SLICE_MS // batches)]
+        tasks = [asyncio.create_task(controller.submit_all(writes)) for _ in range(batches)]
+        while len(decided_in) < batches * len(writes):
+            await asyncio.sleep(0)
+            loop_round += 1
+    lab.quorum.commit()
+    for task in tasks:
+        assert all(isinstance(one, Written) for one in await task)
+    assert max(decided_in.count(one) for one in decided_in) == LOOP_SLICE_MS
 
 
-def test_no_word_in_time_is_an_unknown_outcome_for_each_and_takes_the_time_of_one() -> None:
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        writes = [(setting("1"), anybody()), (setting("2"), anybody())]
-        async with asyncio.timeout(60):
-            results = await controller.submit_all(writes)
-        assert [type(one) for one in results] == [OutcomeUnknown] * 2
-
-    run(story, commit_timeout_ms=20)
+async def test_no_word_in_time_is_an_unknown_outcome_for_each_and_takes_the_time_of_one() -> None:
+    lab = Lab(commit_timeout_ms=20)
+    controller = lab.lead(1)
+    writes = [(setting("1"), anybody()), (setting("2"), anybody())]
+    async with asyncio.timeout(60):
+        results = await controller.submit_all(writes)
+    assert [type(one) for one in results] == [OutcomeUnknown] * 2
 
 
-def test_refusals_share_one_proof_of_leadership_and_want_one() -> None:
-    async def story(lab: Lab) -> None:
-        controller = lab.lead(1)
-        lab.quorum.nodes[NodeId(1)].hold_reads = True
-        writes = [
-            (setting("1"), anybody()),
-            (DeleteTopic(name="a"), anybody()),
-            (DeleteTopic(name="b"), anybody()),
-        ]
-        task = asyncio.create_task(controller.submit_all(writes))
-        await spin()
-        lab.quorum.commit()
-        await spin()
-        assert not task.done()
-        lab.quorum.depose()
-        written, *refused = await task
-        assert isinstance(written, Written)
-        assert [type(one) for one in refused] == [NotController] * 2
-        lab.quorum.nodes[NodeId(1)].hold_reads = False
-        again = asyncio.create_task(lab.lead(1).submit_all(writes[1:]))
-        await spin()
-        assert [type(one) for one in await again] == [UnknownTopicOrPartition] * 2
-
-    run(story)
+async def test_refusals_share_one_proof_of_leadership_and_want_one() -> None:
+    lab = Lab()
+    controller = lab.lead(1)
+    lab.quorum.nodes[NodeId(1)].hold_reads = True
+    writes = [
+        (setting("1"), anybody()),
+        (DeleteTopic(name="a"), anybody()),
+        (DeleteTopic(name="b"), anybody()),
+    ]
+    task = asyncio.create_task(controller.submit_all(writes))
+    await spin()
+    lab.quorum.commit()
+    await spin()
+    assert not task.done()
+    lab.quorum.depose()
+    written, *refused = await task
+    assert isinstance(written, Written)
+    assert [type(one) for one in refused] == [NotController] * 2
+    lab.quorum.nodes[NodeId(1)].hold_reads = False
+    again = asyncio.create_task(lab.lead(1).submit_all(writes[1:]))
+    await spin()
+    assert [type(one) for one in await again] == [UnknownTopicOrPartition] * 2

@@ -14,7 +14,7 @@ from metadata_log.ids import uuid_text
 from metadata_log.wire.bodies import check_plain
 from quorum.http import bodies
 from tests.support.desk import Ask, Desk, DoorServer, at_desk
-from tests.support.lab import Lab, run, uuid
+from tests.support.lab import Lab, uuid
 
 TOPIC = {"name": "x", "partitions": 1, "replication_factor": 1}
 VOTER = {"id": 4, "directory_id": uuid_text(uuid(504)), "raft": "127.0.0.1:9004"}
@@ -100,21 +100,18 @@ def test_what_does_not_fit_its_shape_is_refused_and_named(
     at_desk(tmp_path, story)
 
 
-def test_a_write_without_a_body_is_refused_by_its_content_type(tmp_path: Path) -> None:
+async def test_a_write_without_a_body_is_refused_by_its_content_type(tmp_path: Path) -> None:
     """A page may send such a request, too: it is no foreign one, and nothing of it can be read."""
-
-    async def main(lab: Lab) -> None:
-        lab.lead(1)
-        desk = Desk(lab, tmp_path)
-        async with (
-            TestClient[web.Request, web.Application](DoorServer(desk.door)) as client,
-            client.post("/v1/topics") as answer,
-        ):
-            refusal = await answer.json()
-            assert (answer.status, refusal["error"]) == (415, "INVALID_REQUEST")
-            assert "application/msgpack" in refusal["message"]
-
-    run(main)
+    lab = Lab()
+    lab.lead(1)
+    desk = Desk(lab, tmp_path)
+    async with (
+        TestClient[web.Request, web.Application](DoorServer(desk.door)) as client,
+        client.post("/v1/topics") as answer,
+    ):
+        refusal = await answer.json()
+        assert (answer.status, refusal["error"]) == (415, "INVALID_REQUEST")
+        assert "application/msgpack" in refusal["message"]
 
 
 @pytest.mark.parametrize("content", ["x" * limits.HTTP_BODY_AT_ONCE_BYTES, "x"])

@@ -23,7 +23,7 @@ from quorum.node.config import KafkaSettings
 from quorum.views.broker_view import BrokerView
 from tests.support.decisions import CONTROLLER, World, word_uuid
 from tests.support.desk import Desk, DoorServer
-from tests.support.lab import Lab, registration, run
+from tests.support.lab import Lab, registration
 
 
 def world() -> World:
@@ -125,28 +125,25 @@ def test_settings_of_a_resource_without_any() -> None:
 
 
 @pytest.mark.parametrize(("other_brokers", "status"), [(False, 400), (True, 200)])
-def test_brokers_of_another_kind_get_no_replicas_beside_kafkas(
+async def test_brokers_of_another_kind_get_no_replicas_beside_kafkas(
     tmp_path: Path, other_brokers: bool, status: int
 ) -> None:
     """Goal: placement cannot tell them apart, so they register only where an operator says so."""
-
-    async def main(lab: Lab) -> None:
-        desk = Desk(lab, tmp_path)
-        kafka = KafkaSettings(other_brokers=other_brokers)
-        own = replace(desk.door.settings, listen_kafka=("127.0.0.1", 9292), kafka=kafka)
-        object.__setattr__(desk.door, "settings", own)
-        lab.lead(1)
-        async with TestClient(DoorServer(desk.door)) as client:
-            body = packed(registration(11).to_map())
-            headers = {"Content-Type": MSGPACK, "Accept": MSGPACK}
-            asked = asyncio.create_task(client.post("/v1/brokers/register", data=body, headers=headers))
-            while not asked.done():
-                await asyncio.sleep(0.001)
-                lab.quorum.commit()
-            answered = await asked
-            answer = unpack(await answered.read())
-            assert answered.status == status, answer
-            assert (BrokerId(11) in desk.controller.committed.brokers) == other_brokers
-            assert other_brokers or "`other_brokers = true` in [kafka]" in answer["message"]
-
-    run(main)
+    lab = Lab()
+    desk = Desk(lab, tmp_path)
+    kafka = KafkaSettings(other_brokers=other_brokers)
+    own = replace(desk.door.settings, listen_kafka=("127.0.0.1", 9292), kafka=kafka)
+    object.__setattr__(desk.door, "settings", own)
+    lab.lead(1)
+    async with TestClient(DoorServer(desk.door)) as client:
+        body = packed(registration(11).to_map())
+        headers = {"Content-Type": MSGPACK, "Accept": MSGPACK}
+        asked = asyncio.create_task(client.post("/v1/brokers/register", data=body, headers=headers))
+        while not asked.done():
+            await asyncio.sleep(0.001)
+            lab.quorum.commit()
+        answered = await asked
+        answer = unpack(await answered.read())
+        assert answered.status == status, answer
+        assert (BrokerId(11) in desk.controller.committed.brokers) == other_brokers
+        assert other_brokers or "`other_brokers = true` in [kafka]" in answer["message"]

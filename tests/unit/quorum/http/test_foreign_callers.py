@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient
 
 from quorum.http.app import ROUTES
 from tests.support.desk import Desk, DoorServer
-from tests.support.lab import Lab, run
+from tests.support.lab import Lab
 
 JSON = {"Content-Type": "application/json"}
 FOREIGN: dict[str, tuple[dict[str, str], int]] = {
@@ -30,30 +30,27 @@ BODIES = {
 
 
 @pytest.mark.parametrize("way", FOREIGN)
-def test_no_changing_route_takes_what_a_foreign_page_can_send(tmp_path: Path, way: str) -> None:
+async def test_no_changing_route_takes_what_a_foreign_page_can_send(tmp_path: Path, way: str) -> None:
     headers, wanted = FOREIGN[way]
-
-    async def main(lab: Lab) -> None:
-        controller = lab.lead(1)
-        desk = Desk(lab, tmp_path)
-        lab.quorum.commit()
-        before = controller.committed.end_offset
-        snapshots = desk.store.ids()
-        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
-            assert len(CHANGING) >= 19
-            for method, path in CHANGING:
-                body = BODIES.get(path, b"{}")
-                async with client.request(
-                    method, path.replace("{id}", "1").replace("{name}", "t"), data=body, headers=headers
-                ) as answer:
-                    refusal: dict[str, Any] = await answer.json()
-                    assert (answer.status, refusal["error"]) == (wanted, "INVALID_REQUEST"), (method, path)
-            if wanted == 403:
-                async with client.get("/v1/state", headers=headers) as answer:
-                    assert answer.status == 403
-        await asyncio.sleep(0)
-        lab.quorum.commit()
-        assert controller.is_active
-        assert (controller.committed.end_offset, desk.store.ids()) == (before, snapshots)
-
-    run(main)
+    lab = Lab()
+    controller = lab.lead(1)
+    desk = Desk(lab, tmp_path)
+    lab.quorum.commit()
+    before = controller.committed.end_offset
+    snapshots = desk.store.ids()
+    async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
+        assert len(CHANGING) >= 19
+        for method, path in CHANGING:
+            body = BODIES.get(path, b"{}")
+            async with client.request(
+                method, path.replace("{id}", "1").replace("{name}", "t"), data=body, headers=headers
+            ) as answer:
+                refusal: dict[str, Any] = await answer.json()
+                assert (answer.status, refusal["error"]) == (wanted, "INVALID_REQUEST"), (method, path)
+        if wanted == 403:
+            async with client.get("/v1/state", headers=headers) as answer:
+                assert answer.status == 403
+    await asyncio.sleep(0)
+    lab.quorum.commit()
+    assert controller.is_active
+    assert (controller.committed.end_offset, desk.store.ids()) == (before, snapshots)

@@ -137,26 +137,24 @@ def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) ->
     behind_tokens(tmp_path, story)
 
 
-def test_no_answer_tells_a_stranger_of_the_log_and_of_who_leads(tmp_path: Path) -> None:
-    async def main(lab: Lab) -> None:
-        lab.lead(1)
-        lab.quorum.commit()
-        who = {"User:reader": "reader", "User:idle": ""}
-        desk = Desk(lab, tmp_path, principals=principals(tmp_path / "principals.toml", who))
-        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
-            for path in ("/healthz", "/readyz", "/v1/quorum", "/v1/nothing"):
-                for name in (None, "nobody", "User:reader", "User:idle"):
-                    headers = {} if name is None else {"Authorization": f"Bearer {token(name)}"}
-                    async with client.get(path, headers=headers) as answer:
-                        is_told = name == "User:reader" or (name == "User:idle" and path.startswith("/v1/"))
-                        for header in ("X-High-Watermark", "X-Controller-Epoch"):
-                            assert (header in answer.headers) == is_told, (path, name, header)
-                        body = await answer.json()
-                        if "error" in body:
-                            leads = (body["controller_id"], body["controller_epoch"])
-                            assert leads == ((1, 1) if is_told else (-1, -1)), (path, name)
-
-    run(main)
+async def test_no_answer_tells_a_stranger_of_the_log_and_of_who_leads(tmp_path: Path) -> None:
+    lab = Lab()
+    lab.lead(1)
+    lab.quorum.commit()
+    who = {"User:reader": "reader", "User:idle": ""}
+    desk = Desk(lab, tmp_path, principals=principals(tmp_path / "principals.toml", who))
+    async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
+        for path in ("/healthz", "/readyz", "/v1/quorum", "/v1/nothing"):
+            for name in (None, "nobody", "User:reader", "User:idle"):
+                headers = {} if name is None else {"Authorization": f"Bearer {token(name)}"}
+                async with client.get(path, headers=headers) as answer:
+                    is_told = name == "User:reader" or (name == "User:idle" and path.startswith("/v1/"))
+                    for header in ("X-High-Watermark", "X-Controller-Epoch"):
+                        assert (header in answer.headers) == is_told, (path, name, header)
+                    body = await answer.json()
+                    if "error" in body:
+                        leads = (body["controller_id"], body["controller_epoch"])
+                        assert leads == ((1, 1) if is_told else (-1, -1)), (path, name)
 
 
 def test_who_shows_no_identity_gets_the_codes_of_readiness_without_details(tmp_path: Path) -> None:
@@ -460,24 +458,21 @@ def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: s
 
 
 @pytest.mark.parametrize("with_identity", [True, False])
-def test_what_is_no_http_is_refused_and_leaves_no_traceback(
+async def test_what_is_no_http_is_refused_and_leaves_no_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, with_identity: bool
 ) -> None:
     """Goal: every error path of a listener runs without what only a request has. A broker's are tested beside it."""
-
-    async def main(lab: Lab) -> None:
-        lab.lead(1)
-        lab.quorum.commit()
-        file = principals(tmp_path / "principals.toml") if with_identity else None
-        desk = Desk(lab, tmp_path, principals=file)
-        runner = DoorRunner(desk.door)
-        await runner.setup()
-        listener = await listen(
-            runner, desk.door.error, ("127.0.0.1", 0), buffers=AnswerBuffers(),
-            connection_of=poll_connections(desk.door),
-        )  # fmt: skip
-        await refuses_what_is_no_http(listener.sockets[0].getsockname()[:2], caplog)
-        listener.close()
-        await runner.cleanup()
-
-    run(main)
+    lab = Lab()
+    lab.lead(1)
+    lab.quorum.commit()
+    file = principals(tmp_path / "principals.toml") if with_identity else None
+    desk = Desk(lab, tmp_path, principals=file)
+    runner = DoorRunner(desk.door)
+    await runner.setup()
+    listener = await listen(
+        runner, desk.door.error, ("127.0.0.1", 0), buffers=AnswerBuffers(),
+        connection_of=poll_connections(desk.door),
+    )  # fmt: skip
+    await refuses_what_is_no_http(listener.sockets[0].getsockname()[:2], caplog)
+    listener.close()
+    await runner.cleanup()

@@ -18,7 +18,7 @@ from metadata_log.sliced import at_once
 from quorum.log import committed_log
 from quorum.log.committed_log import CommittedLog
 from tests.support.histories import random_history
-from tests.support.lab import Lab, run
+from tests.support.lab import Lab
 
 
 class _Enough(Exception):
@@ -52,7 +52,9 @@ def test_what_is_appended_is_synced_again_and_again(tmp_path: Path, monkeypatch:
     assert len(synced) == 4 and synced == sorted(set(synced))
 
 
-def test_what_is_applied_without_a_rest_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_applied_without_a_rest_is_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     history = random_history(random.Random(2), 20)
     writes: list[int] = []
     write = os.write
@@ -61,24 +63,22 @@ def test_what_is_applied_without_a_rest_is_one_write(tmp_path: Path, monkeypatch
         writes.append(len(data))
         return write(fd, data)
 
-    async def main(lab: Lab) -> None:
-        controller = lab.controllers[1]
-        with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
-            log = CommittedLog(segments)
-            controller.attach(lab.quorum.nodes[NodeId(1)], [log])
-            with monkeypatch.context() as patched:
-                patched.setattr(os, "write", counted)
-                at_once(controller.committing(b"".join(step.frame for step in history)))
-                assert (writes, log.end_offset) == ([], 0)
-                controller.on_rest()
-            assert writes == [sum(len(step.frame) for step in history)] == [log.unsynced_bytes]
-            assert segments.end_offset == log.end_offset == controller.committed.end_offset
-            assert log.read(0, max_bytes=1 << 20) == segments.read(0, max_bytes=1 << 20)
-
-    run(main)
+    lab = Lab()
+    controller = lab.controllers[1]
+    with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
+        log = CommittedLog(segments)
+        controller.attach(lab.quorum.nodes[NodeId(1)], [log])
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", counted)
+            at_once(controller.committing(b"".join(step.frame for step in history)))
+            assert (writes, log.end_offset) == ([], 0)
+            controller.on_rest()
+        assert writes == [sum(len(step.frame) for step in history)] == [log.unsynced_bytes]
+        assert segments.end_offset == log.end_offset == controller.committed.end_offset
+        assert log.read(0, max_bytes=1 << 20) == segments.read(0, max_bytes=1 << 20)
 
 
-def test_when_a_batch_was_appended_is_read_in_a_thread(tmp_path: Path) -> None:
+async def test_when_a_batch_was_appended_is_read_in_a_thread(tmp_path: Path) -> None:
     history = list(random_history(random.Random(3), 20))
     in_threads = 0
 
@@ -87,21 +87,18 @@ def test_when_a_batch_was_appended_is_read_in_a_thread(tmp_path: Path) -> None:
         in_threads += 1
         return work(*args)
 
-    async def story() -> None:
-        with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
-            log = CommittedLog(segments, read_in_thread=run_in_thread)
-            for step in history:
-                log.on_applied(step.batch, step.frame, step.image, Delta())
-            log.on_rest()
-            for number, step in enumerate(history, start=1):
-                batch = step.batch
-                assert await log.appended_at_ms(batch.base_offset) == batch.appended_at_ms
-                assert in_threads == number
-            assert await log.appended_at_ms(history[-1].batch.end_offset) is None
-            inside = next(step.batch for step in history if len(step.batch.records) > 1).base_offset + 1
-            assert await log.appended_at_ms(inside) is None
-
-    asyncio.run(story())
+    with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
+        log = CommittedLog(segments, read_in_thread=run_in_thread)
+        for step in history:
+            log.on_applied(step.batch, step.frame, step.image, Delta())
+        log.on_rest()
+        for number, step in enumerate(history, start=1):
+            batch = step.batch
+            assert await log.appended_at_ms(batch.base_offset) == batch.appended_at_ms
+            assert in_threads == number
+        assert await log.appended_at_ms(history[-1].batch.end_offset) is None
+        inside = next(step.batch for step in history if len(step.batch.records) > 1).base_offset + 1
+        assert await log.appended_at_ms(inside) is None
 
 
 @pytest.mark.parametrize("at_a_time", [1, 6])

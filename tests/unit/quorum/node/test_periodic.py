@@ -51,13 +51,10 @@ def test_who_ceases_to_be_active_does_not() -> None:
     assert _checks_after(lambda checks: checks.on_activity(active=False)) == 0
 
 
-def test_a_check_that_is_due_again_soon_does_not_wait_for_the_regular_one() -> None:
-    async def story() -> None:
-        checked = _Checked(again_ms=1)
-        task = asyncio.create_task(SessionChecks(session_timeout_ms=HOUR_MS).run(cast("Controller", checked)))
-        async with asyncio.timeout(60):
-            while checked.count < 3:
-                await asyncio.sleep(0)
-        task.cancel()
-
-    asyncio.run(story())
+async def test_a_check_that_is_due_again_soon_does_not_wait_for_the_regular_one() -> None:
+    checked = _Checked(again_ms=1)
+    task = asyncio.create_task(SessionChecks(session_timeout_ms=HOUR_MS).run(cast("Controller", checked)))
+    async with asyncio.timeout(60):
+        while checked.count < 3:
+            await asyncio.sleep(0)
+    task.cancel()

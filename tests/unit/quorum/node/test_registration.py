@@ -37,7 +37,7 @@ from quorum.node.registration import PAUSE_MAX_MS, Registration, over_http, regi
 from tests.support.callers import anybody
 from tests.support.decisions import CLUSTER_ID, word_uuid
 from tests.support.desk import Desk, DoorServer
-from tests.support.lab import Lab, observer, run, settings, spin, uuid
+from tests.support.lab import Lab, observer, settings, spin, uuid
 
 Failure = MetadataError | None
 
@@ -88,26 +88,24 @@ async def settle(lab: Lab) -> None:
         lab.quorum.commit()
 
 
-def test_the_active_controller_and_its_followers_register_once_each() -> None:
-    async def story(lab: Lab) -> None:
-        nodes = [Node(lab, node_id) for node_id in (1, 2, 3)]
-        await settle(lab)
-        assert not any(node.sent for node in nodes), "no leader is known"
-        lab.lead(1)
-        await settle(lab)
-        image = lab.controllers[1].committed
-        assert sorted(image.controllers) == [1, 2, 3]
-        assert [len(node.sent) for node in nodes] == [0, 1, 1]
-        assert nodes[1].sent[0][0] == "http://127.0.0.1:8001"
-        end_offset = image.end_offset
-        lab.lead(2)  # a change of leaders is no reason for another record
-        await settle(lab)
-        assert lab.controllers[1].committed.end_offset == end_offset + 1
-        lab.same_everywhere()
-        for node in nodes:
-            node.task.cancel()
-
-    run(story)
+async def test_the_active_controller_and_its_followers_register_once_each() -> None:
+    lab = Lab()
+    nodes = [Node(lab, node_id) for node_id in (1, 2, 3)]
+    await settle(lab)
+    assert not any(node.sent for node in nodes), "no leader is known"
+    lab.lead(1)
+    await settle(lab)
+    image = lab.controllers[1].committed
+    assert sorted(image.controllers) == [1, 2, 3]
+    assert [len(node.sent) for node in nodes] == [0, 1, 1]
+    assert nodes[1].sent[0][0] == "http://127.0.0.1:8001"
+    end_offset = image.end_offset
+    lab.lead(2)  # a change of leaders is no reason for another record
+    await settle(lab)
+    assert lab.controllers[1].committed.end_offset == end_offset + 1
+    lab.same_everywhere()
+    for node in nodes:
+        node.task.cancel()
 
 
 def test_what_a_controller_with_a_listener_for_kafka_registers(tmp_path: Path) -> None:
@@ -142,112 +140,98 @@ def test_what_a_controller_with_a_listener_for_kafka_registers(tmp_path: Path) -
     assert dialled_addresses(settings, image) == {NodeId(1): ("c1", 9191), NodeId(2): ("c1", 9191)}
 
 
-def test_another_incarnation_registers_again() -> None:
-    async def story(lab: Lab) -> None:
-        first = Node(lab, 2)
-        lab.lead(1)
-        await settle(lab)
-        epoch = first.written()[0].registration_epoch
-        first.task.cancel()
-        second = Node(lab, 2, incarnation=2)
-        await settle(lab)
-        assert second.written()[0].incarnation_id == uuid(22)
-        assert second.written()[0].registration_epoch > epoch
-        second.task.cancel()
-
-    run(story)
+async def test_another_incarnation_registers_again() -> None:
+    lab = Lab()
+    first = Node(lab, 2)
+    lab.lead(1)
+    await settle(lab)
+    epoch = first.written()[0].registration_epoch
+    first.task.cancel()
+    second = Node(lab, 2, incarnation=2)
+    await settle(lab)
+    assert second.written()[0].incarnation_id == uuid(22)
+    assert second.written()[0].registration_epoch > epoch
+    second.task.cancel()
 
 
-def test_a_lost_answer_leads_to_no_second_record(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lost_answer_leads_to_no_second_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: one record per incarnation. Method: the answer to a registration that was written is lost; the same request
     goes out again under the same id.
     """
+    lab = Lab()
+    node = Node(lab, 2)
+    node.loses_answer = True
+    lab.quorum.elect(1)
+    lab.quorum.commit()
+    keep = lab.controllers[2].committing
+    held: list[bytes] = []
 
-    async def story(lab: Lab) -> None:
-        node = Node(lab, 2)
-        node.loses_answer = True
-        lab.quorum.elect(1)
-        lab.quorum.commit()
-        keep = lab.controllers[2].committing
-        held: list[bytes] = []
+    def lags(frames: bytes) -> Sliced[None]:
+        held.append(frames)
+        yield from ()
 
-        def lags(frames: bytes) -> Sliced[None]:
-            held.append(frames)
-            yield from ()
-
-        monkeypatch.setattr(lab.controllers[2], "committing", lags)  # its log does not show it
-        await settle(lab)
-        async with asyncio.timeout(60):
-            while len(node.sent) < 2:
-                await asyncio.sleep(0.01)
-                lab.quorum.commit()
-        await settle(lab)
-        assert len(node.sent) == 2 and node.sent[0] == node.sent[1]
-        monkeypatch.undo()
-        for frames in held:
-            at_once(keep(frames))
-        await settle(lab)
-        assert len(node.sent) == 2
-        assert list(lab.controllers[1].committed.controllers) == [2]
-        node.task.cancel()
-
-    run(story)
+    monkeypatch.setattr(lab.controllers[2], "committing", lags)  # its log does not show it
+    await settle(lab)
+    async with asyncio.timeout(60):
+        while len(node.sent) < 2:
+            await asyncio.sleep(0.01)
+            lab.quorum.commit()
+    await settle(lab)
+    assert len(node.sent) == 2 and node.sent[0] == node.sent[1]
+    monkeypatch.undo()
+    for frames in held:
+        at_once(keep(frames))
+    await settle(lab)
+    assert len(node.sent) == 2
+    assert list(lab.controllers[1].committed.controllers) == [2]
+    node.task.cancel()
 
 
-def test_a_controller_that_runs_and_was_unregistered_registers_again() -> None:
-    async def story(lab: Lab) -> None:
-        node = Node(lab, 2)
-        leader = lab.lead(1)
-        await settle(lab)
-        epoch = node.written()[0].registration_epoch
-        image = leader.committed
-        leader.append(Decision(records=(UnregisterControllerRecord(NodeId(2), epoch),)), NO_ENVELOPE)
-        await settle(lab)
-        assert node.written()[0].registration_epoch > epoch
-        assert leader.committed.end_offset == image.end_offset + 2
-        assert len({request_id for _, request_id in node.sent}) == 2, (
-            "another registration, another request id"
-        )
-        node.task.cancel()
-
-    run(story)
+async def test_a_controller_that_runs_and_was_unregistered_registers_again() -> None:
+    lab = Lab()
+    node = Node(lab, 2)
+    leader = lab.lead(1)
+    await settle(lab)
+    epoch = node.written()[0].registration_epoch
+    image = leader.committed
+    leader.append(Decision(records=(UnregisterControllerRecord(NodeId(2), epoch),)), NO_ENVELOPE)
+    await settle(lab)
+    assert node.written()[0].registration_epoch > epoch
+    assert leader.committed.end_offset == image.end_offset + 2
+    assert len({request_id for _, request_id in node.sent}) == 2, "another registration, another request id"
+    node.task.cancel()
 
 
-def test_a_failure_is_followed_by_a_pause_that_doubles() -> None:
+async def test_a_failure_is_followed_by_a_pause_that_doubles() -> None:
     """The pauses are those of Kafka: 100 ms, doubled, two minutes at most, two per cent more or less."""
-
-    async def story(lab: Lab) -> None:
-        node = Node(lab, 2)
-        node.task.cancel()
-        node.fails = [InconsistentClusterId("no")] * 30
-        lab.lead(1)
-        pauses = [await node.registration._try() for _ in range(15)]
-        for number, pause_s in enumerate(pauses):
-            assert pause_s is not None
-            wanted_ms = min(100 * 2**number, PAUSE_MAX_MS)
-            assert 0.98 * wanted_ms <= pause_s * 1000 <= 1.02 * wanted_ms
-        assert node.registration.failures == 15
-        assert len({request_id for _, request_id in node.sent}) == 1
-        node.fails = []
-        trying = asyncio.create_task(node.registration._try())
-        await settle(lab)
-        assert await trying is None
-        assert node.registration.failures == 0
-        assert not node.registration.is_wanted
-
-    run(story)
+    lab = Lab()
+    node = Node(lab, 2)
+    node.task.cancel()
+    node.fails = [InconsistentClusterId("no")] * 30
+    lab.lead(1)
+    pauses = [await node.registration._try() for _ in range(15)]
+    for number, pause_s in enumerate(pauses):
+        assert pause_s is not None
+        wanted_ms = min(100 * 2**number, PAUSE_MAX_MS)
+        assert 0.98 * wanted_ms <= pause_s * 1000 <= 1.02 * wanted_ms
+    assert node.registration.failures == 15
+    assert len({request_id for _, request_id in node.sent}) == 1
+    node.fails = []
+    trying = asyncio.create_task(node.registration._try())
+    await settle(lab)
+    assert await trying is None
+    assert node.registration.failures == 0
+    assert not node.registration.is_wanted
 
 
-def test_a_follower_waits_for_its_own_log_to_show_an_accepted_registration() -> None:
-    async def story(lab: Lab) -> None:
-        node = Node(lab, 2)
-        lab.lead(1)
-        await settle(lab)
-        node.registration._accepted_end = node.controller.committed.end_offset + 1
-        assert not node.registration.is_wanted
-        node.task.cancel()
-
-    run(story)
+async def test_a_follower_waits_for_its_own_log_to_show_an_accepted_registration() -> None:
+    lab = Lab()
+    node = Node(lab, 2)
+    lab.lead(1)
+    await settle(lab)
+    node.registration._accepted_end = node.controller.committed.end_offset + 1
+    assert not node.registration.is_wanted
+    node.task.cancel()
 
 
 async def _served(
@@ -300,70 +284,64 @@ def test_a_controller_that_does_not_answer_is_none() -> None:
     asyncio.run(_served(silent, story))
 
 
-def test_registrations_over_http(tmp_path: Path) -> None:
+async def test_registrations_over_http(tmp_path: Path) -> None:
     """C9: what is listed, and what becomes of a removal; the shipped client against the shipped route."""
+    lab = Lab()
+    leader = lab.lead(1)
+    desk = Desk(lab, tmp_path)
+    async with (
+        DoorServer(desk.door) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        url = f"http://127.0.0.1:{server.port}"
 
-    async def main(lab: Lab) -> None:
-        leader = lab.lead(1)
-        desk = Desk(lab, tmp_path)
-        async with (
-            DoorServer(desk.door) as server,
-            aiohttp.ClientSession() as session,
+        async def ask(method: str, path: str) -> tuple[int, Any]:
+            async with session.request(method, url + path) as answer:
+                return answer.status, await answer.json()
+
+        async def committed(asking: Awaitable[Any]) -> Any:
+            task = asyncio.ensure_future(asking)
+            while not task.done():
+                await asyncio.sleep(0.001)
+                lab.quorum.commit()
+            return await task
+
+        send = over_http(lambda: session, silence_max_ms=60_000)
+        ends = [
+            await committed(send(url, registration_of(settings(node_id), uuid(node_id)), uuid(9)))
+            for node_id in (4, 4)
+        ]
+        assert ends == [leader.committed.end_offset] * 2, "the same request id: one record"
+        status, listed = await committed(ask("GET", "/v1/controllers"))
+        assert status == 200
+        (item,) = listed["items"]
+        assert (item["controller_id"], item["is_voter"], item["linked"]) == (4, False, False)
+        assert item["registration_epoch"] == ends[0] - 1
+        assert [each["name"] for each in item["endpoints"]] == ["CONTROLLER", "HTTP"]
+        status, refused = await committed(ask("DELETE", "/v1/controllers/4?dry_run=true"))
+        assert (status, refused["error"]) == (400, "INVALID_REQUEST")
+        status, gone = await committed(ask("DELETE", "/v1/controllers/4?validate_only=true"))
+        assert (status, gone["controller_id"], sorted(leader.committed.controllers)) == (200, 4, [4])
+        status, gone = await committed(ask("DELETE", "/v1/controllers/4"))
+        assert (status, sorted(leader.committed.controllers)) == (200, [])
+        for controller_id, status_wanted, error in (
+            (4, 404, "UNKNOWN_CONTROLLER_ID"),
+            ("x", 400, "INVALID_REQUEST"),
         ):
-            url = f"http://127.0.0.1:{server.port}"
-
-            async def ask(method: str, path: str) -> tuple[int, Any]:
-                async with session.request(method, url + path) as answer:
-                    return answer.status, await answer.json()
-
-            async def committed(asking: Awaitable[Any]) -> Any:
-                task = asyncio.ensure_future(asking)
-                while not task.done():
-                    await asyncio.sleep(0.001)
-                    lab.quorum.commit()
-                return await task
-
-            send = over_http(lambda: session, silence_max_ms=60_000)
-            ends = [
-                await committed(send(url, registration_of(settings(node_id), uuid(node_id)), uuid(9)))
-                for node_id in (4, 4)
-            ]
-            assert ends == [leader.committed.end_offset] * 2, "the same request id: one record"
-            status, listed = await committed(ask("GET", "/v1/controllers"))
-            assert status == 200
-            (item,) = listed["items"]
-            assert (item["controller_id"], item["is_voter"], item["linked"]) == (4, False, False)
-            assert item["registration_epoch"] == ends[0] - 1
-            assert [each["name"] for each in item["endpoints"]] == ["CONTROLLER", "HTTP"]
-            status, refused = await committed(ask("DELETE", "/v1/controllers/4?dry_run=true"))
-            assert (status, refused["error"]) == (400, "INVALID_REQUEST")
-            status, gone = await committed(ask("DELETE", "/v1/controllers/4?validate_only=true"))
-            assert (status, gone["controller_id"], sorted(leader.committed.controllers)) == (200, 4, [4])
-            status, gone = await committed(ask("DELETE", "/v1/controllers/4"))
-            assert (status, sorted(leader.committed.controllers)) == (200, [])
-            for controller_id, status_wanted, error in (
-                (4, 404, "UNKNOWN_CONTROLLER_ID"),
-                ("x", 400, "INVALID_REQUEST"),
-            ):
-                status, refused = await committed(ask("DELETE", f"/v1/controllers/{controller_id}"))
-                assert (status, refused["error"]) == (status_wanted, error)
-
-    run(main)
+            status, refused = await committed(ask("DELETE", f"/v1/controllers/{controller_id}"))
+            assert (status, refused["error"]) == (status_wanted, error)
 
 
-def test_a_controller_that_is_linked_keeps_its_registration() -> None:
+async def test_a_controller_that_is_linked_keeps_its_registration() -> None:
     """C9: NODE_STILL_ALIVE for an observer that is linked, as the controller's own view of Raft says."""
-
-    async def story(lab: Lab) -> None:
-        leader = lab.lead(1)
-        await lab.write(leader, registration_of(settings(4), uuid(4)))
-        remove = UnregisterController(controller_id=NodeId(4), validate_only=False)
-        lab.quorum.observers = [observer(4)]
-        with pytest.raises(NodeStillAlive):
-            await lab.write(leader, remove)
-        lab.quorum.observers = []
+    lab = Lab()
+    leader = lab.lead(1)
+    await lab.write(leader, registration_of(settings(4), uuid(4)))
+    remove = UnregisterController(controller_id=NodeId(4), validate_only=False)
+    lab.quorum.observers = [observer(4)]
+    with pytest.raises(NodeStillAlive):
         await lab.write(leader, remove)
-        assert not leader.committed.controllers
-        lab.same_everywhere()
-
-    run(story)
+    lab.quorum.observers = []
+    await lab.write(leader, remove)
+    assert not leader.committed.controllers
+    lab.same_everywhere()

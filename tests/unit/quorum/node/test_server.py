@@ -62,21 +62,18 @@ def settings_for(data_dir: Path, raft: tuple[str, int]) -> ControllerSettings:
     )
 
 
-def test_a_refused_controller_leaves_no_process_json_but_that_of_another(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        taken = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-        async with taken:
-            settings = settings_for(tmp_path, taken.sockets[0].getsockname())
-            file = tmp_path / "process.json"
-            file.write_text('{"pid": 1}')
-            with DirectoryLock(tmp_path), pytest.raises(DirectoryInUse):
-                await run_controller(settings)
-            assert read_process_json(tmp_path) == {"pid": 1}
-            with pytest.raises(CannotListen):
-                await run_controller(settings)
-            assert not file.exists()
-
-    asyncio.run(scenario())
+async def test_a_refused_controller_leaves_no_process_json_but_that_of_another(tmp_path: Path) -> None:
+    taken = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    async with taken:
+        settings = settings_for(tmp_path, taken.sockets[0].getsockname())
+        file = tmp_path / "process.json"
+        file.write_text('{"pid": 1}')
+        with DirectoryLock(tmp_path), pytest.raises(DirectoryInUse):
+            await run_controller(settings)
+        assert read_process_json(tmp_path) == {"pid": 1}
+        with pytest.raises(CannotListen):
+            await run_controller(settings)
+        assert not file.exists()
 
 
 FRAMES = [step.frame for step in random_history(random.Random(1), batch_count=6)]
@@ -147,125 +144,109 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
 
 
 @pytest.mark.parametrize("fault", [None, Fault("a disk that failed")], ids=["told to stop", "a fault"])
-def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
+async def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
     tmp_path: Path, fault: Fault | None
 ) -> None:
     """B75: a record that is not committed by then has an unknown outcome; that is the answer, before any timeout."""
+    settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
+    told: Counter[str] = Counter()
+    with ExitStack() as stack:
+        node = wired(settings, stack)
 
-    async def scenario() -> None:
-        settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
-        told: Counter[str] = Counter()
-        with ExitStack() as stack:
-            node = wired(settings, stack)
+        async def write(writer: int) -> None:
+            for number in count():
+                command = AlterConfigs(
+                    resource_type=BROKER, resource_name="", set={f"w{writer}": str(number)}, unset=()
+                )
+                try:
+                    await node.controller.submit(command, anybody())
+                except (NotController, OutcomeUnknown) as error:
+                    told[error.error] += 1
+                    return
+                told["acknowledged"] += 1
 
-            async def write(writer: int) -> None:
-                for number in count():
-                    command = AlterConfigs(
-                        resource_type=BROKER, resource_name="", set={f"w{writer}": str(number)}, unset=()
-                    )
-                    try:
-                        await node.controller.submit(command, anybody())
-                    except (NotController, OutcomeUnknown) as error:
-                        told[error.error] += 1
-                        return
-                    told["acknowledged"] += 1
-
-            running = await active(node)
-            writers = [asyncio.create_task(write(number)) for number in range(8)]
-            while told["acknowledged"] < 40:
-                await asyncio.sleep(0)
-            if fault is None:
-                node.stop_asked.set()
-                await running
-            else:
-                node._on_fault(fault)
-                with pytest.raises(Fault):
-                    await running
-            for _ in range(3):
-                await asyncio.sleep(0)  # those who were just told have a turn
-            assert all(writer.done() for writer in writers)
-            await asyncio.gather(*writers)
-            assert told.keys() <= {"acknowledged", "NOT_CONTROLLER", "REQUEST_TIMED_OUT"}
-            assert told["NOT_CONTROLLER"] + told["REQUEST_TIMED_OUT"] == len(writers)
-            last = node.controller.committed.configs[(BROKER, "")]
-            assert {f"w{number}" for number in range(8)} <= set(last)
-
-    asyncio.run(scenario())
-
-
-def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path: Path) -> None:
-    """Method: the snapshot's partial file is a pipe, whose writer waits until somebody reads."""
-
-    async def scenario() -> None:
-        settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
-        with ExitStack() as stack:
-            node = wired(settings, stack)
-            running = await active(node)
-            image = node.controller.committed
-            name = snapshot_id(image.end_offset, image.controller_epoch)
-            pipe = node.store.directory / f"{name}{SUFFIX}.part"
-            os.mkfifo(pipe)
-            taking = asyncio.create_task(node.keeper.take())
-            await asyncio.sleep(0)  # its work is handed to the thread
+        running = await active(node)
+        writers = [asyncio.create_task(write(number)) for number in range(8)]
+        while told["acknowledged"] < 40:
+            await asyncio.sleep(0)
+        if fault is None:
             node.stop_asked.set()
-            while await answers(settings.listen_http):
-                await asyncio.sleep(0.005)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            was_done = running.done()
-            reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
             await running
-            with pytest.raises(ThrottlingQuotaExceeded):  # no pipe can be synced
-                await taking
-            os.close(reader)
-            assert not was_done
+        else:
+            node._on_fault(fault)
+            with pytest.raises(Fault):
+                await running
+        for _ in range(3):
+            await asyncio.sleep(0)  # those who were just told have a turn
+        assert all(writer.done() for writer in writers)
+        await asyncio.gather(*writers)
+        assert told.keys() <= {"acknowledged", "NOT_CONTROLLER", "REQUEST_TIMED_OUT"}
+        assert told["NOT_CONTROLLER"] + told["REQUEST_TIMED_OUT"] == len(writers)
+        last = node.controller.committed.configs[(BROKER, "")]
+        assert {f"w{number}" for number in range(8)} <= set(last)
 
-    asyncio.run(scenario())
+
+async def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path: Path) -> None:
+    """Method: the snapshot's partial file is a pipe, whose writer waits until somebody reads."""
+    settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
+    with ExitStack() as stack:
+        node = wired(settings, stack)
+        running = await active(node)
+        image = node.controller.committed
+        name = snapshot_id(image.end_offset, image.controller_epoch)
+        pipe = node.store.directory / f"{name}{SUFFIX}.part"
+        os.mkfifo(pipe)
+        taking = asyncio.create_task(node.keeper.take())
+        await asyncio.sleep(0)  # its work is handed to the thread
+        node.stop_asked.set()
+        while await answers(settings.listen_http):
+            await asyncio.sleep(0.005)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        was_done = running.done()
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        await running
+        with pytest.raises(ThrottlingQuotaExceeded):  # no pipe can be synced
+            await taking
+        os.close(reader)
+        assert not was_done
 
 
-def test_who_becomes_active_checks_its_sessions_at_once(
+async def test_who_becomes_active_checks_its_sessions_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The regular check is hours away."""
+    own = settings_for(tmp_path, ("127.0.0.1", free_port()))
+    settings = replace(own, timing=replace(own.timing, session_timeout_ms=10 * 3_600_000))
+    checked: list[bool] = []
+    with ExitStack() as stack:
+        node = wired(settings, stack)
+        check = node.controller.check_sessions
 
-    async def scenario() -> None:
-        own = settings_for(tmp_path, ("127.0.0.1", free_port()))
-        settings = replace(own, timing=replace(own.timing, session_timeout_ms=10 * 3_600_000))
-        checked: list[bool] = []
-        with ExitStack() as stack:
-            node = wired(settings, stack)
-            check = node.controller.check_sessions
+        def noted() -> int:
+            checked.append(node.controller.is_active)
+            return check()
 
-            def noted() -> int:
-                checked.append(node.controller.is_active)
-                return check()
-
-            monkeypatch.setattr(node.controller, "check_sessions", noted)
-            running = await active(node)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            node.stop_asked.set()
-            await running
-        assert checked == [False, True]
-
-    asyncio.run(scenario())
+        monkeypatch.setattr(node.controller, "check_sessions", noted)
+        running = await active(node)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        node.stop_asked.set()
+        await running
+    assert checked == [False, True]
 
 
-def test_a_controllers_process_keeps_its_collections_short(tmp_path: Path) -> None:
+async def test_a_controllers_process_keeps_its_collections_short(tmp_path: Path) -> None:
     """To walk the containers of a million partitions would hold the loop for longer than an election timeout."""
-
-    async def scenario() -> None:
-        with ExitStack() as stack:
-            node = wired(settings_for(tmp_path, ("127.0.0.1", free_port())), stack)
-            running = await active(node)
-            kept_short = gc.get_threshold(), gc.get_freeze_count() > 0
-            walking = any("keep_walking" in repr(task.get_coro()) for task in asyncio.all_tasks())
-            node.stop_asked.set()
-            await running
-        assert kept_short == ((collector.YOUNG_MAX, collector.YOUNG_WALKS, collector.MIDDLE_WALKS), True)
-        assert walking
-
-    asyncio.run(scenario())
+    with ExitStack() as stack:
+        node = wired(settings_for(tmp_path, ("127.0.0.1", free_port())), stack)
+        running = await active(node)
+        kept_short = gc.get_threshold(), gc.get_freeze_count() > 0
+        walking = any("keep_walking" in repr(task.get_coro()) for task in asyncio.all_tasks())
+        node.stop_asked.set()
+        await running
+    assert kept_short == ((collector.YOUNG_MAX, collector.YOUNG_WALKS, collector.MIDDLE_WALKS), True)
+    assert walking
 
 
 def wired(settings: ControllerSettings, stack: ExitStack) -> _Node:

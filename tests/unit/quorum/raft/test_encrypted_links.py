@@ -26,24 +26,20 @@ def pair_with(one: TlsFiles, two: TlsFiles) -> tuple[Node, Node, dict[int, int]]
     return *nodes, ports
 
 
-def test_links_are_encrypted_and_carry_messages(tmp_path: Path) -> None:
+async def test_links_are_encrypted_and_carry_messages(tmp_path: Path) -> None:
     ours = Authority(tmp_path, cluster_id=CLUSTER)
-
-    async def story() -> None:
-        one, two, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
-        async with one.running(), two.running():
-            await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
-            say(one.transport, NodeId(2), NACK)
-            await until(lambda: two.messages, "a message arrives")
-            # Who speaks no TLS, or shows nothing, is not answered.
-            reader, writer = await asyncio.open_connection("127.0.0.1", ports[1])
-            writer.write(b"\x00\x00\x00\x01\x80")
-            with contextlib.suppress(ConnectionError):
-                assert b"hello" not in await reader.read()
-            writer.close()
-            assert linked(one.transport)
-
-    asyncio.run(story())
+    one, two, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+    async with one.running(), two.running():
+        await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
+        say(one.transport, NodeId(2), NACK)
+        await until(lambda: two.messages, "a message arrives")
+        # Who speaks no TLS, or shows nothing, is not answered.
+        reader, writer = await asyncio.open_connection("127.0.0.1", ports[1])
+        writer.write(b"\x00\x00\x00\x01\x80")
+        with contextlib.suppress(ConnectionError):
+            assert b"hello" not in await reader.read()
+        writer.close()
+        assert linked(one.transport)
 
 
 @pytest.mark.parametrize(
@@ -55,120 +51,92 @@ def test_links_are_encrypted_and_carry_messages(tmp_path: Path) -> None:
         ("controller", "2", "another" * 3 + "c"),
     ],
 )
-def test_a_node_with_the_certificate_of_another_is_not_linked(
+async def test_a_node_with_the_certificate_of_another_is_not_linked(
     tmp_path: Path, role: str, who: str, cluster_id: str
 ) -> None:
     ours = Authority(tmp_path, cluster_id=CLUSTER)
     theirs = Authority(tmp_path, cluster_id=cluster_id)  # the same authority, for another cluster
-
-    async def story() -> None:
-        one, two, _ = pair_with(ours.certify("controller", "1"), theirs.certify(role, who))
-        async with one.running(), two.running():
-            await until(lambda: one.transport.foreign_bytes_total >= 2, "it is dropped, and again")
-            assert not linked(one.transport) and not linked(two.transport)
-            assert not one.events
-
-    asyncio.run(story())
+    one, two, _ = pair_with(ours.certify("controller", "1"), theirs.certify(role, who))
+    async with one.running(), two.running():
+        await until(lambda: one.transport.foreign_bytes_total >= 2, "it is dropped, and again")
+        assert not linked(one.transport) and not linked(two.transport)
+        assert not one.events
 
 
-def test_a_controller_with_a_certificate_says_that_the_quorum_is_founded(tmp_path: Path) -> None:
+async def test_a_controller_with_a_certificate_says_that_the_quorum_is_founded(tmp_path: Path) -> None:
     ours = Authority(tmp_path, cluster_id=CLUSTER)
-
-    async def story() -> None:
-        one, seven = free_ports(2)
-        voter = Node(1, {1: one})
-        observer = Node(7, {1: one, 7: seven}, founding=b"")
-        for node in voter, observer:
-            node.transport._tls = Tls(
-                ours.certify("controller", str(node.transport.node_id)), cluster_id=CLUSTER
-            )
-        async with voter.running():
-            assert not voter.transport.others_founded()
-            async with observer.running():
-                await until(lambda: linked(voter.transport), "the observer is linked")
-                assert voter.transport.others_founded()
-
-    asyncio.run(story())
+    one, seven = free_ports(2)
+    voter = Node(1, {1: one})
+    observer = Node(7, {1: one, 7: seven}, founding=b"")
+    for node in voter, observer:
+        node.transport._tls = Tls(ours.certify("controller", str(node.transport.node_id)), cluster_id=CLUSTER)
+    async with voter.running():
+        assert not voter.transport.others_founded()
+        async with observer.running():
+            await until(lambda: linked(voter.transport), "the observer is linked")
+            assert voter.transport.others_founded()
 
 
-def test_strangers_who_do_not_finish_the_handshake_keep_no_voter_out(tmp_path: Path) -> None:
+async def test_strangers_who_do_not_finish_the_handshake_keep_no_voter_out(tmp_path: Path) -> None:
     ours = Authority(tmp_path, cluster_id=CLUSTER)
-
-    async def story() -> None:
-        one, two, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
-        async with one.running(), contextlib.AsyncExitStack() as stack:
-            for _ in range(RAFT_HANDSHAKES_MAX + 5):
-                _, writer = await asyncio.open_connection("127.0.0.1", ports[1])
-                stack.callback(writer.close)
-            await until(
-                lambda: len(one.transport._encrypting) <= RAFT_HANDSHAKES_MAX, "the oldest are closed"
-            )
-            async with two.running():
-                await until(lambda: linked(one.transport), "a voter is linked all the same")
-
-    asyncio.run(story())
+    one, two, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+    async with one.running(), contextlib.AsyncExitStack() as stack:
+        for _ in range(RAFT_HANDSHAKES_MAX + 5):
+            _, writer = await asyncio.open_connection("127.0.0.1", ports[1])
+            stack.callback(writer.close)
+        await until(lambda: len(one.transport._encrypting) <= RAFT_HANDSHAKES_MAX, "the oldest are closed")
+        async with two.running():
+            await until(lambda: linked(one.transport), "a voter is linked all the same")
 
 
-def test_voters_change_while_the_connection_of_a_link_is_lost(tmp_path: Path) -> None:
+async def test_voters_change_while_the_connection_of_a_link_is_lost(tmp_path: Path) -> None:
     """With TLS, asyncio closes the socket one round of the loop before it tells the link."""
     ours = Authority(tmp_path, cluster_id=CLUSTER)
-
-    async def story() -> None:
-        one, two, _ = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
-        served: list[int] = []
-        one.transport.serve_first = served.append
-        async with one.running(), two.running():
-            await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
-            link = one.transport._established[NodeId(2)]
-            assert served == [link.descriptor]
-            link.close()
-            while served[-1] >= 0:
-                assert linked(one.transport)
-                await asyncio.sleep(0)
-                one.transport.set_voters(one.transport.voters)
-            assert served[-1] == link.descriptor == -1
-
-    asyncio.run(story())
+    one, two, _ = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+    served: list[int] = []
+    one.transport.serve_first = served.append
+    async with one.running(), two.running():
+        await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
+        link = one.transport._established[NodeId(2)]
+        assert served == [link.descriptor]
+        link.close()
+        while served[-1] >= 0:
+            assert linked(one.transport)
+            await asyncio.sleep(0)
+            one.transport.set_voters(one.transport.voters)
+        assert served[-1] == link.descriptor == -1
 
 
-def test_a_link_ends_with_the_certificate_that_it_began_with(tmp_path: Path) -> None:
+async def test_a_link_ends_with_the_certificate_that_it_began_with(tmp_path: Path) -> None:
     """Goal: no standing connection outlives its certificate. Method: a link, and a clock that passes the end of one."""
     ours = Authority(tmp_path, cluster_id=CLUSTER)
     now_s = int(time.time())
     short = certified(ours, "controller", "2", begins_s=now_s - 9, ends_s=now_s + DAY_S)
-
-    async def story() -> None:
-        one, two, _ = pair_with(ours.certify("controller", "1"), short)
-        async with one.running(), two.running():
-            await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
-            first = one.transport._established[NodeId(2)]
-            one.transport.drop_ended(now_s + DAY_S - 1)
-            assert not first.closed_here
-            one.transport.drop_ended(now_s + DAY_S + 1)
-            assert first.closed_here
-
-    asyncio.run(story())
+    one, two, _ = pair_with(ours.certify("controller", "1"), short)
+    async with one.running(), two.running():
+        await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
+        first = one.transport._established[NodeId(2)]
+        one.transport.drop_ended(now_s + DAY_S - 1)
+        assert not first.closed_here
+        one.transport.drop_ended(now_s + DAY_S + 1)
+        assert first.closed_here
 
 
-def test_a_voter_whose_certificate_has_expired_is_named_with_the_reason(
+async def test_a_voter_whose_certificate_has_expired_is_named_with_the_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Goal: the log of a node that cannot link says "expired", whichever end refuses."""
     ours = Authority(tmp_path, cluster_id=CLUSTER)
     now_s = int(time.time())
     ended = certified(ours, "controller", "2", begins_s=now_s - 99, ends_s=now_s - 9)
+    first, second = free_ports(2)
+    nodes = Node(1, {1: first, 2: second}), Node(2, {1: first, 2: second})
+    nodes[0].transport._tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
+    nodes[1].transport._tls = Tls(ended, cluster_id=CLUSTER, now_ms=lambda: 1000 * (now_s - 50))
+    async with nodes[0].running(), nodes[1].running():
 
-    async def story() -> None:
-        first, second = free_ports(2)
-        nodes = Node(1, {1: first, 2: second}), Node(2, {1: first, 2: second})
-        nodes[0].transport._tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
-        nodes[1].transport._tls = Tls(ended, cluster_id=CLUSTER, now_ms=lambda: 1000 * (now_s - 50))
-        async with nodes[0].running(), nodes[1].running():
+        def reasons() -> list[str]:
+            return [str(vars(r).get("detail", vars(r).get("reason"))) for r in caplog.records]
 
-            def reasons() -> list[str]:
-                return [str(vars(r).get("detail", vars(r).get("reason"))) for r in caplog.records]
-
-            await until(lambda: any("certificate has expired" in why for why in reasons()), "node 1 says so")
-            await until(lambda: any("refuses the certificate" in why for why in reasons()), "node 2 says so")
-
-    asyncio.run(story())
+        await until(lambda: any("certificate has expired" in why for why in reasons()), "node 1 says so")
+        await until(lambda: any("refuses the certificate" in why for why in reasons()), "node 2 says so")

@@ -1,6 +1,5 @@
 """The journal's way to the disk: work beside the batches, its failures, and its end."""
 
-import asyncio
 import random
 from collections.abc import Callable
 
@@ -34,28 +33,21 @@ def made() -> tuple[Thread, JournalSync]:
     return thread, JournalSync(journal, thread.run, lambda: 0.0)
 
 
-def test_work_that_was_cancelled_is_not_begun() -> None:
+async def test_work_that_was_cancelled_is_not_begun() -> None:
     """Goal: after a fault nothing is written to files that are being closed."""
     written: list[int] = []
-
-    async def main() -> None:
-        thread, sync = made()
-        sync.beside(lambda: written.append(1)).cancel()
-        queued = sync.beside(lambda: written.append(2))
-        thread.work()
-        thread.work()
-        await queued
-
-    asyncio.run(main())
+    thread, sync = made()
+    sync.beside(lambda: written.append(1)).cancel()
+    queued = sync.beside(lambda: written.append(2))
+    thread.work()
+    thread.work()
+    await queued
     assert written == [2]
 
 
-def test_a_failure_reaches_those_that_wait_for_the_work() -> None:
-    async def main() -> None:
-        thread, sync = made()
-        waiting = sync.beside(lambda: None)
-        thread.work(DiskFailed("no room"))
-        with pytest.raises(DiskFailed, match="no room"):
-            await waiting
-
-    asyncio.run(main())
+async def test_a_failure_reaches_those_that_wait_for_the_work() -> None:
+    thread, sync = made()
+    waiting = sync.beside(lambda: None)
+    thread.work(DiskFailed("no room"))
+    with pytest.raises(DiskFailed, match="no room"):
+        await waiting

@@ -51,38 +51,31 @@ def test_work_is_done_in_order_in_one_other_thread() -> None:
     assert len({thread for _, thread in done}) == 1
 
 
-def test_a_failed_disk_is_told_and_the_thread_goes_on() -> None:
-    async def main() -> None:
-        with JournalThread() as thread:
-            with pytest.raises(DiskFailed, match="no room"):
-                await begun(thread, lambda: _fail(DiskFailed("no room")))
-            await begun(thread, lambda: None)
-
-    asyncio.run(main())
+async def test_a_failed_disk_is_told_and_the_thread_goes_on() -> None:
+    with JournalThread() as thread:
+        with pytest.raises(DiskFailed, match="no room"):
+            await begun(thread, lambda: _fail(DiskFailed("no room")))
+        await begun(thread, lambda: None)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("error", [ValueError("what?"), StopIteration(), SystemExit()])
-def test_what_nobody_foresaw_ends_all_work(error: BaseException) -> None:
+async def test_what_nobody_foresaw_ends_all_work(error: BaseException) -> None:
     """Goal: who waits is always told. Method: one job that breaks, and one that waits behind it."""
-
-    async def main() -> None:
-        may_go_on = Event()
-        with JournalThread() as thread:
-            jobs = [
-                begun(thread, lambda: _wait(may_go_on)),
-                begun(thread, lambda: _fail(error)),
-                begun(thread, lambda: None),
-            ]
-            may_go_on.set()
-            await jobs[0]
-            for job in jobs[1:]:
-                with pytest.raises(InvariantBroken, match="unforeseen exception"):
-                    await job
+    may_go_on = Event()
+    with JournalThread() as thread:
+        jobs = [
+            begun(thread, lambda: _wait(may_go_on)),
+            begun(thread, lambda: _fail(error)),
+            begun(thread, lambda: None),
+        ]
+        may_go_on.set()
+        await jobs[0]
+        for job in jobs[1:]:
             with pytest.raises(InvariantBroken, match="unforeseen exception"):
-                begun(thread, lambda: None)
-
-    asyncio.run(main())
+                await job
+        with pytest.raises(InvariantBroken, match="unforeseen exception"):
+            begun(thread, lambda: None)
 
 
 def test_its_end_waits_for_work_though_the_loop_is_closed() -> None:
