@@ -301,28 +301,25 @@ async def has_installed_one(cluster: LocalCluster, node_id: int) -> bool:
     return b"metaquorum_snapshots_installed_total 1.0" in metrics.body
 
 
-def test_a_controller_that_was_never_started_catches_up_through_a_snapshot(tmp_path: Path) -> None:
-    async def story() -> None:
-        cluster = LocalCluster(
-            tmp_path / "c",
-            controllers=3,
-            brokers=0,
-            adjust=small_snapshots,
-            environment=short_tails(tmp_path),
-        )
-        try:
-            cluster.prepare()
-            first, second, late = (member.id for member in cluster.controllers)
-            await cluster.start_one(first)
-            await cluster.start_one(second)
-            await write_beyond_a_snapshot(cluster)
-            await cluster.start_one(late)
-            await all_agree(cluster, brokers=False)
-            assert await has_installed_one(cluster, late)
-        finally:
-            await cluster.stop()
-
-    asyncio.run(story())
+async def test_a_controller_that_was_never_started_catches_up_through_a_snapshot(tmp_path: Path) -> None:
+    cluster = LocalCluster(
+        tmp_path / "c",
+        controllers=3,
+        brokers=0,
+        adjust=small_snapshots,
+        environment=short_tails(tmp_path),
+    )
+    try:
+        cluster.prepare()
+        first, second, late = (member.id for member in cluster.controllers)
+        await cluster.start_one(first)
+        await cluster.start_one(second)
+        await write_beyond_a_snapshot(cluster)
+        await cluster.start_one(late)
+        await all_agree(cluster, brokers=False)
+        assert await has_installed_one(cluster, late)
+    finally:
+        await cluster.stop()
 
 
 def test_a_controller_that_lags_far_behind_catches_up_through_a_snapshot(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Edge: the benchmarks' peer is a real three-node etcd that survives what is done to it."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,26 +10,23 @@ from ops.bench.probes import probes
 
 
 @pytest.mark.slow
-def test_etcd_is_written_to_killed_and_whole_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        # Timers at which a busy machine does not move the leadership between two lines.
-        async with etcd_peer(tmp_path, heartbeat_ms=100, election_timeout_ms=1_000) as etcd:
-            assert etcd.version.startswith("3.")
-            done = await sequential(etcd, writes=20, warm_up=2)
-            assert len(done.latencies_ms) + done.failed == 20 and done.latencies_ms
-            assert (await load(etcd, clients=8, seconds=1.0)).latencies_ms
-            killed = await etcd.leader()
-            assert await write_gap_ms(etcd) > 0
-            await etcd.wait_until_whole()
+async def test_etcd_is_written_to_killed_and_whole_again(tmp_path: Path) -> None:
+    # Timers at which a busy machine does not move the leadership between two lines.
+    async with etcd_peer(tmp_path, heartbeat_ms=100, election_timeout_ms=1_000) as etcd:
+        assert etcd.version.startswith("3.")
+        done = await sequential(etcd, writes=20, warm_up=2)
+        assert len(done.latencies_ms) + done.failed == 20 and done.latencies_ms
+        assert (await load(etcd, clients=8, seconds=1.0)).latencies_ms
+        killed = await etcd.leader()
+        assert await write_gap_ms(etcd) > 0
+        await etcd.wait_until_whole()
+        await etcd.write(killed)
+        await etcd.kill(killed)
+        with pytest.raises(NotAcknowledged):
             await etcd.write(killed)
-            await etcd.kill(killed)
-            with pytest.raises(NotAcknowledged):
-                await etcd.write(killed)
-        assert all(
-            member.process is not None and member.process.returncode is not None for member in etcd.members
-        )
-
-    asyncio.run(scenario())
+    assert all(
+        member.process is not None and member.process.returncode is not None for member in etcd.members
+    )
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ async def answered(cluster: LocalCluster) -> Active:
     return active
 
 
-def test_a_cluster_20_ms_apart(tmp_path: Path) -> None:
+async def test_a_cluster_20_ms_apart(tmp_path: Path) -> None:
     """Goal: nothing rests on links that take no time. Method: many writers, a dead leader, and one state in the end."""
     expected: dict[str, str] = {}
 
@@ -75,28 +75,25 @@ def test_a_cluster_20_ms_apart(tmp_path: Path) -> None:
         await asyncio.to_thread(wait_until_all_agree, cluster)
         assert [went_past(cluster.directory, broker) for broker in cluster.brokers] == [None, None]
 
-    async def main() -> None:
-        with Proxies(tmp_path / "toxiproxy.log") as proxies:
-            cluster = LocalCluster(
-                tmp_path / "c",
-                controllers=3,
-                brokers=2,
-                adjust=lambda settings: through(proxies, very_calm(settings)),
-                environment=lambda member: broker_environment(cluster.directory, member),
-            )
-            try:
-                cluster.prepare()
-                urls = tuple(client_urls(cluster, proxies).values())
-                send_brokers_through(cluster, proxies)
-                delay = {"type": "latency", "attributes": {"latency": EACH_WAY_MS, "jitter": 0}}
-                for name in proxies.names(""):
-                    assert proxies.harm(name, delay)
-                for member in cluster.members:
-                    await cluster.start_one(member.id)
-                await cluster.wait_until_ready()
-                async with asyncio.timeout(180):
-                    await story(cluster, urls)
-            finally:
-                await cluster.stop()
-
-    asyncio.run(main())
+    with Proxies(tmp_path / "toxiproxy.log") as proxies:
+        cluster = LocalCluster(
+            tmp_path / "c",
+            controllers=3,
+            brokers=2,
+            adjust=lambda settings: through(proxies, very_calm(settings)),
+            environment=lambda member: broker_environment(cluster.directory, member),
+        )
+        try:
+            cluster.prepare()
+            urls = tuple(client_urls(cluster, proxies).values())
+            send_brokers_through(cluster, proxies)
+            delay = {"type": "latency", "attributes": {"latency": EACH_WAY_MS, "jitter": 0}}
+            for name in proxies.names(""):
+                assert proxies.harm(name, delay)
+            for member in cluster.members:
+                await cluster.start_one(member.id)
+            await cluster.wait_until_ready()
+            async with asyncio.timeout(180):
+                await story(cluster, urls)
+        finally:
+            await cluster.stop()

@@ -1,6 +1,5 @@
 """Real processes of two releases in one cluster: nodes are upgraded one by one, in any order, while clients write."""
 
-import asyncio
 import os
 import random
 import signal
@@ -68,7 +67,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nodes_are_upgraded_one_by_one_in_any_order_and_then_the_level_is_raised(
+async def test_nodes_are_upgraded_one_by_one_in_any_order_and_then_the_level_is_raised(
     tmp_path: Path, before: Path, seed: int
 ) -> None:
     """Nothing stops, and nothing that was acknowledged is lost; one node goes back to the release before in between."""
@@ -103,37 +102,32 @@ def test_nodes_are_upgraded_one_by_one_in_any_order_and_then_the_level_is_raised
         items = cluster.client(timeout_s=DEADLINE_S).read("/v1/features")["items"]
         return {item["feature"]: item["level"] for item in items}
 
-    async def story() -> None:
-        async with LocalCluster(tmp_path / "c", controllers=3, brokers=2, adjust=calm, code=code) as cluster:
-            assert levels(cluster)[METAQUORUM_VERSION] == LEVEL_BEFORE
-            client = cluster.client(timeout_s=DEADLINE_S)
-            writer = Writer(
-                lambda number: client.write("POST", "/v1/topics", topic(f"t{number}", replication_factor=1)),
-                pause_s=PAUSE_S,
-            )
-            order = [member.id for member in cluster.members]
-            random.Random(seed).shuffle(order)
-            for node_id in order:
-                with pytest.raises(InvalidUpdateVersion):
-                    raise_level(cluster)
+    async with LocalCluster(tmp_path / "c", controllers=3, brokers=2, adjust=calm, code=code) as cluster:
+        assert levels(cluster)[METAQUORUM_VERSION] == LEVEL_BEFORE
+        client = cluster.client(timeout_s=DEADLINE_S)
+        writer = Writer(
+            lambda number: client.write("POST", "/v1/topics", topic(f"t{number}", replication_factor=1)),
+            pause_s=PAUSE_S,
+        )
+        order = [member.id for member in cluster.members]
+        random.Random(seed).shuffle(order)
+        for node_id in order:
+            with pytest.raises(InvalidUpdateVersion):
+                raise_level(cluster)
+            upgraded.add(node_id)
+            await restart(cluster, writer, node_id)
+            if len(upgraded) == 2:
+                upgraded.discard(node_id)
+                await restart(cluster, writer, node_id)
                 upgraded.add(node_id)
                 await restart(cluster, writer, node_id)
-                if len(upgraded) == 2:
-                    upgraded.discard(node_id)
-                    await restart(cluster, writer, node_id)
-                    upgraded.add(node_id)
-                    await restart(cluster, writer, node_id)
-            await until(lambda: is_raised(cluster), "the level is raised")
-            assert levels(cluster)[METAQUORUM_VERSION] == METAQUORUM_VERSION_LEVEL
-            with writer:
-                killed = await active_id(cluster)
-                cluster.kill(killed)
-                writer.goes_on("at another leader")
-            names = {
-                item["name"] for item in cluster.client(timeout_s=DEADLINE_S).read("/v1/topics")["items"]
-            }
-            assert {f"t{number}" for number in writer.acknowledged} <= names
-            await cluster.start_one(killed)
-            await all_agree(cluster)
-
-    asyncio.run(story())
+        await until(lambda: is_raised(cluster), "the level is raised")
+        assert levels(cluster)[METAQUORUM_VERSION] == METAQUORUM_VERSION_LEVEL
+        with writer:
+            killed = await active_id(cluster)
+            cluster.kill(killed)
+            writer.goes_on("at another leader")
+        names = {item["name"] for item in cluster.client(timeout_s=DEADLINE_S).read("/v1/topics")["items"]}
+        assert {f"t{number}" for number in writer.acknowledged} <= names
+        await cluster.start_one(killed)
+        await all_agree(cluster)

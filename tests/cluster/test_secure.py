@@ -56,7 +56,7 @@ def said_to(context: ssl.SSLContext, cluster: LocalCluster) -> bytes:
     return b""
 
 
-def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
+async def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
     """Goal: all that works in the clear works encrypted. Method: writes, a dead leader, replaced certificates, the CLI."""
 
     async def story(cluster: LocalCluster) -> None:
@@ -133,9 +133,6 @@ def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
         assert actors >= {"User:admin@127.0.0.1", "Broker:11@127.0.0.1"}
         assert not [actor for actor in actors if actor.startswith("Broker:") and "@" not in actor]
 
-    async def main() -> None:
-        cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=2, adjust=calm, secure=True)
-        async with asyncio.timeout(270), cluster:
-            await story(cluster)
-
-    asyncio.run(main())
+    cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=2, adjust=calm, secure=True)
+    async with asyncio.timeout(270), cluster:
+        await story(cluster)

@@ -1,6 +1,5 @@
 """Elections of real controllers whose syncs are slow: each ends, whatever ended the leadership before."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("sync_ms", "slow"), [(400, "all"), (1_500, "two")])
-def test_a_leader_is_found_on_slow_disks(tmp_path: Path, sync_ms: int, slow: str) -> None:
+async def test_a_leader_is_found_on_slow_disks(tmp_path: Path, sync_ms: int, slow: str) -> None:
     """Goal: a quorum elects wherever it can lead. Method: kill -9, hand-over and a change of voters, one after the other.
 
     `metaquorum bench slow-disks` has the times; tests/unit/quorum/raft/test_slow_disks.py bounds them on simulated time.
     """
-
-    async def story() -> None:
-        async with on_slow_disks(tmp_path) as disks:
-            for strike in STRIKES:
-                await without_leader_ms(disks, strike=strike, slow=slow, sync_ms=sync_ms)
-                await disks.peer.write(await disks.peer.leader())
-
-    asyncio.run(story())
+    async with on_slow_disks(tmp_path) as disks:
+        for strike in STRIKES:
+            await without_leader_ms(disks, strike=strike, slow=slow, sync_ms=sync_ms)
+            await disks.peer.write(await disks.peer.leader())

@@ -45,7 +45,7 @@ from quorum.decide.reassignments import AlterPartitionReassignments, Reassignmen
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.decide.topics import CreatePartitions, CreateTopic, DeleteTopic, MorePartitions
 from tests.support.callers import anybody
-from tests.support.lab import CLUSTER, Lab, registration, run, setting, uuid
+from tests.support.lab import CLUSTER, Lab, registration, setting, uuid
 
 BROKERS = tuple(map(BrokerId, (11, 12, 13)))
 REMOVED = BROKERS[0]
@@ -390,19 +390,17 @@ class Story:
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8))]
 )
-def test_changes_in_parts_come_to_their_end(
+async def test_changes_in_parts_come_to_their_end(
     seed: int, has_eligible: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(lab: Lab) -> None:
-        life = Story(lab, seed)
-        await life.begin(has_eligible=has_eligible)
-        await life.live()
-        await life.settle()
-        controller = life.controller
-        active = {broker_id for broker_id, broker in life.tip.brokers.items() if broker.is_active}
-        assert not active & (controller.active_reign.changes.leaving() | {*life.tip.begun})
-        assert life.removed(), "the story removes its broker at least once"
-        lab.same_everywhere()
-
     monkeypatch.setattr(parts, "_VISITS_BETWEEN_LOOKS", 2)
-    run(story, undelete_window_ms=1_000_000)
+    lab = Lab(undelete_window_ms=1000000)
+    life = Story(lab, seed)
+    await life.begin(has_eligible=has_eligible)
+    await life.live()
+    await life.settle()
+    controller = life.controller
+    active = {broker_id for broker_id, broker in life.tip.brokers.items() if broker.is_active}
+    assert not active & (controller.active_reign.changes.leaving() | {*life.tip.begun})
+    assert life.removed(), "the story removes its broker at least once"
+    lab.same_everywhere()

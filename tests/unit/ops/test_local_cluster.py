@@ -308,7 +308,7 @@ def test_controllers_stop_one_after_the_other(tmp_path: Path, monkeypatch: pytes
     assert [(ended / name).read_text() for name in "123"] == ["", "1", "1 2"]
 
 
-def test_a_controller_that_does_not_end_keeps_no_other_from_stopping(
+async def test_a_controller_that_does_not_end_keeps_no_other_from_stopping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ops.local_cluster.STOP_APART_S", 0.0)
@@ -322,16 +322,12 @@ def test_a_controller_that_does_not_end_keeps_no_other_from_stopping(
     monkeypatch.setattr(
         cluster, "signal", lambda node_id, number: held(node_id, number) if node_id != 1 else None
     )
-
-    async def story() -> None:
-        stopping = asyncio.ensure_future(cluster.stop())
-        while any(child.poll() is None for child in others):
-            await asyncio.sleep(0.01)
-        assert first.poll() is None
-        first.kill()
-        await stopping
-
-    asyncio.run(story())
+    stopping = asyncio.ensure_future(cluster.stop())
+    while any(child.poll() is None for child in others):
+        await asyncio.sleep(0.01)
+    assert first.poll() is None
+    first.kill()
+    await stopping
 
 
 def test_the_command_that_starts_a_node_again(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_nobody_has_it(directory: Path) -> None:
         downloaded(directory, None)
 
 
-def test_who_is_cancelled_while_it_is_checked_leaves_no_thread_behind(
+async def test_who_is_cancelled_while_it_is_checked_leaves_no_thread_behind(
     directory: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next attempt finds the same file: two threads that check and rename it would meet."""
@@ -194,21 +194,18 @@ def test_who_is_cancelled_while_it_is_checked_leaves_no_thread_behind(
         partial.write_bytes(content)
         return hashlib.sha256(content).hexdigest()
 
-    async def story() -> None:
-        downloading = download_snapshot(None, ["a"], ID, directory, run_in_thread=asyncio.to_thread)  # type: ignore[arg-type]
-        attempt = asyncio.ensure_future(downloading)
-        await asyncio.to_thread(reads.acquire)
-        attempt.cancel()
-        for _ in range(20):
-            await asyncio.sleep(0)
-        was_done = attempt.done()
-        may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await attempt
-        assert not was_done
-        assert [path.name for path in directory.iterdir()] == [f"{ID}.snapshot"]
-
     partial = directory / f"{ID}.snapshot.download"
     monkeypatch.setattr("snapshots.download.read_snapshot", slowly)
     monkeypatch.setattr("snapshots.download._download", has_come)
-    asyncio.run(story())
+    downloading = download_snapshot(None, ["a"], ID, directory, run_in_thread=asyncio.to_thread)  # type: ignore[arg-type]
+    attempt = asyncio.ensure_future(downloading)
+    await asyncio.to_thread(reads.acquire)
+    attempt.cancel()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    was_done = attempt.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    assert not was_done
+    assert [path.name for path in directory.iterdir()] == [f"{ID}.snapshot"]

@@ -38,14 +38,11 @@ async def turns_of(done: "asyncio.Task[str]") -> int:
 
 
 @pytest.mark.parametrize(("parts", "rests"), [(limits.LOOP_SLICE_MS - 1, 0), (4 * limits.LOOP_SLICE_MS, 4)])
-def test_sliced_work_rests_after_each_slice(parts: int, rests: int) -> None:
-    async def story() -> None:
-        clock = Clock()
-        task = asyncio.create_task(Pace(clock.now_ms, pause_ms=0).made_by(working(clock, parts)))
-        assert await turns_of(task) == rests + 1
-        assert await task == "made"
-
-    asyncio.run(story())
+async def test_sliced_work_rests_after_each_slice(parts: int, rests: int) -> None:
+    clock = Clock()
+    task = asyncio.create_task(Pace(clock.now_ms, pause_ms=0).made_by(working(clock, parts)))
+    assert await turns_of(task) == rests + 1
+    assert await task == "made"
 
 
 @pytest.mark.parametrize("ends", ["made", "raises"])
@@ -80,125 +77,109 @@ def test_who_has_work_made_may_act_around_its_rests_and_end_it(ends: str) -> Non
 
 
 @pytest.mark.parametrize(("count", "slices"), [(3, 1), (4, 2), (7, 3)])
-def test_pieces_are_done_a_few_in_a_turn(count: int, slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pieces_are_done_a_few_in_a_turn(
+    count: int, slices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "LOOP_PAUSE_MS", 0)
+    left, done_in, turn = deque(range(count)), [0], 0
 
-    async def story() -> None:
-        left, done_in, turn = deque(range(count)), [0], 0
+    def step() -> bool:
+        if left:
+            left.popleft()
+            done_in.append(turn)
+        return bool(left)
 
-        def step() -> bool:
-            if left:
-                left.popleft()
-                done_in.append(turn)
-            return bool(left)
-
-        pieces = Pieces(step, pieces_max=3)
-        pieces.wake()
-        pieces.wake()
-        while left:
-            turn += 1
-            await asyncio.sleep(0)
-        assert max(map(done_in.count, done_in)) <= 3
-        assert len(set(done_in[1:])) == slices
-
-    asyncio.run(story())
-
-
-def test_a_slice_of_pieces_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LOOP_PAUSE_MS", 0)
-
-    async def story() -> None:
-        clock, done = Clock(), []
-
-        def step() -> bool:
-            clock.ms += 1
-            done.append(clock.ms)
-            return True
-
-        Pieces(step, now_ms=clock.now_ms, pieces_max=1_000).wake(now=True)
-        assert len(done) == limits.LOOP_SLICE_MS
-
-    asyncio.run(story())
-
-
-def test_requests_pass_one_in_a_turn_also_when_one_is_called_off() -> None:
-    async def story() -> None:
-        lock, passed, left = OneInATurn(), [], [3]
-
-        def count_some() -> bool:
-            left[0] -= 1
-            return left[0] > 0
-
-        async def ask(number: int) -> None:
-            async with lock:
-                await until_done(count_some)
-                passed.append(number)
-
-        tasks = [asyncio.create_task(ask(number)) for number in range(4)]
+    pieces = Pieces(step, pieces_max=3)
+    pieces.wake()
+    pieces.wake()
+    while left:
+        turn += 1
         await asyncio.sleep(0)
-        tasks[0].cancel()
-        seen = []
-        while len(passed) < 3:
-            seen.append(len(passed))
-            await asyncio.sleep(0)
-        assert passed == [1, 2, 3]
-        assert all(after - before <= 1 for before, after in pairwise(seen))
-
-    asyncio.run(story())
+    assert max(map(done_in.count, done_in)) <= 3
+    assert len(set(done_in[1:])) == slices
 
 
-def test_a_task_begins_in_the_turn_that_makes_it_unless_another_one_runs() -> None:
-    async def story() -> None:
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        seen: list[str] = []
+async def test_a_slice_of_pieces_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOOP_PAUSE_MS", 0)
+    clock, done = Clock(), []
 
-        async def work(name: str) -> str:
-            assert asyncio.current_task() is not None
-            seen.append(f"{name} begins")
-            await asyncio.sleep(0)
-            seen.append(f"{name} ends")
-            return name
+    def step() -> bool:
+        clock.ms += 1
+        done.append(clock.ms)
+        return True
 
-        def callback() -> None:
-            task = begun_now(work("eager"))
-            seen.append("callback")
-            task.add_done_callback(lambda _: ended.set())
+    Pieces(step, now_ms=clock.now_ms, pieces_max=1_000).wake(now=True)
+    assert len(done) == limits.LOOP_SLICE_MS
 
-        loop.call_soon(callback)
-        await ended.wait()
-        assert seen == ["eager begins", "callback", "eager ends"]
-        seen.clear()
-        task = begun_now(work("usual"))
-        assert seen == []
-        assert await task == "usual"
 
-    asyncio.run(story())
+async def test_requests_pass_one_in_a_turn_also_when_one_is_called_off() -> None:
+    lock, passed, left = OneInATurn(), [], [3]
+
+    def count_some() -> bool:
+        left[0] -= 1
+        return left[0] > 0
+
+    async def ask(number: int) -> None:
+        async with lock:
+            await until_done(count_some)
+            passed.append(number)
+
+    tasks = [asyncio.create_task(ask(number)) for number in range(4)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    seen = []
+    while len(passed) < 3:
+        seen.append(len(passed))
+        await asyncio.sleep(0)
+    assert passed == [1, 2, 3]
+    assert all(after - before <= 1 for before, after in pairwise(seen))
+
+
+async def test_a_task_begins_in_the_turn_that_makes_it_unless_another_one_runs() -> None:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    seen: list[str] = []
+
+    async def work(name: str) -> str:
+        assert asyncio.current_task() is not None
+        seen.append(f"{name} begins")
+        await asyncio.sleep(0)
+        seen.append(f"{name} ends")
+        return name
+
+    def callback() -> None:
+        task = begun_now(work("eager"))
+        seen.append("callback")
+        task.add_done_callback(lambda _: ended.set())
+
+    loop.call_soon(callback)
+    await ended.wait()
+    assert seen == ["eager begins", "callback", "eager ends"]
+    seen.clear()
+    task = begun_now(work("usual"))
+    assert seen == []
+    assert await task == "usual"
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_lone_turn_goes_on_with_what_it_made_ready(others: int) -> None:
+async def test_a_lone_turn_goes_on_with_what_it_made_ready(others: int) -> None:
     """Goal: no look at the sockets in between, but nothing overtakes what was ready before. Method: a callback makes two
     things ready, and calls one of them off.
     """
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    seen: list[str] = []
 
-    async def story() -> None:
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        seen: list[str] = []
+    def callback() -> None:
+        turn = LoneTurn()
+        loop.call_soon(seen.append, "made ready")
+        loop.call_soon(seen.append, "called off").cancel()
+        loop.call_soon(lambda: loop.call_soon(seen.append, "later"))
+        turn.go_on()
+        seen.append("callback ends")
+        loop.call_later(0.01, ended.set)
 
-        def callback() -> None:
-            turn = LoneTurn()
-            loop.call_soon(seen.append, "made ready")
-            loop.call_soon(seen.append, "called off").cancel()
-            loop.call_soon(lambda: loop.call_soon(seen.append, "later"))
-            turn.go_on()
-            seen.append("callback ends")
-            loop.call_later(0.01, ended.set)
-
-        loop.call_soon(callback)
-        for _ in range(others):
-            loop.call_soon(seen.append, "other")
-        await ended.wait()
-        usual = ["callback ends", "other", "made ready", "later"]
-        assert seen == (usual if others else ["made ready", "callback ends", "later"])
-
-    asyncio.run(story())
+    loop.call_soon(callback)
+    for _ in range(others):
+        loop.call_soon(seen.append, "other")
+    await ended.wait()
+    usual = ["callback ends", "other", "made ready", "later"]
+    assert seen == (usual if others else ["made ready", "callback ends", "later"])

@@ -14,7 +14,7 @@ from metadata_log.records.registry import Record
 from metadata_log.replay.export import export_log
 from quorum.controller.controller import Controller
 from tests.support.callers import anybody
-from tests.support.lab import CLUSTER, Lab, online, poll, run, uuid
+from tests.support.lab import CLUSTER, Lab, online, poll, uuid
 from tests.support.lab import registration as lab_registration
 from tests.unit.metadata_log.replay.test_report_time import (
     NO_OP,
@@ -158,7 +158,7 @@ def logged(lab: Lab, to: Path) -> replay.Log:
     return replay.open(to)
 
 
-def test_a_link_a_process_and_a_controller_that_fail_have_three_verdicts(tmp_path: Path) -> None:
+async def test_a_link_a_process_and_a_controller_that_fail_have_three_verdicts(tmp_path: Path) -> None:
     """C11, as shipped controllers write it: broker 11 is cut off and comes back, the process of broker 12 ends and another
     one registers, and broker 13 cannot reach the controller that takes over until its session is over.
     """
@@ -171,30 +171,29 @@ def test_a_link_a_process_and_a_controller_that_fail_have_three_verdicts(tmp_pat
         controller.heartbeat(wishes, anybody())
         lab.quorum.commit()
 
-    async def story(lab: Lab) -> None:
-        def pass_by(controller: Controller, *alive: int) -> None:
-            """Let 12 s pass, in which the sessions of those that are not alive end."""
-            for _ in range(24):
-                lab.now_ms += 500
-                for broker_id in alive:
-                    heartbeat(lab, controller, broker_id)
-                controller.check_sessions()
-                lab.quorum.commit()
+    lab = Lab()
 
-        first = lab.lead(1)
-        for broker_id in (11, 12, 13, 14):
-            await online(lab, first, broker_id)
-        pass_by(first, 11, 12, 13, 14)
-        pass_by(first, 12, 13, 14)
-        heartbeat(lab, first, 11)
-        pass_by(first, 11, 13, 14)
-        await lab.write(first, lab_registration(12, incarnation=2))
-        heartbeat(lab, first, 12)
-        second = lab.lead(2)
-        pass_by(second, 11, 12, 14)
-        heartbeat(lab, second, 13)
-        log = logged(lab, tmp_path)
-        found = rows(log, "fencings", "broker_id", "verdict", "silent_ms > 9000 AND silent_ms <= 10000")
-        assert found == [(11, "network", True), (12, "broker", True), (13, "controller", True)]
+    def pass_by(controller: Controller, *alive: int) -> None:
+        """Let 12 s pass, in which the sessions of those that are not alive end."""
+        for _ in range(24):
+            lab.now_ms += 500
+            for broker_id in alive:
+                heartbeat(lab, controller, broker_id)
+            controller.check_sessions()
+            lab.quorum.commit()
 
-    run(story)
+    first = lab.lead(1)
+    for broker_id in (11, 12, 13, 14):
+        await online(lab, first, broker_id)
+    pass_by(first, 11, 12, 13, 14)
+    pass_by(first, 12, 13, 14)
+    heartbeat(lab, first, 11)
+    pass_by(first, 11, 13, 14)
+    await lab.write(first, lab_registration(12, incarnation=2))
+    heartbeat(lab, first, 12)
+    second = lab.lead(2)
+    pass_by(second, 11, 12, 14)
+    heartbeat(lab, second, 13)
+    log = logged(lab, tmp_path)
+    found = rows(log, "fencings", "broker_id", "verdict", "silent_ms > 9000 AND silent_ms <= 10000")
+    assert found == [(11, "network", True), (12, "broker", True), (13, "controller", True)]

@@ -46,7 +46,7 @@ def test_large_answers_are_refused_while_too_much_is_unread() -> None:
 
 
 @pytest.mark.parametrize("in_pieces", [True, False])
-def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, *, in_pieces: bool) -> None:
+async def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, *, in_pieces: bool) -> None:
     buffers, unread, asked = AnswerBuffers(), [], 0
 
     def answer(_request: web.BaseRequest, error: MetadataError) -> web.Response:
@@ -68,38 +68,35 @@ def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, *, in_pi
     async def healthy(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 
-    async def story() -> None:
-        app = web.Application(middlewares=[errors_answered(answer, body_bytes_max=1, check=lambda _: None)])
-        app.add_routes([web.get("/large", large), web.get("/healthz", healthy)])
-        runner = web.AppRunner(app)
-        await runner.setup()
-        listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=buffers)
-        address = listener.sockets[0].getsockname()
-        before = resident_bytes()
-        for _ in range(CLIENTS):
-            reader, writer = await asyncio.open_connection(*address, limit=1024)
-            writer.write(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            unread.append((reader, writer))
-        async with asyncio.timeout(60):
-            while asked < CLIENTS:
-                await asyncio.sleep(0.001)
-        for _ in range(20):  # until each answer has gone as far as it goes
-            await asyncio.sleep(0)
-        assert 0 < buffers.bytes_total <= limits.ANSWERS_UNSENT_BYTES_MAX + len(ANSWER)
-        assert resident_bytes() - before <= 128 * limits.MIB
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        assert b"200 OK" in await reader.read()
-        writer.close()
-        for _, each in unread:
-            each.transport.abort()
-        async with asyncio.timeout(60):
-            while buffers.bytes_total:
-                await asyncio.sleep(0.01)
-        listener.close()
-        await runner.cleanup()
-
-    asyncio.run(story())
+    app = web.Application(middlewares=[errors_answered(answer, body_bytes_max=1, check=lambda _: None)])
+    app.add_routes([web.get("/large", large), web.get("/healthz", healthy)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=buffers)
+    address = listener.sockets[0].getsockname()
+    before = resident_bytes()
+    for _ in range(CLIENTS):
+        reader, writer = await asyncio.open_connection(*address, limit=1024)
+        writer.write(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        unread.append((reader, writer))
+    async with asyncio.timeout(60):
+        while asked < CLIENTS:
+            await asyncio.sleep(0.001)
+    for _ in range(20):  # until each answer has gone as far as it goes
+        await asyncio.sleep(0)
+    assert 0 < buffers.bytes_total <= limits.ANSWERS_UNSENT_BYTES_MAX + len(ANSWER)
+    assert resident_bytes() - before <= 128 * limits.MIB
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert b"200 OK" in await reader.read()
+    writer.close()
+    for _, each in unread:
+        each.transport.abort()
+    async with asyncio.timeout(60):
+        while buffers.bytes_total:
+            await asyncio.sleep(0.01)
+    listener.close()
+    await runner.cleanup()
 
 
 def resident_bytes() -> int:

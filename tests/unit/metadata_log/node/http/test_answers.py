@@ -142,7 +142,7 @@ def test_a_body_whose_end_others_may_see_elsewhere_is_refused_with_all_that_foll
         b"GET / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n",
     ],
 )
-def test_an_answer_that_is_written_at_once_has_the_bytes_of_aiohttp(
+async def test_an_answer_that_is_written_at_once_has_the_bytes_of_aiohttp(
     request_bytes: bytes, status: int
 ) -> None:
     """Goal: no client sees a difference. Method: the same requests to both, and all that comes until the end."""
@@ -164,35 +164,26 @@ def test_an_answer_that_is_written_at_once_has_the_bytes_of_aiohttp(
         await server.shutdown()
         return re.sub(rb"Date: [^\r]*", b"Date: now", received)
 
-    async def main() -> None:
-        received = await exchange(WholeResponse)
-        assert received.startswith(b"HTTP/1.")
-        assert received == await exchange(web.Response)
-
-    asyncio.run(main())
+    received = await exchange(WholeResponse)
+    assert received.startswith(b"HTTP/1.")
+    assert received == await exchange(web.Response)
 
 
 @pytest.mark.parametrize("is_paused", [True, False])
-def test_the_next_request_waits_for_a_client_that_does_not_read(is_paused: bool) -> None:
-    async def main() -> None:
-        transport = Mock(is_closing=lambda: False, get_extra_info=lambda *_: None)
-        protocol = Mock(transport=transport, writing_paused=is_paused)
-        writer = Mock(drain=AsyncMock())
-        request = make_mocked_request("GET", "/", protocol=protocol, transport=transport, writer=writer)
+async def test_the_next_request_waits_for_a_client_that_does_not_read(is_paused: bool) -> None:
+    transport = Mock(is_closing=lambda: False, get_extra_info=lambda *_: None)
+    protocol = Mock(transport=transport, writing_paused=is_paused)
+    writer = Mock(drain=AsyncMock())
+    request = make_mocked_request("GET", "/", protocol=protocol, transport=transport, writer=writer)
+    await WholeResponse(body=b"1").prepare(request)
+    assert transport.write.call_count == 1
+    assert writer.drain.await_count == is_paused
+
+
+async def test_nothing_is_written_to_a_client_that_has_gone() -> None:
+    transport = Mock(is_closing=lambda: True, get_extra_info=lambda *_: None)
+    protocol = Mock(transport=transport)
+    request = make_mocked_request("GET", "/", protocol=protocol, transport=transport)
+    with pytest.raises(ConnectionError):
         await WholeResponse(body=b"1").prepare(request)
-        assert transport.write.call_count == 1
-        assert writer.drain.await_count == is_paused
-
-    asyncio.run(main())
-
-
-def test_nothing_is_written_to_a_client_that_has_gone() -> None:
-    async def main() -> None:
-        transport = Mock(is_closing=lambda: True, get_extra_info=lambda *_: None)
-        protocol = Mock(transport=transport)
-        request = make_mocked_request("GET", "/", protocol=protocol, transport=transport)
-        with pytest.raises(ConnectionError):
-            await WholeResponse(body=b"1").prepare(request)
-        assert transport.write.call_count == 0
-
-    asyncio.run(main())
+    assert transport.write.call_count == 0

@@ -82,7 +82,7 @@ def nodes(ours: Authority, ended: str) -> None:
 
 
 @pytest.mark.parametrize("ended", ["server", "client", "authority", "nothing"])
-def test_a_kept_connection_is_not_used_once_a_certificate_of_either_end_has_expired(
+async def test_a_kept_connection_is_not_used_once_a_certificate_of_either_end_has_expired(
     tmp_path: Path, ended: str
 ) -> None:
     """Method: the client's own clock passes the end; the handshakes are judged by the machine's."""
@@ -91,24 +91,19 @@ def test_a_kept_connection_is_not_used_once_a_certificate_of_either_end_has_expi
     ours = authority(tmp_path)
     served = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
     own = Tls(ours.certify("broker", "11"), cluster_id=CLUSTER, now_ms=lambda: 1000 * now_s)
-
-    async def story() -> None:
-        nonlocal now_s
-        async with (
-            serving(served, Server()) as url,
-            aiohttp.ClientSession(connector=KeptConnections(own)) as http,
-        ):
-            first = await asked(http, url)
-            assert first[1] == "Broker:11"
-            now_s = ENDS_S  # valid up to and with this second
-            assert await asked(http, url) == first
-            now_s = ENDS_S + 1
-            assert (await asked(http, url) == first) is (ended == "nothing")
-
-    asyncio.run(story())
+    async with (
+        serving(served, Server()) as url,
+        aiohttp.ClientSession(connector=KeptConnections(own)) as http,
+    ):
+        first = await asked(http, url)
+        assert first[1] == "Broker:11"
+        now_s = ENDS_S  # valid up to and with this second
+        assert await asked(http, url) == first
+        now_s = ENDS_S + 1
+        assert (await asked(http, url) == first) is (ended == "nothing")
 
 
-def test_a_request_under_way_fails_when_the_certificate_expires(
+async def test_a_request_under_way_fails_when_the_certificate_expires(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(limits, "TLS_CHECK_S", 0.02)
@@ -116,91 +111,77 @@ def test_a_request_under_way_fails_when_the_certificate_expires(
     nodes(ours, "server")
     served = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
     own = Tls(ours.certify("broker", "11"), cluster_id=CLUSTER, now_ms=lambda: 1000 * now_s)
-
-    async def story() -> None:
-        nonlocal now_s
-        server = Server()
-        async with (
-            asyncio.timeout(60),
-            serving(served, server) as url,
-            aiohttp.ClientSession(connector=KeptConnections(own)) as http,
-        ):
-            # aiohttp sends a GET again by itself, once, on a new connection: to the machine's clock all is well.
-            http._retry_connection = False
-            waiting = asyncio.ensure_future(http.get(f"{url}/wait"))
-            await server.waits.wait()
-            now_s = ENDS_S + 1
-            with pytest.raises(aiohttp.ClientConnectionError):
-                await waiting
-
-    asyncio.run(story())
+    server = Server()
+    async with (
+        asyncio.timeout(60),
+        serving(served, server) as url,
+        aiohttp.ClientSession(connector=KeptConnections(own)) as http,
+    ):
+        # aiohttp sends a GET again by itself, once, on a new connection: to the machine's clock all is well.
+        http._retry_connection = False
+        waiting = asyncio.ensure_future(http.get(f"{url}/wait"))
+        await server.waits.wait()
+        now_s = ENDS_S + 1
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await waiting
     (ended,) = [record for record in caplog.records if record.getMessage() == "connection_ended"]
     assert ended.levelno == logging.WARNING
 
 
-def test_after_a_renewal_requests_have_new_connections_and_those_under_way_are_not_disturbed(
+async def test_after_a_renewal_requests_have_new_connections_and_those_under_way_are_not_disturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "TLS_CHECK_S", 0.02)
     ours = authority(tmp_path / "ours")
     served = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
     own = Tls(copied(ours.certify("broker", "11"), tmp_path), cluster_id=CLUSTER)
-
-    async def story() -> None:
-        server = Server()
-        async with (
-            asyncio.timeout(60),
-            serving(served, server) as url,
-            aiohttp.ClientSession(connector=KeptConnections(own)) as http,
-        ):
-            waiting = asyncio.ensure_future(http.get(f"{url}/wait"))
-            await server.waits.wait()
-            first = await asked(http, url)
-            copied(ours.certify("broker", "12"), tmp_path)
-            own.look_again()
-            second = await asked(http, url)
-            assert (first[1], second[1]) == ("Broker:11", "Broker:12") and first[0] != second[0]
-            assert await asked(http, url) == second
-            await asyncio.sleep(5 * limits.TLS_CHECK_S)
-            assert not waiting.done()
-            waiting.cancel()
-
-    asyncio.run(story())
+    server = Server()
+    async with (
+        asyncio.timeout(60),
+        serving(served, server) as url,
+        aiohttp.ClientSession(connector=KeptConnections(own)) as http,
+    ):
+        waiting = asyncio.ensure_future(http.get(f"{url}/wait"))
+        await server.waits.wait()
+        first = await asked(http, url)
+        copied(ours.certify("broker", "12"), tmp_path)
+        own.look_again()
+        second = await asked(http, url)
+        assert (first[1], second[1]) == ("Broker:11", "Broker:12") and first[0] != second[0]
+        assert await asked(http, url) == second
+        await asyncio.sleep(5 * limits.TLS_CHECK_S)
+        assert not waiting.done()
+        waiting.cancel()
 
 
-def test_in_the_clear_a_connection_is_kept() -> None:
-    async def story() -> None:
-        async with (
-            serving(None, Server()) as url,
-            aiohttp.ClientSession(connector=KeptConnections(None)) as http,
-        ):
-            assert await asked(http, url) == await asked(http, url)
-
-    asyncio.run(story())
+async def test_in_the_clear_a_connection_is_kept() -> None:
+    async with (
+        serving(None, Server()) as url,
+        aiohttp.ClientSession(connector=KeptConnections(None)) as http,
+    ):
+        assert await asked(http, url) == await asked(http, url)
 
 
-def test_a_certificate_with_seconds_to_live_ends_the_connection_of_a_broker_s_client(tmp_path: Path) -> None:
+async def test_a_certificate_with_seconds_to_live_ends_the_connection_of_a_broker_s_client(
+    tmp_path: Path,
+) -> None:
     """Goal: by the machine's clock, too. Method: a request again and again, until TLS fails by name."""
     ours = authority(tmp_path)
     ends_s = int(time.time()) + 3
     files = certified(ours, "controller", "1", begins_s=time.time() - DAY_S, ends_s=ends_s)
     served = Tls(files, cluster_id=CLUSTER)
     own = Tls(ours.certify("broker", "11"), cluster_id=CLUSTER)
+    async with asyncio.timeout(60), serving(served, Server()) as url, ControllerClient(tls=own) as client:
+        first = await asked(client.http, url)
 
-    async def story() -> None:
-        async with asyncio.timeout(60), serving(served, Server()) as url, ControllerClient(tls=own) as client:
-            first = await asked(client.http, url)
+        async def keep_asking() -> None:
+            while True:
+                assert await asked(client.http, url) == first
+                await asyncio.sleep(0.05)
 
-            async def keep_asking() -> None:
-                while True:
-                    assert await asked(client.http, url) == first
-                    await asyncio.sleep(0.05)
-
-            with pytest.raises(aiohttp.ClientConnectorCertificateError, match="certificate has expired"):
-                await keep_asking()
-            assert time.time() > ends_s
-
-    asyncio.run(story())
+        with pytest.raises(aiohttp.ClientConnectorCertificateError, match="certificate has expired"):
+            await keep_asking()
+        assert time.time() > ends_s
 
 
 @pytest.mark.parametrize(
@@ -210,7 +191,7 @@ def test_a_certificate_with_seconds_to_live_ends_the_connection_of_a_broker_s_cl
         ("broker", DAY_S, "its certificate names Broker:1, and not a controller"),
     ],
 )
-def test_a_broker_outlives_a_controller_whose_certificate_it_refuses(
+async def test_a_broker_outlives_a_controller_whose_certificate_it_refuses(
     tmp_path: Path, role: str, left_s: int, reason: str
 ) -> None:
     """Goal: no certificate of another node ends a broker. Method: its poll, which fails by name."""
@@ -234,10 +215,6 @@ def test_a_broker_outlives_a_controller_whose_certificate_it_refuses(
         max_bytes=1,
         max_wait_ms=0,
     )
-
-    async def story() -> None:
-        async with asyncio.timeout(60), serving(served, Server()) as url, ControllerClient(tls=own) as client:
-            outcome = await client.perform(Call(url=url, request=poll, sent_ms=0, silence_max_ms=10_000))
-            assert isinstance(outcome, Unreachable) and reason in outcome.reason
-
-    asyncio.run(story())
+    async with asyncio.timeout(60), serving(served, Server()) as url, ControllerClient(tls=own) as client:
+        outcome = await client.perform(Call(url=url, request=poll, sent_ms=0, silence_max_ms=10_000))
+        assert isinstance(outcome, Unreachable) and reason in outcome.reason

@@ -80,27 +80,23 @@ def test_connections_beyond_the_bound_are_refused_and_logged(
     assert (told.message, told.__dict__["connections"]) == ("http_connections_refused", 1)
 
 
-def test_connections_that_come_at_once_wait_for_the_loop() -> None:
+async def test_connections_that_come_at_once_wait_for_the_loop() -> None:
     """Goal: all brokers of a leader that died can dial at once. Method: the loop stands still while they connect."""
-
-    async def story() -> None:
-        runner = web.AppRunner(web.Application())
-        await runner.setup()
-        listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
-        address = listener.sockets[0].getsockname()
-        count = 4 * limits.HTTP_ACCEPTS_PER_TURN
-        connections = [socket.create_connection(address, timeout=0.9) for _ in range(count)]
-        server = runner.server
-        assert server is not None
-        async with asyncio.timeout(60):
-            while len(server.connections) < count:
-                await asyncio.sleep(0)
-        for connection in connections:
-            connection.close()
-        listener.close()
-        await runner.cleanup()
-
-    asyncio.run(story())
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
+    address = listener.sockets[0].getsockname()
+    count = 4 * limits.HTTP_ACCEPTS_PER_TURN
+    connections = [socket.create_connection(address, timeout=0.9) for _ in range(count)]
+    server = runner.server
+    assert server is not None
+    async with asyncio.timeout(60):
+        while len(server.connections) < count:
+            await asyncio.sleep(0)
+    for connection in connections:
+        connection.close()
+    listener.close()
+    await runner.cleanup()
 
 
 def test_a_host_that_nobody_knows_is_named() -> None:
@@ -250,14 +246,11 @@ async def in_pieces(request: web.Request) -> web.StreamResponse:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("handler", [whole, in_pieces])
-def test_who_stops_reading_holds_no_answer(handler: Handler) -> None:
-    async def scenario() -> None:
-        async with asked(ASK, handler, silence_max_s=0.5) as (reader, server):
-            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
-            while server.connections:
-                await asyncio.sleep(0.01)
-
-    asyncio.run(scenario())
+async def test_who_stops_reading_holds_no_answer(handler: Handler) -> None:
+    async with asked(ASK, handler, silence_max_s=0.5) as (reader, server):
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        while server.connections:
+            await asyncio.sleep(0.01)
 
 
 async def until_it_waits(request: web.Request) -> web.StreamResponse:
@@ -270,18 +263,15 @@ async def until_it_waits(request: web.Request) -> web.StreamResponse:
     )
 
 
-def test_what_is_left_of_an_answer_holds_no_connection() -> None:
-    async def scenario() -> None:
-        many = ASK.replace(b"close", b"keep-alive") * (len(LARGE) // (32 * KIB))
-        async with asked(many, until_it_waits, silence_max_s=0.5) as (reader, server):
-            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
-            while server.connections:
-                await asyncio.sleep(0.01)
-
-    asyncio.run(scenario())
+async def test_what_is_left_of_an_answer_holds_no_connection() -> None:
+    many = ASK.replace(b"close", b"keep-alive") * (len(LARGE) // (32 * KIB))
+    async with asked(many, until_it_waits, silence_max_s=0.5) as (reader, server):
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        while server.connections:
+            await asyncio.sleep(0.01)
 
 
-def test_the_kernel_holds_little_for_a_client_that_does_not_read() -> None:
+async def test_the_kernel_holds_little_for_a_client_that_does_not_read() -> None:
     """Goal: what is not read is counted where it can be refused. Method: fill the kernel's buffer, and ask for its size."""
     held: list[int] = []
 
@@ -294,12 +284,9 @@ def test_the_kernel_holds_little_for_a_client_that_does_not_read() -> None:
         held.append(silence_max_ms)
         raise ConnectionResetError
 
-    async def scenario() -> None:
-        async with asked(ASK, never_done, silence_max_s=0.5):
-            while not held:
-                await asyncio.sleep(0.01)
-
-    asyncio.run(scenario())
+    async with asked(ASK, never_done, silence_max_s=0.5):
+        while not held:
+            await asyncio.sleep(0.01)
     assert held[0] <= 2 * limits.HTTP_SEND_BUFFER_BYTES  # Linux counts its own share, too
     assert held[1] == 500, "the kernel counts milliseconds, asyncio seconds"
 
@@ -441,62 +428,55 @@ def test_one_address_holds_a_share_of_the_connections() -> None:
     assert len(refused) == 3
 
 
-def test_connections_of_one_address_beyond_its_share_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_of_one_address_beyond_its_share_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 4)
-
-    async def story() -> None:
-        runner = web.AppRunner(web.Application())
-        await runner.setup()
-        listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
-        address = listener.sockets[0].getsockname()
-        async with asyncio.timeout(60):
-            for _ in range(2):  # what is closed makes room
-                kept = [await asyncio.open_connection(*address) for _ in range(2)]
-                reader, writer = await asyncio.open_connection(*address)
-                with suppress(ConnectionError):
-                    # One that says nothing would be closed in the end, too.
-                    writer.write(b"GET / HTTP/1.1\r\nHost: one\r\n\r\n")
-                    assert await reader.read(1) == b""
-                for _, one in [*kept, (reader, writer)]:
-                    one.close()
-                server = runner.server
-                assert server is not None
-                while server.connections:
-                    await asyncio.sleep(0.001)
-        listener.close()
-        await runner.cleanup()
-
-    asyncio.run(story())
-
-
-def test_two_listeners_share_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 1)
-
-    async def story() -> None:
-        runner = web.AppRunner(web.Application())
-        await runner.setup()
-        bound = ConnectionBound()
-        listeners = [
-            await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers(), bound=bound)
-            for _ in range(2)
-        ]
-        here, there = (listener.sockets[0].getsockname() for listener in listeners)
-        async with asyncio.timeout(60):
-            _, kept = await asyncio.open_connection(*here)
-            while bound.addresses.total == 0:
-                await asyncio.sleep(0.001)
-            reader, writer = await asyncio.open_connection(*there)
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
+    address = listener.sockets[0].getsockname()
+    async with asyncio.timeout(60):
+        for _ in range(2):  # what is closed makes room
+            kept = [await asyncio.open_connection(*address) for _ in range(2)]
+            reader, writer = await asyncio.open_connection(*address)
             with suppress(ConnectionError):
+                # One that says nothing would be closed in the end, too.
+                writer.write(b"GET / HTTP/1.1\r\nHost: one\r\n\r\n")
                 assert await reader.read(1) == b""
-            kept.close()
-            writer.close()
-            while bound.addresses.total:
+            for _, one in [*kept, (reader, writer)]:
+                one.close()
+            server = runner.server
+            assert server is not None
+            while server.connections:
                 await asyncio.sleep(0.001)
-        for listener in listeners:
-            listener.close()
-        await runner.cleanup()
+    listener.close()
+    await runner.cleanup()
 
-    asyncio.run(story())
+
+async def test_two_listeners_share_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 1)
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    bound = ConnectionBound()
+    listeners = [
+        await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers(), bound=bound) for _ in range(2)
+    ]
+    here, there = (listener.sockets[0].getsockname() for listener in listeners)
+    async with asyncio.timeout(60):
+        _, kept = await asyncio.open_connection(*here)
+        while bound.addresses.total == 0:
+            await asyncio.sleep(0.001)
+        reader, writer = await asyncio.open_connection(*there)
+        with suppress(ConnectionError):
+            assert await reader.read(1) == b""
+        kept.close()
+        writer.close()
+        while bound.addresses.total:
+            await asyncio.sleep(0.001)
+    for listener in listeners:
+        listener.close()
+    await runner.cleanup()
 
 
 KEEP: bytes = ASK.replace(b"Connection: close\r\n", b"")
@@ -526,7 +506,7 @@ async def received(connection: NamedErrors, data: bytes) -> bool:
 
 
 @pytest.mark.parametrize("request_bytes", [KEEP, POST])
-def test_a_request_that_is_whole_is_handled_in_the_turn_that_reads_it(request_bytes: bytes) -> None:
+async def test_a_request_that_is_whole_is_handled_in_the_turn_that_reads_it(request_bytes: bytes) -> None:
     """Goal: it costs no turns of the loop, and leaves the connection as aiohttp does."""
     handled: list[bytes] = []
 
@@ -534,17 +514,14 @@ def test_a_request_that_is_whole_is_handled_in_the_turn_that_reads_it(request_by
         handled.append(await request.read())
         return web.Response(body=b"ok")
 
-    async def story() -> None:
-        async with asked(b"", notes) as (reader, server):
-            connection = await idle(server)
-            for count in (1, 2):
-                assert await received(connection, request_bytes)
-                assert len(handled) == count
-                assert connection._read_one
-            for _ in range(2):
-                assert (await reader.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200 OK\r\n")
-
-    asyncio.run(story())
+    async with asked(b"", notes) as (reader, server):
+        connection = await idle(server)
+        for count in (1, 2):
+            assert await received(connection, request_bytes)
+            assert len(handled) == count
+            assert connection._read_one
+        for _ in range(2):
+            assert (await reader.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 @pytest.mark.parametrize(
@@ -562,24 +539,21 @@ def test_a_request_that_is_whole_is_handled_in_the_turn_that_reads_it(request_by
         ),
     ],
 )
-def test_what_is_not_one_whole_request_is_answered_too(pieces: tuple[bytes, ...], answers: int) -> None:
-    async def story() -> None:
-        async with asked(b"", reads) as (reader, server):
-            connection = await idle(server)
-            each_is_one = True
-            for piece in pieces:
-                await received(connection, piece)
-                each_is_one = each_is_one and connection._read_one
-                await asyncio.sleep(0.01)
-            assert not each_is_one
-            for _ in range(answers):
-                assert b"HTTP/1.1 200 OK\r\n" in await reader.readuntil(b"\r\n\r\n")
-            assert (await idle(server))._request_count == answers
-
-    asyncio.run(story())
+async def test_what_is_not_one_whole_request_is_answered_too(pieces: tuple[bytes, ...], answers: int) -> None:
+    async with asked(b"", reads) as (reader, server):
+        connection = await idle(server)
+        each_is_one = True
+        for piece in pieces:
+            await received(connection, piece)
+            each_is_one = each_is_one and connection._read_one
+            await asyncio.sleep(0.01)
+        assert not each_is_one
+        for _ in range(answers):
+            assert b"HTTP/1.1 200 OK\r\n" in await reader.readuntil(b"\r\n\r\n")
+        assert (await idle(server))._request_count == answers
 
 
-def test_requests_that_come_while_one_is_handled_follow_in_order() -> None:
+async def test_requests_that_come_while_one_is_handled_follow_in_order() -> None:
     goes_on = asyncio.Event()
     asked_for: list[str] = []
 
@@ -588,22 +562,19 @@ def test_requests_that_come_while_one_is_handled_follow_in_order() -> None:
         await goes_on.wait()
         return web.Response(body=request.query_string.encode())
 
-    async def story() -> None:
-        async with asked(b"", waits) as (reader, server):
-            connection = await idle(server)
-            for number in range(3):
-                assert not await received(connection, KEEP.replace(b"GET /", b"GET /?%d" % number))
-            assert asked_for == ["0"]
-            goes_on.set()
-            for number in range(3):
-                await reader.readuntil(b"\r\n\r\n%d" % number)
-            assert asked_for == ["0", "1", "2"]
-
-    asyncio.run(story())
+    async with asked(b"", waits) as (reader, server):
+        connection = await idle(server)
+        for number in range(3):
+            assert not await received(connection, KEEP.replace(b"GET /", b"GET /?%d" % number))
+        assert asked_for == ["0"]
+        goes_on.set()
+        for number in range(3):
+            await reader.readuntil(b"\r\n\r\n%d" % number)
+        assert asked_for == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(("request_bytes", "ends"), [(KEEP, "cancelled"), (POST, "done")])
-def test_when_its_client_goes_a_read_ends_and_a_write_goes_on(request_bytes: bytes, ends: str) -> None:
+async def test_when_its_client_goes_a_read_ends_and_a_write_goes_on(request_bytes: bytes, ends: str) -> None:
     """Also where the handler began in the turn that read the request; nothing is left of the connection."""
     goes_on, ended = asyncio.Event(), asyncio.Queue[str]()
 
@@ -616,61 +587,52 @@ def test_when_its_client_goes_a_read_ends_and_a_write_goes_on(request_bytes: byt
         ended.put_nowait("done")
         return web.Response()
 
-    async def story() -> None:
-        async with asked(b"", waits) as (_, server):
-            connection = await idle(server)
-            its_task = connection._task_handler
-            assert its_task is not None
-            await received(connection, request_bytes)
-            assert connection.transport is not None
-            connection.transport.abort()
-            async with asyncio.timeout(60):
-                while server.connections:
-                    await asyncio.sleep(0)
-                goes_on.set()
-                assert await ended.get() == ends
-                await asyncio.wait([its_task])
-                while connection._handling is not None:
-                    await asyncio.sleep(0)
-
-    asyncio.run(story())
+    async with asked(b"", waits) as (_, server):
+        connection = await idle(server)
+        its_task = connection._task_handler
+        assert its_task is not None
+        await received(connection, request_bytes)
+        assert connection.transport is not None
+        connection.transport.abort()
+        async with asyncio.timeout(60):
+            while server.connections:
+                await asyncio.sleep(0)
+            goes_on.set()
+            assert await ended.get() == ends
+            await asyncio.wait([its_task])
+            while connection._handling is not None:
+                await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("asked_how", [KEEP, ASK])
-def test_a_connection_that_an_answer_ends_is_closed(asked_how: bytes) -> None:
+async def test_a_connection_that_an_answer_ends_is_closed(asked_how: bytes) -> None:
     async def last(_request: web.Request) -> web.StreamResponse:
         response = web.Response(body=b"last")
         response.force_close()
         return response
 
-    async def story() -> None:
-        async with asked(b"", last) as (reader, server):
-            await received(await idle(server), asked_how)
-            assert (await reader.read()).endswith(b"\r\n\r\nlast")
-            async with asyncio.timeout(60):
-                while server.connections:
-                    await asyncio.sleep(0.001)
-
-    asyncio.run(story())
+    async with asked(b"", last) as (reader, server):
+        await received(await idle(server), asked_how)
+        assert (await reader.read()).endswith(b"\r\n\r\nlast")
+        async with asyncio.timeout(60):
+            while server.connections:
+                await asyncio.sleep(0.001)
 
 
-def test_a_stop_waits_for_a_request_that_is_handled() -> None:
+async def test_a_stop_waits_for_a_request_that_is_handled() -> None:
     goes_on = asyncio.Event()
 
     async def waits(_request: web.Request) -> web.StreamResponse:
         await goes_on.wait()
         return web.Response(body=b"done")
 
-    async def story() -> None:
-        async with asked(b"", waits) as (reader, server):
-            connection = await idle(server)
-            await received(connection, POST)
-            stopping = asyncio.create_task(connection.shutdown(60))
-            await asyncio.sleep(0.01)
-            assert not stopping.done()
-            goes_on.set()
-            async with asyncio.timeout(30):
-                await stopping
-                assert (await reader.read()).endswith(b"\r\n\r\ndone")
-
-    asyncio.run(story())
+    async with asked(b"", waits) as (reader, server):
+        connection = await idle(server)
+        await received(connection, POST)
+        stopping = asyncio.create_task(connection.shutdown(60))
+        await asyncio.sleep(0.01)
+        assert not stopping.done()
+        goes_on.set()
+        async with asyncio.timeout(30):
+            await stopping
+            assert (await reader.read()).endswith(b"\r\n\r\ndone")

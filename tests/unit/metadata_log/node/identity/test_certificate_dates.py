@@ -213,7 +213,7 @@ def test_a_threshold_that_passes_while_the_process_runs_is_noticed(
     ],
     ids=["expired", "early"],
 )
-def test_a_refused_certificate_is_named_at_both_ends(
+async def test_a_refused_certificate_is_named_at_both_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, begins_s: int, ends_s: int, words: list[str]
 ) -> None:
     """Goal: OpenSSL's own reason, and the clock. Method: a server whose clock finds its certificate valid, and a client."""
@@ -222,18 +222,14 @@ def test_a_refused_certificate_is_named_at_both_ends(
     files = certified(ours, "controller", "1", begins_s=begins_s, ends_s=ends_s)
     its_time = 1000 * (begins_s + 1)
     imposter = Tls(files, cluster_id="c", now_ms=lambda: its_time)
-
-    async def story() -> None:
-        async with serving(imposter) as address:
-            with pytest.raises(ssl.SSLCertVerificationError) as refused:
-                await told(address, trusting(sound.ca))
-            assert all(word in why_it_failed(refused.value) for word in words)
-        # The other way round: the client shows it, and the server refuses.
-        async with serving(Tls(ours.certify("controller", "2"), cluster_id="c")) as address:
-            with suppress(ssl.SSLError, ConnectionError):  # the connection ends unanswered, or with an alert
-                assert (await told(address, files.client(now_s=begins_s + 1)))[0] == ""
-
-    asyncio.run(story())
+    async with serving(imposter) as address:
+        with pytest.raises(ssl.SSLCertVerificationError) as refused:
+            await told(address, trusting(sound.ca))
+        assert all(word in why_it_failed(refused.value) for word in words)
+    # The other way round: the client shows it, and the server refuses.
+    async with serving(Tls(ours.certify("controller", "2"), cluster_id="c")) as address:
+        with suppress(ssl.SSLError, ConnectionError):  # the connection ends unanswered, or with an alert
+            assert (await told(address, files.client(now_s=begins_s + 1)))[0] == ""
     (record,) = [r for r in caplog.records if r.getMessage() == "certificate_refused"]
     assert words[0] in vars(record)["reason"] and vars(record)["address"] == "127.0.0.1"
 

@@ -76,23 +76,19 @@ async def told(address: tuple[str, int], context: ssl.SSLContext) -> tuple[str, 
     return said.rpartition(b"\r\n\r\n")[2].decode(), served
 
 
-def test_a_client_may_show_a_certificate_of_this_authority_or_none(tmp_path: Path) -> None:
+async def test_a_client_may_show_a_certificate_of_this_authority_or_none(tmp_path: Path) -> None:
     ours, foreign = authority(tmp_path / "ours"), authority(tmp_path / "foreign")
     tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
     of_broker = ours.certify("broker", "11").client()
     stranger = foreign.certify("broker", "11")
     mixed = TlsFiles(stranger.certificate, stranger.key, ours.ca).client()
-
-    async def story() -> None:
-        async with serving(tls) as address:
-            assert (await told(address, of_broker))[0] == "Broker:11"
-            assert (await told(address, trusting(ours.ca)))[0] == "None"
-            with pytest.raises(ssl.SSLCertVerificationError):
-                await told(address, trusting(foreign.ca))
-            with suppress(ConnectionError, ssl.SSLError):
-                assert (await told(address, mixed))[0] == ""  # the connection ends unanswered
-
-    asyncio.run(story())
+    async with serving(tls) as address:
+        assert (await told(address, of_broker))[0] == "Broker:11"
+        assert (await told(address, trusting(ours.ca)))[0] == "None"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await told(address, trusting(foreign.ca))
+        with suppress(ConnectionError, ssl.SSLError):
+            assert (await told(address, mixed))[0] == ""  # the connection ends unanswered
 
 
 @pytest.mark.parametrize(
@@ -105,7 +101,7 @@ def test_a_client_may_show_a_certificate_of_this_authority_or_none(tmp_path: Pat
         ("user", CLUSTER, False, False, False),
     ],
 )
-def test_a_certificate_of_somebody_else_does_not_pass_for_a_controller_s(
+async def test_a_certificate_of_somebody_else_does_not_pass_for_a_controller_s(
     tmp_path: Path, role: str, cluster_id: str, *, of_nodes: bool, of_replay: bool, of_commands: bool
 ) -> None:
     """Goal: nobody gets the tokens of clients by the port of a controller that is down. A command may ask brokers; it and
@@ -126,37 +122,28 @@ def test_a_certificate_of_somebody_else_does_not_pass_for_a_controller_s(
         ):
             pass
 
-    async def story() -> None:
-        async with serving(imposter) as address, asyncio.timeout(60):
-            for context, is_let_in in (
-                (caller.client, of_nodes),
-                (caller.anonymous, of_nodes),
-                (reader, of_replay),
-                (reader_with_certificate, of_replay),
-                (own.client(), of_commands),
-                (trusting(own.ca), of_commands),
-            ):
-                for asked in (told(address, context), asyncio.to_thread(blocking, address, context)):
-                    with nullcontext() if is_let_in else pytest.raises(ssl.SSLCertVerificationError):
-                        await asked
-
-    asyncio.run(story())
+    async with serving(imposter) as address, asyncio.timeout(60):
+        for context, is_let_in in (
+            (caller.client, of_nodes),
+            (caller.anonymous, of_nodes),
+            (reader, of_replay),
+            (reader_with_certificate, of_replay),
+            (own.client(), of_commands),
+            (trusting(own.ca), of_commands),
+        ):
+            for asked in (told(address, context), asyncio.to_thread(blocking, address, context)):
+                with nullcontext() if is_let_in else pytest.raises(ssl.SSLCertVerificationError):
+                    await asked
 
 
-def test_a_command_says_whose_certificate_it_refused(tmp_path: Path) -> None:
+async def test_a_command_says_whose_certificate_it_refused(tmp_path: Path) -> None:
     files = authority(tmp_path).certify("guest", "2")
     client = ClusterClient(
         ("https://127.0.0.1",), timeout_s=60, rng=Random(1), credentials=Credentials(files.client())
     )
-
-    async def story() -> None:
-        async with serving(Tls(files, cluster_id=CLUSTER)) as address:
-            with pytest.raises(
-                Unreachable, match="its certificate names nobody, and not a controller or broker"
-            ):
-                await asyncio.to_thread(client.ask_one, http_url(address, tls=True), "/")
-
-    asyncio.run(story())
+    async with serving(Tls(files, cluster_id=CLUSTER)) as address:
+        with pytest.raises(Unreachable, match="its certificate names nobody, and not a controller or broker"):
+            await asyncio.to_thread(client.ask_one, http_url(address, tls=True), "/")
 
 
 def test_the_test_authority_makes_no_user_a_server(tmp_path: Path) -> None:
@@ -168,31 +155,27 @@ def test_the_test_authority_makes_no_user_a_server(tmp_path: Path) -> None:
     assert list(uses) == [x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
 
 
-def test_certificates_are_replaced_without_a_restart_and_halves_of_pairs_do_not_count(
+async def test_certificates_are_replaced_without_a_restart_and_halves_of_pairs_do_not_count(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours = authority(tmp_path / "ours")
     first, second = ours.certify("controller", "1"), ours.certify("controller", "2")
     files = copied(first, tmp_path)
     tls = Tls(files, cluster_id=CLUSTER)
-
-    async def story() -> None:
-        async with serving(tls) as address:
-            _, before = await told(address, trusting(ours.ca))
-            (tmp_path / "key").write_bytes(second.key.read_bytes())
+    async with serving(tls) as address:
+        _, before = await told(address, trusting(ours.ca))
+        (tmp_path / "key").write_bytes(second.key.read_bytes())
+        tls.look_again()
+        assert "certificates_not_reloaded" in caplog.messages
+        assert (await told(address, trusting(ours.ca)))[1] == before
+        copied(second, tmp_path)
+        with caplog.at_level(logging.INFO):
             tls.look_again()
-            assert "certificates_not_reloaded" in caplog.messages
-            assert (await told(address, trusting(ours.ca)))[1] == before
-            copied(second, tmp_path)
-            with caplog.at_level(logging.INFO):
-                tls.look_again()
-            assert "certificates_reloaded" in caplog.messages
-            assert (await told(address, trusting(ours.ca)))[1] != before
-
-    asyncio.run(story())
+        assert "certificates_reloaded" in caplog.messages
+        assert (await told(address, trusting(ours.ca)))[1] != before
 
 
-def test_an_authority_that_is_taken_from_the_file_is_trusted_no_longer(tmp_path: Path) -> None:
+async def test_an_authority_that_is_taken_from_the_file_is_trusted_no_longer(tmp_path: Path) -> None:
     """Goal: an authority whose key was lost can be replaced under running nodes. Method: both ends of a connection, before
     and after it is taken out, through one listener and one context of calls.
     """
@@ -204,20 +187,16 @@ def test_an_authority_that_is_taken_from_the_file_is_trusted_no_longer(tmp_path:
     certified = lost.certify("broker", "11")
     of_lost = TlsFiles(certified.certificate, certified.key, ours.ca).client()
     server_of_lost = Tls(lost.certify("controller", "2"), cluster_id=CLUSTER)
-
-    async def story() -> None:
-        async with serving(tls) as address, serving(server_of_lost) as other:
-            assert (await told(address, of_lost))[0] == "Broker:11"
-            assert await told(other, tls.anonymous)
-            files.ca.write_bytes(ours.ca.read_bytes())
-            tls.look_again()
-            with suppress(ConnectionError, ssl.SSLError):
-                assert (await told(address, of_lost))[0] == ""
-            with pytest.raises(ssl.SSLCertVerificationError):
-                await told(other, tls.anonymous)
-            assert (await told(address, ours.certify("broker", "11").client()))[0] == "Broker:11"
-
-    asyncio.run(story())
+    async with serving(tls) as address, serving(server_of_lost) as other:
+        assert (await told(address, of_lost))[0] == "Broker:11"
+        assert await told(other, tls.anonymous)
+        files.ca.write_bytes(ours.ca.read_bytes())
+        tls.look_again()
+        with suppress(ConnectionError, ssl.SSLError):
+            assert (await told(address, of_lost))[0] == ""
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await told(other, tls.anonymous)
+        assert (await told(address, ours.certify("broker", "11").client()))[0] == "Broker:11"
 
 
 @pytest.mark.parametrize("broken", ["crt", "key", "ca"])
@@ -231,28 +210,24 @@ def test_what_is_no_certificate_is_refused_by_name(tmp_path: Path, broken: str) 
         Tls(files, cluster_id=CLUSTER)
 
 
-def test_who_does_not_finish_the_handshake_is_counted_and_cut_off(
+async def test_who_does_not_finish_the_handshake_is_counted_and_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "HTTP_ARRIVAL_MAX_MS", 500)
     monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 4)
     ours = authority(tmp_path / "ours")
     tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
-
-    async def story() -> None:
-        async with serving(tls) as address, asyncio.timeout(60):
-            silent = [await asyncio.open_connection(*address) for _ in range(2)]
-            reader, writer = await asyncio.open_connection(*address)  # beyond the share of one address
+    async with serving(tls) as address, asyncio.timeout(60):
+        silent = [await asyncio.open_connection(*address) for _ in range(2)]
+        reader, writer = await asyncio.open_connection(*address)  # beyond the share of one address
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        for held, to in silent:
             with suppress(ConnectionError):
-                assert await reader.read() == b""
-            writer.close()
-            for held, to in silent:
-                with suppress(ConnectionError):
-                    assert await held.read() == b""
-                to.close()
-            assert (await told(address, trusting(ours.ca)))[0] == "None"
-
-    asyncio.run(story())
+                assert await held.read() == b""
+            to.close()
+        assert (await told(address, trusting(ours.ca)))[0] == "None"
 
 
 def test_keys_are_private(tmp_path: Path) -> None:
@@ -280,25 +255,22 @@ def test_a_folder_of_keys_that_is_there_is_narrowed_or_refused(
         authority(folder)
 
 
-def test_a_connection_that_is_not_entered_is_closed_at_once() -> None:
+async def test_a_connection_that_is_not_entered_is_closed_at_once() -> None:
     def never() -> asyncio.Protocol:
         raise AssertionError("no protocol is made for it")
 
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        server = await loop.create_server(lambda: Encrypting(never, context, lambda _: None), "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
-        with suppress(ConnectionError):
-            assert await reader.read() == b""
-        writer.close()
-        server.close()
-
-    asyncio.run(story())
+    loop = asyncio.get_running_loop()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server = await loop.create_server(lambda: Encrypting(never, context, lambda _: None), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+    with suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    server.close()
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
-def test_a_lost_connection_is_freed_without_the_cycle_collector(
+async def test_a_lost_connection_is_freed_without_the_cycle_collector(
     tmp_path: Path, *, is_encrypted: bool
 ) -> None:
     """Goal: connections that come and go cost no memory where nothing is walked any more. Method: nothing is walked."""
@@ -319,17 +291,14 @@ def test_a_lost_connection_is_freed_without_the_cycle_collector(
                 connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert connection.recv(12) == b"HTTP/1.1 200"
 
-    async def story() -> None:
-        gc.collect()
-        gc.disable()
-        try:
-            before = held()
-            async with serving(tls) as address, asyncio.timeout(60):
-                for _ in range(3):
-                    await asyncio.to_thread(ask, address)
-                while held() > before:  # nothing tells when a transport is freed
-                    await asyncio.sleep(0.01)
-        finally:
-            gc.enable()
-
-    asyncio.run(story())
+    gc.collect()
+    gc.disable()
+    try:
+        before = held()
+        async with serving(tls) as address, asyncio.timeout(60):
+            for _ in range(3):
+                await asyncio.to_thread(ask, address)
+            while held() > before:  # nothing tells when a transport is freed
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()
