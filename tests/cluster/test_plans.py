@@ -5,6 +5,8 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,16 @@ def reassign_by_plan(cluster: LocalCluster, plan: Path, at_most: int) -> list[st
     ]
 
 
+@contextmanager
+def begun(command: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a command beside the block; one that runs on after a failure is killed, as it may have no end."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 async def a_plan_and_its_history(cluster: LocalCluster, plan: Path) -> None:
     """C16, C21: interrupted, and run again while the active controller is killed; each partition moves once."""
     client = cluster.client(timeout_s=60)
@@ -56,13 +68,13 @@ async def a_plan_and_its_history(cluster: LocalCluster, plan: Path) -> None:
         return sum(wanted[one["partition"]] == one["replicas"] for one in found)
 
     # Four at a time: it is far from done when it is interrupted, even seconds late.
-    with subprocess.Popen(reassign_by_plan(cluster, plan, 4), stdout=subprocess.PIPE) as first:
+    with begun(reassign_by_plan(cluster, plan, 4)) as first:
         await until(lambda: moved() >= 8, "some of the plan is done")
         first.send_signal(signal.SIGINT)
         await asyncio.to_thread(first.wait)
     assert first.returncode == 130
     assert moved() < MANY
-    with subprocess.Popen(reassign_by_plan(cluster, plan, 20), stdout=subprocess.PIPE) as second:
+    with begun(reassign_by_plan(cluster, plan, 20)) as second:
         goal = moved() + 10
         await until(lambda: moved() >= goal, "the plan goes on")
         active = await active_id(cluster)
