@@ -341,10 +341,14 @@ class RaftRules:
             )
 
     def _may_be_busy(self, node: "SimulatedNode") -> bool:
-        """Answer whether a node waits for something else than its leader: a snapshot, or others that have founded."""
-        assert node.log is not None
-        guard = node.log._guard
-        return guard.elections.awaits_founded_quorum or guard.follower.offered is not None
+        """Answer whether a node waits for something else than its leader: a snapshot, others that have founded, or a sync
+        of the log for which it would stand.
+        """
+        log = node.log
+        assert log is not None
+        elections = log._guard.elections
+        waits_for_disk = log._sync.since is not None and not elections.may_stand()
+        return elections.awaits_founded_quorum or log._guard.follower.offered is not None or waits_for_disk
 
     # --- what it sends
 
