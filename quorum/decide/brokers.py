@@ -21,7 +21,7 @@ from metadata_log.errors import (
     PolicyViolation,
     UnsupportedVersion,
 )
-from metadata_log.ids import BrokerId, is_reserved, uuid_text
+from metadata_log.ids import BrokerId, NodeId, is_reserved, uuid_text
 from metadata_log.image.begun import BROKER_REGISTERED, BROKER_UNREGISTERED
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
@@ -184,7 +184,7 @@ def _check_id(context: DecideContext, broker_id: BrokerId) -> None:
     """
     image = context.image
     is_voter = broker_id in [int(voter.node_id) for voter in image.quorum.voters or ()]
-    if is_voter or (context.checks_as_brokers and broker_id in image.controllers):
+    if is_voter or (context.checks_as_brokers and NodeId(broker_id) in image.controllers):
         raise InvalidRegistration(
             f"id {broker_id} is a controller's; brokers and controllers share one id space: give this broker another"
         )

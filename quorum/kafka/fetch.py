@@ -8,6 +8,7 @@ from typing import Final
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, UnsupportedVersion
 from metadata_log.ids import BrokerId, Uuid
 from metadata_log.node.identity.rights import Right
+from quorum.controller.callers import authorize_poll
 from quorum.kafka.door import Api, Asked, Done, GiveUp, KafkaDoor, Parks, Prepared
 from quorum.kafka.fetches import FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, Fetch
 from quorum.kafka.replies import Position
@@ -28,7 +29,7 @@ def take(door: KafkaDoor, asked: Asked, done: Done) -> GiveUp | None:
         NotAuthorized: it is of another broker than its sender.
     """
     fetch = fetch_of(asked, cluster_id=door.settings.cluster_id)
-    asked.caller.principal.check_poll(BrokerId(fetch.replica_id), door.controller.committed.brokers)
+    authorize_poll(asked.caller, BrokerId(fetch.replica_id), door.controller.committed)
     return door.kafka_log.fetches.take(fetch, lambda tail: done(Prepared(tail)))
 
 

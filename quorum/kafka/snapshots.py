@@ -9,6 +9,7 @@ from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import BrokerId
 from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.rights import Right
+from quorum.controller.callers import authorize_poll
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE, kafka_error
 from quorum.kafka.fetch import check_cluster
@@ -30,7 +31,7 @@ async def fetch_snapshot(door: KafkaDoor, asked: Asked) -> Values:
     """
     cluster_id, replica_id, max_bytes, topics = asked.values
     check_cluster(cluster_id, door.settings.cluster_id)
-    asked.caller.principal.check_poll(BrokerId(replica_id), door.controller.committed.brokers)
+    authorize_poll(asked.caller, BrokerId(replica_id), door.controller.committed)
     if len(topics) != 1 or len(topics[0][1]) != 1:
         raise InvalidRequest("one snapshot is fetched in a request")
     topic, ((number, epoch, snapshot, position, _),) = topics[0]
