@@ -68,6 +68,8 @@ class DerivedSnapshots:
 
     def newest(self) -> SnapshotName | None:
         """Return the newest snapshot that is whole; None if none is."""
+        if not self._whole:
+            return None
         newest = self._keeper.newest()
         if newest is None or newest is not self._known[0]:
             self._known = (newest, self._newest())

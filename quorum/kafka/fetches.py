@@ -148,6 +148,9 @@ class KafkaFetches(AppliedListener):
         self._waits_for_cold: dict[tuple[int, int], list[Parked]] = {}
         self._heard: NodeId | None = None
         self._looked_ms = -limits.FETCH_TICK_MS
+        self._led_by: tuple[MetadataImage | None, bool, NodeId | None] = (None, False, None)
+        self._led = Leadership(0, NodeId(NO_LEADER), is_ours=False)
+        """What answers say about the leader, and what that rests on."""
         self._kept: dict[tuple[object, ...], bytes] = {}
         self._kept_bytes = 0
         self._hold_at: tuple[object, ...] = ()
@@ -243,13 +246,19 @@ class KafkaFetches(AppliedListener):
     def leadership(self) -> Leadership:
         """Return whom answers name as the leader. One whose address is not known is not named: its broker would end."""
         controller = self._controller
-        image, claimant = controller.committed, controller.committed.claimant
+        rests_on = (controller.committed, controller.is_active, self._heard_leader())
+        if rests_on[0] is not self._led_by[0] or rests_on[1:] != self._led_by[1:]:
+            self._led_by, self._led = rests_on, self._leadership(*rests_on)
+        return self._led
+
+    def _leadership(self, image: MetadataImage, is_active: bool, heard: NodeId | None) -> Leadership:
+        claimant = image.claimant
         now = leadership(
             epoch=image.controller_epoch,
             claimant=None if claimant is None else claimant.controller_id,
             node_id=self._settings.node_id,
-            is_active=controller.is_active,
-            heard=self._heard_leader(),
+            is_active=is_active,
+            heard=heard,
         )
         if now.leader != NO_LEADER and kafka_address(image, now.leader) is None:
             return Leadership(now.epoch, NO_LEADER, is_ours=False)
