@@ -148,3 +148,18 @@ def test_a_certificate_binds_a_broker_to_its_id(tmp_path: Path) -> None:
         assert desk.door.connections.addresses.total == 0
 
     at_kafka_desk(tmp_path, story, principals=file_of_principals(tmp_path), security="tls", tls=tls)
+
+
+def test_a_broker_reads_the_log_as_itself_alone(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+            await login(client, f"\0Broker:11\0{BROKER}")
+            for replica_id, error in ((11, 0), (12, 31), (-1, 31)):
+                topic = ("__cluster_metadata", ((0, 1, (1, 1), 0, bytes(16)),))
+                assert (await client.ask(59, 1, None, replica_id, 1, (topic,)))[1] == error
+                partition = (0, 0, 0, 0, -1, 0, bytes(16), 0)
+                asked = (None, -1, (replica_id, -1), 0, 0, 1, 0, 0, -1)
+                topics = (("", bytes(15) + b"\1", (partition,)),)
+                assert (await client.ask(1, 18, *asked, topics, (), ""))[1] == error
+
+    at_kafka_desk(tmp_path, story, principals=file_of_principals(tmp_path), security="sasl_plaintext")
