@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 REQUESTS_PER_TURN: Final = 4
 """Of one connection in one turn of the loop: whoever sends many at once waits for others."""
 SWEEP_S: Final = 1.0
+REPEATED_BYTES_MAX: Final = 512
+"""Of a request that may be repeated: a Fetch or a heartbeat has some 150."""
 _SIZE: Final = Struct(">i")
 _HEAD: Final = Struct(">ii")
 """The size of an answer, and its correlation id."""
@@ -127,6 +129,7 @@ class KafkaConnection(asyncio.Protocol):
         "_loop",
         "_parked",
         "_peer",
+        "_repeated",
         "_serving",
         "_since_s",
         "_transport",
@@ -161,6 +164,8 @@ class KafkaConnection(asyncio.Protocol):
         self._since_s = self._loop.time()
         """Since when nothing has arrived, or the request that arrives is not whole."""
         self._correlation_id = 0
+        self._repeated: tuple[bytes, RequestHeader, Values] | None = None
+        """The last request but for its correlation id, and what was read of it: an idle broker repeats it."""
         self._parked: tuple[Api, Asked] | None = None
         self._give_up: GiveUp | None = None
 
@@ -311,6 +316,14 @@ class KafkaConnection(asyncio.Protocol):
     def _begin(self, request: bytes) -> None:
         """Read a request, in a thread if it is large, and have it handled."""
         self._has_asked, self._in_hand = True, len(request)
+        asked, repeated = request[:4] + request[8:], self._repeated
+        if repeated is not None and repeated[0] == asked and self._principal() is not NOBODY:
+            _, header, values = repeated
+            correlation_id = int.from_bytes(request[4:8], signed=True)
+            self._handle(
+                self._serving.door.apis[header.key], header._replace(correlation_id=correlation_id), values
+            )
+            return
         try:
             header = request_header(request)
             api = self._serving.door.apis.get(header.key)
@@ -328,7 +341,9 @@ class KafkaConnection(asyncio.Protocol):
                     self._read_beside(api, header, request), failed=partial(self._refuse, "failed")
                 )
             else:
-                self._handle(api, header, read_whole(SCHEMAS[header.key], header.version, request, header.at))
+                values = read_whole(SCHEMAS[header.key], header.version, request, header.at)
+                self._repeated = (asked, header, values) if len(asked) <= REPEATED_BYTES_MAX else None
+                self._handle(api, header, values)
         except Malformed:
             self._refuse("malformed")
 

@@ -4,12 +4,15 @@ import asyncio
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from metadata_log import limits
 from metadata_log.errors import NotController
+from metadata_log.kafka import messages
 from metadata_log.kafka.messages import API_VERSIONS, REQUESTS, answer_head
+from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.rights import Right
 from quorum.kafka import connection
 from quorum.kafka.door import Answer, Api, Asked, AtOnce, Done, KafkaDoor, Parks, Waits, prepared
@@ -39,6 +42,38 @@ def test_requests_in_pieces_and_together_are_answered_in_order(tmp_path: Path) -
             assert (correlation_id, error) == (7, 0)
         await desk.until_quiet()
         assert not desk.serving.closed
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_request_that_is_repeated_is_read_once_and_answered_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: an idle broker costs little. Method: the same request again, another one, and a long one; each reaches its
+    handler with its own values, and each answer has the id of its request.
+    """
+    served: list[tuple[int, str]] = []
+    read: list[int] = []
+    read_whole = messages.read_whole
+
+    def counted(*of: Any) -> Values:
+        read.append(1)
+        return read_whole(*of)
+
+    def answer(_door: KafkaDoor, asked: Asked) -> Answer:
+        served.append((asked.version, asked.values[0]))
+        return (0, (), 0, (), -1, (), False)
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(API_VERSIONS, AtOnce(answer), None))
+        monkeypatch.setattr(connection, "read_whole", counted)
+        longest = "x" * connection.REPEATED_BYTES_MAX
+        async with desk.client() as client:
+            for number, name in enumerate(("a", "a", "a", "b", "a", longest, longest), -3):
+                client.send(API_VERSIONS, 4, (name, "1"), correlation_id=number)
+                assert answer_values(API_VERSIONS, 4, await client.answer())[0] == number
+            assert [name for _, name in served] == ["a", "a", "a", "b", "a", longest, longest]
+            assert len(read) == 5
 
     at_kafka_desk(tmp_path, story)
 
