@@ -5,20 +5,18 @@ from typing import Any, Final
 
 from metadata_log.kafka.messages import ANSWERS, API_VERSIONS, REQUESTS, answer_tail
 from metadata_log.kafka.reading import Values
-from metadata_log.node.addresses import HostPort
 from metadata_log.node.identity.rights import Right
-from metadata_log.records.controllers import RegisterControllerRecord
-from metadata_log.records.quorum import KAFKA_ENDPOINT, KRAFT_VERSION_LEVEL
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL
 from quorum.decide.access import AclOperation
 from quorum.decide.features import SUPPORTED
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor, Prepared
 from quorum.kafka.errors import NONE, UNSUPPORTED_VERSION, KafkaError, whole
+from quorum.kafka.fetches import kafka_address
 
 DESCRIBE_CLUSTER: Final = 60
 BROKERS, CONTROLLERS = 1, 2
 """Types of endpoints."""
 MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE = 114, 115
-NO_NODE: Final = -1
 _OPERATIONS: Final = (
     *(AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION),
     *(AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS),
@@ -68,12 +66,12 @@ def describe_cluster(door: KafkaDoor, asked: Asked) -> Values:
             code, what = UNSUPPORTED_ENDPOINT_TYPE, f"type {endpoint_type}"
         error = KafkaError(code, f"a controller describes controllers, and no endpoints of {what}")
         return whole(ANSWERS[DESCRIBE_CLUSTER], error)
-    controller = door.controller
-    leader_id = door.settings.node_id if controller.is_active else controller.leader_hint
+    image = door.controller.committed
+    node_ids = {*image.controllers, *(voter.node_id for voter in image.quorum.voters or ())}
     controllers = [
         (node_id, *address, None, False)
-        for node_id, registered in sorted(controller.committed.controllers.items())
-        if (address := _address(registered)) is not None
+        for node_id in sorted(node_ids)
+        if (address := kafka_address(image, node_id)) is not None
     ]
     return (
         NO_THROTTLE,
@@ -81,18 +79,10 @@ def describe_cluster(door: KafkaDoor, asked: Asked) -> Values:
         None,
         endpoint_type,
         door.settings.cluster_id,
-        NO_NODE if leader_id is None else leader_id,
+        door.kafka_log.fetches.leadership().leader,
         controllers,
         ALL_OPERATIONS if with_operations else NOT_ASKED,
     )
-
-
-def _address(registered: RegisterControllerRecord) -> HostPort | None:
-    """Return where brokers and tools reach a controller."""
-    for endpoint in registered.endpoints:
-        if endpoint.name == KAFKA_ENDPOINT:
-            return endpoint.host, endpoint.port
-    return None
 
 
 APIS: Final = (

@@ -8,6 +8,7 @@ from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.quorum import KAFKA_ENDPOINT
 from metadata_log.wire.commands import RegisterController
 from quorum.kafka.cluster import ALL_OPERATIONS, DESCRIBE_CLUSTER, NOT_ASKED
+from quorum.kafka.fetches import FETCH, METADATA_TOPIC_ID
 from quorum.kafka.quorum import ADD_VOTER, DESCRIBE_QUORUM, REMOVE_VOTER, TOPIC
 from tests.support.desk import FOUNDERS
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
@@ -20,6 +21,9 @@ def test_the_quorum_is_described(tmp_path: Path) -> None:
         desk.lab.quorum.observers = [observer(4, behind=3)]
         asked = [(TOPIC, [(0,), (1,)]), ("other", [(0,)])]
         async with desk.client() as client:
+            fetched = (0, 1, 0, 0, -1, 0, uuid(611), 0)
+            topic = ("", METADATA_TOPIC_ID, [fetched])
+            await client.ask(FETCH, 18, None, -1, (11, 5), 0, 0, 1 << 20, 0, 0, -1, [topic], (), "")
             error, _, [metadata, other], nodes = await client.ask(DESCRIBE_QUORUM, 2, asked)
             assert (error, other[1][0][:2]) == (0, (0, 3))
             mine, unknown = metadata[1]
@@ -29,10 +33,10 @@ def test_the_quorum_is_described(tmp_path: Path) -> None:
             voters = {row[0]: row for row in mine[6]}
             assert {node_id: row[1] for node_id, row in voters.items()} == FOUNDERS
             assert voters[1][2] == committed.end_offset and voters[1][3] == voters[1][4]
-            [seen] = mine[7]
+            seen, broker = mine[7]
             assert seen[:3] == (4, uuid(504), -1)
-            addresses = [(node_id, (("CONTROLLER", "127.0.0.1", 9200 + node_id),)) for node_id in (1, 2, 3)]
-            assert nodes == tuple(addresses)
+            assert broker == (11, uuid(611), 0, voters[1][3], -1)
+            assert nodes == tuple((n, (("CONTROLLER", "127.0.0.1", 9_200 + n),)) for n in (1, 2, 3))
             desk.lab.lead(2)
             error, _, rows, _ = await client.ask(DESCRIBE_QUORUM, 2, asked)
             assert error == 0 and {each[1] for _, some in rows for each in some} == {6}
@@ -67,8 +71,8 @@ def test_brokers_that_fetch_are_observers(tmp_path: Path) -> None:
 def test_controllers_are_described_with_their_listeners_for_brokers(tmp_path: Path) -> None:
     async def story(desk: KafkaDesk) -> None:
         for controller_id, endpoints in (
-            (1, (BrokerEndpoint(KAFKA_ENDPOINT, "10.0.0.1", 9094, 0),)),
-            (2, (BrokerEndpoint("CONTROLLER", "10.0.0.2", 9093, 0),)),
+            (4, (BrokerEndpoint(KAFKA_ENDPOINT, "10.0.0.4", 9094, 0),)),
+            (5, (BrokerEndpoint("CONTROLLER", "10.0.0.5", 9093, 0),)),
         ):
             command = RegisterController(
                 cluster_id=CLUSTER,
@@ -80,7 +84,9 @@ def test_controllers_are_described_with_their_listeners_for_brokers(tmp_path: Pa
             await desk.lab.write(desk.controller, command)
         async with desk.client() as client:
             told = await client.ask(DESCRIBE_CLUSTER, 2, False, 2, False)
-            assert told == (0, 0, None, 2, CLUSTER, 1, ((1, "10.0.0.1", 9094, None, False),), NOT_ASKED)
+            controllers = [(node_id, "127.0.0.1", 9_200 + node_id, None, False) for node_id in (1, 2, 3)]
+            controllers.append((4, "10.0.0.4", 9094, None, False))
+            assert told == (0, 0, None, 2, CLUSTER, 1, tuple(controllers), NOT_ASKED)
             assert (await client.ask(DESCRIBE_CLUSTER, 1, True, 2, False))[7] == ALL_OPERATIONS
             assert (await client.ask(DESCRIBE_CLUSTER, 0, False, 1, False))[1] == 114
             assert (await client.ask(DESCRIBE_CLUSTER, 2, False, 9, False))[1] == 115
