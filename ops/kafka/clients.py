@@ -56,12 +56,14 @@ class Admin:
     ) -> None:
         """Create a topic.
 
+        Without an operation timeout librdkafka takes a request for granted that the controller had no time to carry out.
+
         Raises:
             NotAnswered: it was refused, or not acknowledged within `timeout_s`.
         """
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas)
         (created,) = self._client.create_topics(
-            [topic], operation_timeout=0, request_timeout=timeout_s
+            [topic], operation_timeout=timeout_s, request_timeout=timeout_s
         ).values()
         _result(created, f"topic {name} was not created")
 
@@ -72,7 +74,7 @@ class Admin:
             NotAnswered: it was refused, or not acknowledged within `timeout_s`.
         """
         (deleted,) = self._client.delete_topics(
-            [name], operation_timeout=0, request_timeout=timeout_s
+            [name], operation_timeout=timeout_s, request_timeout=timeout_s
         ).values()
         _result(deleted, f"topic {name} was not deleted")
 

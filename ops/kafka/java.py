@@ -10,7 +10,7 @@ SERVER: Final = "kafka.Kafka"
 FORMAT: Final = "kafka.tools.StorageTool"
 TOOLS: Final[Mapping[str, str]] = {
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
-    "kafka-configs": "org.apache.kafka.tools.ConfigCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",

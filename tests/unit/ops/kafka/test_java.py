@@ -1,9 +1,12 @@
 """Edge: the commands that run Kafka's nodes and tools."""
 
+import zipfile
 from pathlib import Path
 
+import pytest
+
 from ops.kafka import java
-from ops.toolchain.jars import Jars
+from ops.toolchain.jars import Jars, kafka_jars
 
 JARS = Jars(java="/j/bin/java", folder=Path("/k"))
 
@@ -23,3 +26,11 @@ def test_the_log_settings_are_beside_the_code() -> None:
     command = java.java_command(JARS, java.TOOLS["kafka-topics"], "--list")
     named = next(word for word in command if word.startswith("-Dlog4j2.configurationFile=file:"))
     assert Path(named.partition("file:")[2]).is_file()
+
+
+@pytest.mark.slow
+def test_each_tool_is_a_class_of_a_jar() -> None:
+    names = {
+        name for jar in kafka_jars().folder.glob("kafka*.jar") for name in zipfile.ZipFile(jar).namelist()
+    }
+    assert [tool for tool, main in java.TOOLS.items() if f"{main.replace('.', '/')}.class" not in names] == []
