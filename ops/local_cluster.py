@@ -171,6 +171,11 @@ class LocalCluster:
     def members(self) -> tuple[Member, ...]:
         return (*self.controllers, *self.brokers)
 
+    @property
+    def is_for_kafka(self) -> bool:
+        """Whether the brokers are Kafka's."""
+        return self._kafka
+
     def member(self, node_id: int) -> Member:
         return next(member for member in self.members if member.id == node_id)
 

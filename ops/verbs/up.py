@@ -4,7 +4,7 @@ import asyncio
 import os
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,18 +48,30 @@ LOCAL_BROKERS_MAX: Final = 50
 )
 @flag("--secure", help="with TLS and identity, if the cluster is a new one")
 @flag("--demo", help="show by itself what a cluster does, then stop")
+@flag("--kafka", help="the same, with brokers of Apache Kafka: nodes are killed while a client produces")
+@flag("--stay", help="run on after a demo")
 @output
 def run_up(
-    asked: Output, *, controllers: int | None, brokers: int | None, folder: Path, secure: bool, demo: bool
+    asked: Output,
+    *,
+    controllers: int | None,
+    brokers: int | None,
+    folder: Path,
+    secure: bool,
+    demo: bool,
+    kafka: bool,
+    stay: bool,
 ) -> int:
     """Run until SIGINT or SIGTERM, then stop all nodes; a second signal kills them.
 
     Returns 0, or what a node that failed to start ended with.
     """
     keep_files_private()
-    cluster = LocalCluster(folder, controllers=controllers, brokers=brokers, secure=secure)
+    if kafka:
+        _prepare_kafka(secure=secure)
+    cluster = LocalCluster(folder, controllers=controllers, brokers=brokers, secure=secure, kafka=kafka)
     try:
-        asyncio.run(_run(cluster, Events(asked.output), demo=demo))
+        asyncio.run(_run(cluster, Events(asked.output), demo=demo or kafka, stay=stay))
     except ClusterMismatch as error:
         fail_usage(error.message)
     except NodeFailed as error:
@@ -69,7 +81,25 @@ def run_up(
     return 0
 
 
-NOUN: Final = Verb(run_up, examples=("up", "up --controllers 5 --brokers 2 --dir /tmp/cluster", "up --demo"))
+def _prepare_kafka(*, secure: bool) -> None:
+    """Take what Kafka's brokers need, before any node is started."""
+    if secure:
+        fail_usage(
+            "--kafka and --secure: a local cluster has either; docs/kafka.md says how to secure Kafka's brokers"
+        )
+    try:
+        from ops.toolchain.jars import kafka_jars
+    except ModuleNotFoundError:
+        fail_usage(
+            "what runs Kafka's brokers is not in the installed package; it is in the source repository of metaquorum: "
+            "there, `./ops/up --kafka` installs what it needs"
+        )
+    kafka_jars()
+
+
+NOUN: Final = Verb(
+    run_up, examples=("up", "up --controllers 5 --brokers 2 --dir /tmp/cluster", "up --demo", "up --kafka")
+)
 
 
 class Events:
@@ -107,7 +137,7 @@ class Events:
             self.report("demo", text, text=text)
 
 
-async def _run(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
+async def _run(cluster: LocalCluster, events: Events, *, demo: bool, stay: bool) -> None:
     main = asyncio.current_task()
     assert main is not None
     asked_to_stop = was_interrupted = False
@@ -126,10 +156,8 @@ async def _run(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
     try:
         await _start(cluster, events, demo=demo)
         if demo:
-            from ops.demo import run_demo
-
-            await run_demo(cluster, events.narrate)
-        else:
+            await _demo_of(cluster)(cluster, events.narrate)
+        if stay or not demo:
             await _follow(cluster, events)
     except asyncio.CancelledError:
         if not asked_to_stop:
@@ -143,6 +171,16 @@ async def _run(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
     events.report("stopped", "stopped", dir=str(cluster.directory))
     if was_interrupted and demo:
         os._exit(0)  # else Python would wait for what Spark does in a thread, which nothing can interrupt
+
+
+def _demo_of(cluster: LocalCluster) -> Callable[[LocalCluster, Callable[[str], None]], Awaitable[None]]:
+    if cluster.is_for_kafka:
+        from ops.kafka.demo import run_kafka_demo
+
+        return run_kafka_demo
+    from ops.demo import run_demo
+
+    return run_demo
 
 
 async def _start(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
