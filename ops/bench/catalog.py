@@ -213,6 +213,16 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "kafka",
+        "Kafka's brokers under our controllers: topics created, and the gap after kill -9 of the active controller.",
+        peers=("kafka", "kafka-tuned"),
+        flags=(
+            _count("--creates", 200, 100_000, "topics created one after the other", least=4),
+            _count("--kills", 10, 1_000, "of each system's active controller"),
+            _count("--brokers", 3, 10, "of each system"),
+        ),
+    ),
+    Bench(
         "kafka-records",
         "What it costs to write our log and snapshots as Kafka's, and to read Kafka's records; no process is started.",
         no_peer="etcd's log has another format, and Kafka publishes no such figure",

@@ -256,17 +256,19 @@ async def our_peer(
     *,
     brokers: int = 0,
     secure: bool = False,
+    kafka: bool = False,
     adjust: Callable[[ControllerSettings], ControllerSettings] = lambda settings: settings,
     environment: Callable[[Member], Mapping[str, str]] = lambda _: {},
 ) -> AsyncIterator[OurPeer]:
     """Run three controllers, and brokers, with their data in `directory`; all stop when the block ends.
 
-    `secure`: with TLS on every link; clients show the admin's certificate. `environment`: variables for each node.
+    `secure`: with TLS on every link; clients show the admin's certificate. `kafka`: the brokers are Kafka's. `environment`:
+    variables for each node.
     """
     timeout = aiohttp.ClientTimeout(total=WRITE_TIMEOUT_S)
     async with (
         LocalCluster(
-            directory, brokers=brokers, adjust=adjust, environment=environment, secure=secure
+            directory, brokers=brokers, adjust=adjust, environment=environment, secure=secure, kafka=kafka
         ) as cluster,
         aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=cluster.tls or True), timeout=timeout

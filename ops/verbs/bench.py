@@ -44,7 +44,7 @@ def _noun() -> Noun | Verb:
         return elsewhere
     noun = Noun()
     for bench in BENCHES:
-        with_peer = (f"bench {bench.name} --peer etcd --json",) if bench.peers else ()
+        with_peer = (f"bench {bench.name} --peer {bench.peers[0]} --json",) if bench.peers else ()
         noun.verb(bench.name, bench.does, f"bench {bench.name} --json", *with_peer)(_verb_of(bench))
     return noun
 
