@@ -14,6 +14,7 @@ async def keep_measuring_loop_lag(metrics: ControllerMetrics) -> Never:
     It is a bare timer: a task that sleeps takes a turn more each time, a third of all turns of an idle node.
     """
     loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
 
     def rang(due: float) -> None:
         nonlocal timer
