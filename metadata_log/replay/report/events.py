@@ -3,13 +3,14 @@ Tests: tests/unit/metadata_log/replay/test_report.py.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from metadata_log.ids import NO_LEADER
 from metadata_log.printable import printable
 from metadata_log.records.configs import CLUSTER_DEFAULT
+from metadata_log.replay.report.section import Told
 from metadata_log.replay.report.start import SERVING
 from metadata_log.replay.report.words import by, cause, clock, duration, lasted, shown
 
@@ -40,7 +41,13 @@ class _Event(NamedTuple):
     text: str
 
 
-def timeline(events: Sequence[_Event]) -> str:
+def timeline(told: Told) -> str:
+    """Return what happened, line by line: a new kind of event is an entry of `_TELLS`."""
+    intervals, repeated = told.rows("broker_state_intervals"), told.rows("repeated_registrations")
+    events = [
+        *_broker_events(intervals, repeated, told.first_offset),
+        *(event for table, tells in _TELLS.items() for event in tells(told.rows(table))),
+    ]
     ordered = sorted(events)
     newest = ordered[-EVENTS_MAX:]
     lines = ["## What happened", ""]
@@ -55,7 +62,7 @@ def timeline(events: Sequence[_Event]) -> str:
     return "\n".join(lines)
 
 
-def claimed(claims: Sequence[dict[str, Any]]) -> Iterable[_Event]:
+def _claimed(claims: Sequence[dict[str, Any]]) -> Iterable[_Event]:
     for place, claim in enumerate(claims):
         text = f"controller {claim['controller_id']} took over with epoch {claim['controller_epoch']}"
         if place and claim["silent_ms"] is not None:
@@ -66,7 +73,7 @@ def claimed(claims: Sequence[dict[str, Any]]) -> Iterable[_Event]:
         yield _Event(claim["first_offset"], claim["ts"], text)
 
 
-def broker_events(
+def _broker_events(
     intervals: Sequence[dict[str, Any]], repeated: Sequence[dict[str, Any]], first_offset: int
 ) -> Iterable[_Event]:
     """Tell of each change of a broker's state from an offset on, and of registrations that were repeated, which seldom
@@ -123,7 +130,7 @@ def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None, first_
             return f"{broker} fenced ({why or 'stopped, or silent'})"
 
 
-def topic_events(topics: Sequence[dict[str, Any]]) -> Iterable[_Event]:
+def _topic_events(topics: Sequence[dict[str, Any]]) -> Iterable[_Event]:
     for topic in topics:
         verb = topic_verb(topic)
         yield _Event(topic["log_offset"], topic["ts"], f"topic {topic['topic_name']} {verb}{by(topic)}")
@@ -143,7 +150,7 @@ def topic_verb(topic: dict[str, Any]) -> str:
             return "deleted"
 
 
-def config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
+def _config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
     """Tell of each batch which settings of each resource it changed; what goes with its topic is told of the topic."""
     groups: dict[tuple[int, str, str], list[dict[str, Any]]] = {}
     for setting in settings:
@@ -169,7 +176,7 @@ def config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
         yield _Event(first["log_offset"], first["ts"], f"setting{s} of {whose} changed{by(first)}: {changes}")
 
 
-def cluster_events(events: Sequence[dict[str, Any]]) -> Iterable[_Event]:
+def _cluster_events(events: Sequence[dict[str, Any]]) -> Iterable[_Event]:
     for event in events:
         text = (
             f"feature {event['feature_name']} finalized at {event['feature_level']}{by(event)}"
@@ -179,7 +186,7 @@ def cluster_events(events: Sequence[dict[str, Any]]) -> Iterable[_Event]:
         yield _Event(event["log_offset"], event["ts"], text)
 
 
-def moved(moves: Sequence[dict[str, Any]]) -> Iterable[_Event]:
+def _moved(moves: Sequence[dict[str, Any]]) -> Iterable[_Event]:
     """Tell of each batch how many leaderships left each broker, and where to."""
     groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for move in moves:
@@ -204,3 +211,13 @@ def moved(moves: Sequence[dict[str, Any]]) -> Iterable[_Event]:
             min(move["ts"] for move in group),
             f"{what}: {takers}" + (f" ({why})" if why else ""),
         )
+
+
+_TELLS: Final[Mapping[str, Callable[[Sequence[dict[str, Any]]], Iterable[_Event]]]] = {
+    "controller_takeovers": _claimed,
+    "topic_events": _topic_events,
+    "config_changes": _config_events,
+    "cluster_events": _cluster_events,
+    "leader_moves": _moved,
+}
+"""What tells of the rows of each table."""

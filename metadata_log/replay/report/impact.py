@@ -1,4 +1,4 @@
-"""Edge: what the log cost those who write and read: the first sentence of the report, and which topics refused writes.
+"""Edge: what the log cost those who write and read: the first sentence of the report.
 Tests: tests/unit/metadata_log/replay/test_report.py.
 """
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from metadata_log.replay.library import Log
-from metadata_log.replay.report.words import cause, counted, duration, moment, stepped, table
+from metadata_log.replay.report.words import counted, duration
 
 NAMED_MAX: Final = 3
 """Topics that the sentence names; of more, those that were harmed longest."""
@@ -87,31 +87,3 @@ def _harm(what: str, harmed: Sequence[tuple[str, int, int, int]]) -> str:
 def _from_to(known_ms: int, at_most_ms: int) -> str:
     """Return how long something lasted: as far as known, and at most, where a silence of the log lies within it."""
     return duration(known_ms) + ("" if at_most_ms == known_ms else f" to {duration(at_most_ms)}")
-
-
-def refusals(under: Sequence[dict[str, Any]]) -> str:
-    return table(
-        "## Under min.insync.replicas",
-        (
-            *("topic", "because of", "partitions", "spells", "partition time", "unknown", "from", "to"),
-            *("least in sync", "needed"),
-        ),
-        (
-            (
-                row["topic_name"],
-                (cause(row["cause_code"], None) or "not told")
-                + ("" if row["broker_id"] is None else f", broker {row['broker_id']}"),
-                f"{row['partition_count']:,}",
-                f"{row['spells']:,}",
-                duration(row["total_ms"]) + stepped(row),
-                duration(row["unknown_ms"]) if row["unknown_ms"] else "",
-                moment(row["from_ts"]),
-                "it lasts" if row["lasting"] or row["to_ts"] is None else moment(row["to_ts"]),
-                row["isr_size"],
-                row["min_isr"],
-            )
-            for row in under
-        ),
-        none="No partition was under min.insync.replicas: none refused writes with acks=all.",
-        order="by partition time",
-    )

@@ -3,7 +3,7 @@ Tests: tests/unit/metadata_log/replay/test_report.py.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.printable import printable
 from metadata_log.records.quorum import ControllerClaimRecord
@@ -11,9 +11,11 @@ from metadata_log.records.registry import TYPE_IDS
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.engines import rows
 from metadata_log.replay.library import Log
-from metadata_log.replay.report.focus import Focus
 from metadata_log.replay.report.words import ROWS_MAX, cause, counted, moment
 from metadata_log.replay.tables import RECORDS
+
+if TYPE_CHECKING:
+    from metadata_log.replay.report.section import Told
 
 CLAIM: Final = TYPE_IDS[ControllerClaimRecord]
 
@@ -86,7 +88,11 @@ def _begun_before(log: Log, table: str) -> int:
     return int(count)
 
 
-def begun(start: Start, focus: Focus) -> str:
+def begun(told: "Told") -> str | None:
+    """Return what was so; None where the log itself begins."""
+    start, focus = told.start, told.focus
+    if start is None:
+        return None
     lines = [
         "- The log does not say which controller was in charge"
         if start.controller_id is None

@@ -11,8 +11,8 @@ from metadata_log.printable import printable
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import rows
 from metadata_log.replay.library import Log
-from metadata_log.replay.report.focus import Focus
 from metadata_log.replay.report.impact import impact
+from metadata_log.replay.report.section import Told
 from metadata_log.replay.report.start import Start
 from metadata_log.replay.report.words import counted, duration, moment, stepped
 from metadata_log.replay.state import state_at
@@ -35,8 +35,8 @@ def verified(log: Log) -> tuple[str | None, bool | None]:
     return digest, digest == log.export.digest if is_whole else None
 
 
-def head(log: Log, focus: Focus) -> str:
-    engine, export = log.engine, log.export
+def head(told: Told) -> str:
+    log, engine, export = told.log, told.log.engine, told.log.export
     digest, is_same = verified(log)
     name = engine.name.capitalize() if engine.name == "spark" else "DuckDB"
     match is_same:
@@ -63,7 +63,7 @@ def head(log: Log, focus: Focus) -> str:
                 for end in (log.first, log.last)
                 if "lies inside" in end.note or "up to" in end.note
             ),
-            *focus.lines(),
+            *told.focus.lines(),
             *(f"- Damaged: {printable(line)}" for line in log.missing),
             f"- State digest by {name}: `{digest}`, {verdict}"
             if log.unknown is None
@@ -108,16 +108,10 @@ def steps_back(log: Log) -> Steps:
     return Steps(*log.timeline.steps_back(log.first.end_offset, log.last.end_offset))
 
 
-def summary(
-    log: Log,
-    start: Start | None,
-    *,
-    incidents: Sequence[dict[str, Any]],
-    unavailable: Sequence[dict[str, Any]],
-    availability: Sequence[dict[str, Any]],
-    under: Sequence[dict[str, Any]],
-) -> str:
+def summary(told: Told) -> str:
     """Tell in a few lines what happened, what it cost, and who did it."""
+    log, start, incidents = told.log, told.start, told.rows("incidents")
+    unavailable, under = told.rows("unavailability"), told.rows("under_min_isr")
     first, last = log.marks
     lines = [
         f"- {impact(unavailable, under, last.unknown_ms - first.unknown_ms, alarming_steps=steps_back(log).alarm)}",
@@ -134,7 +128,7 @@ def summary(
     lines += [
         _spells("without a leader", "leaderless_spells", unavailable, "episodes", start),
         _spells("under min.insync.replicas", "under_min_isr_spells", under, "spells", start),
-        *_served(availability),
+        *_served(told.rows("broker_availability")),
     ]
     actors = rows(
         log.engine.arrow(
