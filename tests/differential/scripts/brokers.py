@@ -73,6 +73,8 @@ def heartbeat(picture: Picture, broker_id: int | None = None) -> None:
     fields: dict[str, Any] = {}
     if kind < 0.12:
         fields["offline_log_dirs"] = [rng.choice([*broker.log_dirs, "nowhere"])]
+    if picture.chance(0.04):
+        fields["cordoned_log_dirs"] = rng.sample(broker.log_dirs, rng.randint(0, len(broker.log_dirs)))
     offset = rng.choice([LEFT_OUT, LEFT_OUT, LEFT_OUT, "end-1", "end-4", "registration"])
     match broker.state:
         case State.FENCED:

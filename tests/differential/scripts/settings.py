@@ -102,7 +102,7 @@ def allocate_producer_ids(picture: Picture) -> None:
 
 
 def update_features(picture: Picture) -> None:
-    rng = picture.rng
+    rng, level = picture.rng, picture.mostly(picture.has_eligible, 0.7, not picture.has_eligible)
     update = rng.choice(
         [
             {
@@ -118,12 +118,14 @@ def update_features(picture: Picture) -> None:
             },
             {
                 "feature": "eligible.leader.replicas.version",
-                "max_version_level": int(picture.has_eligible),
-                "upgrade_type": 1,
+                "max_version_level": int(level),
+                "upgrade_type": rng.choice([1, 1, 2, 3]),
             },
         ]
     )
     validate = picture.chance(0.3)
+    if update["feature"] == "eligible.leader.replicas.version" and not validate:
+        picture.has_eligible = level
     picture.emit("UpdateFeatures", feature_updates=[update], validate_only=validate or LEFT_OUT)
 
 
