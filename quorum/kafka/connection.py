@@ -21,6 +21,7 @@ from metadata_log.kafka.reading import Values
 from metadata_log.node.collector import leave_no_cycle
 from metadata_log.node.identity.access import Peer, peer_address, peer_certificate
 from metadata_log.node.identity.rights import NOBODY, Principal
+from metadata_log.node.recent_warnings import BY_STRANGER
 from quorum.controller.callers import Caller
 from quorum.kafka.cluster import known_versions
 from quorum.kafka.door import (
@@ -44,6 +45,9 @@ REQUESTS_PER_TURN: Final = 4
 SWEEP_S: Final = 1.0
 REPEATED_BYTES_MAX: Final = 512
 """Of a request that may be repeated: a Fetch or a heartbeat has some 150."""
+LOG_AGAIN_S: Final = 10.0
+SILENT: Final = "silent"
+"""Why a connection is closed of which nothing is heard any more: that is no warning."""
 _SIZE: Final = Struct(">i")
 _HEAD: Final = Struct(">ii")
 """The size of an answer, and its correlation id."""
@@ -61,13 +65,19 @@ class Serving:
         self.connections: set[KafkaConnection] = set()
         self.closed: Counter[str] = Counter()
         """Connections that this node closed, by the reason."""
+        self._log_again_s = 0.0
         self._sweep: asyncio.TimerHandle | None = None
         self._under_way: set[asyncio.Future[tuple[BaseException | None]]] = set()
 
-    def closing(self, reason: str) -> None:
-        """Count a connection that this node closes."""
+    def closing(self, reason: str, address: str | None) -> None:
+        """Count a connection that this node closes; log one now and then, since strangers may have many closed."""
         self.closed[reason] += 1
         self.door.controller.metrics.kafka_connections_closed.inc()
+        now_s = asyncio.get_running_loop().time()
+        if reason != SILENT and now_s >= self._log_again_s:
+            self._log_again_s = now_s + LOG_AGAIN_S
+            facts = {"address": address, "reason": reason, "closed": self.closed.total(), BY_STRANGER: True}
+            log.warning("kafka_connection_closed", extra=facts)
 
     def carry_out(self, work: Coroutine[Any, Any, None], failed: Callable[[], None]) -> None:
         """Carry out work of one request. What nobody foresaw ends that request alone, by `failed`, and is logged."""
@@ -223,7 +233,7 @@ class KafkaConnection(asyncio.Protocol):
             if silent_ms > limits.HTTP_ARRIVAL_MAX_MS:
                 self._refuse("slow")
         elif silent_ms > (limits.KAFKA_SILENCE_MAX_MS if self._has_asked else limits.HTTP_SILENCE_MAX_MS):
-            self._refuse("silent")
+            self._refuse(SILENT)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -231,8 +241,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _refuse(self, reason: str) -> None:
         """Close the connection, as Kafka does where there is no answer that its client would understand."""
-        self._serving.closing(reason)
-        log.info("kafka_connection_closed", extra={"address": self._peer, "reason": reason})
+        self._serving.closing(reason, self._peer)
         if self._transport is not None:
             self._transport.abort()
 
@@ -427,7 +436,7 @@ class KafkaConnection(asyncio.Protocol):
         if self._login.is_new:
             self._login.is_new, self._known_until_s = False, 0.0
         if self._login.has_failed:
-            self._serving.closing("login")
+            self._serving.closing("login", self._peer)
             transport.close()
         elif not self._is_read:
             self._is_read = True

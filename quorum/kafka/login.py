@@ -3,18 +3,14 @@
 A client certificate needs no login here, and a principal's token is the same as over HTTP.
 """
 
-import logging
 from typing import Final
 
 from metadata_log.errors import AuthenticationFailed
 from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.access import Peer
 from metadata_log.node.identity.rights import Principal
-from metadata_log.node.recent_warnings import BY_STRANGER
 from quorum.kafka.door import Api, Asked, AtOnce, KafkaDoor
 from quorum.kafka.errors import NONE
-
-log = logging.getLogger(__name__)
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 PLAIN: Final = "PLAIN"
@@ -43,7 +39,6 @@ def authenticate(door: KafkaDoor, asked: Asked) -> Values:
         token = _token(door, asked.values[0])
     except AuthenticationFailed as error:
         login.has_failed = True
-        log.warning("sasl_authentication_failed", extra={"address": asked.caller.address, BY_STRANGER: True})
         return (error.code, error.message, b"", SESSION_LIFETIME_MS)
     login.credential, login.is_new = token, True
     return (NONE, None, b"", SESSION_LIFETIME_MS)

@@ -46,6 +46,7 @@ def test_forged_requests_end_no_more_than_their_connections(
 
     at_kafka_desk(tmp_path, story, principals=None if is_known else file)
     assert "kafka_request_failed" not in caplog.messages
+    assert 1 <= caplog.messages.count("kafka_connection_closed") <= 30  # of a thousand
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
