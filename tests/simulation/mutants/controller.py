@@ -10,6 +10,7 @@ from typing import Any, Final
 from metadata_log.errors import ChangePending
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.limits import LOOP_SLICE_MS
+from quorum.pace.turns import Turns
 from tests.simulation.mutants.mutant import Directed, Mutant, Seeds, always, reads_at_once
 
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/controller/test_controller.py"
@@ -372,6 +373,13 @@ MUTANTS: Final = (
         "quorum.controller.controller:OVERTAKEN_MAX",
         lambda _original: 0,
         Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_overtakes_a_large_request_which_is_decided_behind_it"),
+    ),
+    Mutant(
+        "parts-wait-behind-a-creation",
+        "a part of a long change waits for the end of a large request, as a small one does",
+        "quorum.pace.turns:Turns.wait_for_part",
+        lambda _original: Turns.wait_for_turn,
+        Seeds("heavy", 8),
     ),
     Mutant(
         "overtaken-by-nothing-written",

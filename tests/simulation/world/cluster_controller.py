@@ -14,12 +14,13 @@ from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.topics import TopicsImage
 from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS
 from metadata_log.sliced import Sliced
-from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
+from metadata_log.wire.commands import BrokerHeartbeat, Command, RegisterController
 from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.callers import Caller
-from quorum.controller.controller import Controller
+from quorum.controller.controller import Controller, _Begun
 from quorum.controller.reign import Reign
 from quorum.controller.upkeep import Sweeping
+from quorum.decide.canonical import IdempotencyKey
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Elected, Walk, Walked
 from quorum.decide.deleted_topics import Expiry
@@ -37,6 +38,7 @@ from quorum.pace.turns import Turns
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
 from tests.simulation.rules.answers import watch_polls
+from tests.simulation.rules.overtaking import Overtaking
 from tests.simulation.rules.rule import rule
 from tests.simulation.rules.sessions import HeardOf
 from tests.simulation.rules.sweeps import SweepRule
@@ -149,6 +151,7 @@ class SimulatedController(Controller):
         self.incarnation = node.incarnation
         self.stands_on = 0
         """The end offset of the snapshot that this process last began with or took."""
+        self.overtaking = Overtaking(self)
         self.heard_of = HeardOf(self)
         self.led_until = 0.0
         """When this controller last ceased to lead."""
@@ -330,6 +333,16 @@ class SimulatedController(Controller):
         self.heard_of.appended()
         return batch
 
+    async def _begin(self, command: Command, caller: Caller) -> _Begun:
+        self.overtaking.asked(command)
+        return await super()._begin(command, caller)
+
+    def _writing(
+        self, command: Command, actor: str | None, operation: str, key: IdempotencyKey | None
+    ) -> Sliced[tuple[Decision, Envelope, RecordBatch | None]]:
+        self.overtaking.begins(command)
+        return super()._writing(command, actor, operation, key)
+
     def _context(self) -> DecideContext:
         context = super()._context()
         self.heard_of.decides(context)
@@ -407,7 +420,10 @@ class SimulatedController(Controller):
         while True:
             await self.parts_due.wait()
             await self.node.awake()
-            await self.turns.wait_for_turn()
+            is_resting, since = self.overtaking.is_resting(), self.world.loop.time()
+            await self.until_part_is_due()
+            if is_resting:
+                self.overtaking.part_waited(self.world.loop.time() - since)
             if self.make_part():
                 await asyncio.sleep(limits.PART_AGAIN_MS / 1000)
             else:

@@ -1,0 +1,61 @@
+"""Rules of the large requests of a controller: what overtakes each while it rests, and how often it begins again."""
+
+from typing import TYPE_CHECKING, Final
+
+from metadata_log.wire.commands import Command
+from tests.simulation.rules.rule import rule
+
+if TYPE_CHECKING:
+    from tests.simulation.world.cluster_controller import SimulatedController
+
+OVERTAKEN_TIMES: Final = 3
+"""From then on a large request is decided before anything else is."""
+REQUESTS_KEPT: Final = 64
+
+
+class Overtaking:
+    """The requests of one controller each time that one is decided, and when parts of long changes are due."""
+
+    a_large_request_lets_parts_by = rule("parts of long changes overtake a large request, until some have")
+    a_part_waits_for_one_slice = rule(
+        "a part of a long change waits for no more of a large request than a slice"
+    )
+    what_is_overtaken_is_decided = rule("a request begins again OVERTAKEN_TIMES at most")
+
+    def __init__(self, controller: "SimulatedController") -> None:
+        self._controller = controller
+        self._begun: dict[int, tuple[Command, int]] = {}
+        """How often each of the newest requests has been decided, by the identity of its command."""
+        self._times = 0
+        """The same of the request that is decided now, or was decided last."""
+
+    def asked(self, command: Command) -> None:
+        self._begun[id(command)] = command, 0
+        if len(self._begun) > REQUESTS_KEPT:
+            del self._begun[next(iter(self._begun))]
+
+    def begins(self, command: Command) -> None:
+        """Note that a request is decided, perhaps once more."""
+        _, times = self._begun.get(id(command), (command, 0))
+        self._begun[id(command)] = command, times + 1
+        self._times = times + 1
+        if times > OVERTAKEN_TIMES:
+            self._violated(self.what_is_overtaken_is_decided(f"{type(command).__name__} begins again"))
+
+    def is_resting(self) -> bool:
+        """Answer whether a request rests that a part of a long change, which is due, may overtake."""
+        turns = self._controller.turns
+        if not turns.is_mid_decision:
+            return False
+        if turns.is_exclusive and self._times <= OVERTAKEN_TIMES:
+            self._violated(self.a_large_request_lets_parts_by(f"it is decided for the {self._times}. time"))
+        return not turns.is_exclusive
+
+    def part_waited(self, seconds: float) -> None:
+        """Check how long a part waited that was due while a request rested between two slices."""
+        self._controller.world.consequences["parts that overtook a large request"] += 1
+        if seconds > 0:
+            self._violated(self.a_part_waits_for_one_slice(f"a part waited for {1000 * seconds:.1f} ms"))
+
+    def _violated(self, broken: Exception) -> None:
+        self._controller.world.violated(broken)
