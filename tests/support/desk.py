@@ -1,7 +1,8 @@
 """The HTTP face of one controller of a lab."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from quorum.node.parts import Parts
 from quorum.raft.handshake import Refusal
 from quorum.views.status import QuorumStatus
 from snapshots.store import SnapshotStore
-from tests.support.lab import Lab, run, settings, uuid
+from tests.support.lab import Lab, settings, uuid
 
 FOUNDERS = {NodeId(node_id): uuid(500 + node_id) for node_id in (1, 2, 3)}
 
@@ -135,21 +136,20 @@ class DoorServer(TestServer):
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
-def at_desk(directory: Path, story: Callable[[Desk, Ask], Awaitable[None]]) -> None:
-    async def main(lab: Lab) -> None:
-        desk = Desk(lab, directory)
-        client: TestClient[web.Request, web.Application] = TestClient(DoorServer(desk.door))
-        async with client:
+@asynccontextmanager
+async def at_desk(directory: Path) -> AsyncIterator[tuple[Desk, Ask]]:
+    lab = Lab()
+    desk = Desk(lab, directory)
+    client: TestClient[web.Request, web.Application] = TestClient(DoorServer(desk.door))
+    async with client:
 
-            async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
-                task = asyncio.create_task(client.request(method, path, json=body))
-                while not task.done():
-                    await asyncio.sleep(0.001)
-                    lab.quorum.commit()
-                response = await task
-                return response.status, await response.json()
+        async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
+            task = asyncio.create_task(client.request(method, path, json=body))
+            while not task.done():
+                await asyncio.sleep(0.001)
+                lab.quorum.commit()
+            response = await task
+            return response.status, await response.json()
 
-            lab.lead(1)
-            await story(desk, ask)
-
-    run(main)
+        lab.lead(1)
+        yield desk, ask

@@ -29,7 +29,7 @@ from quorum.node.config import ControllerSettings
 from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
 from tests.support.callers import anybody
-from tests.support.desk import FOUNDERS, Ask, Desk, at_desk
+from tests.support.desk import FOUNDERS, at_desk
 from tests.support.lab import Lab, observer, setting, settings, spin, uuid
 
 
@@ -335,8 +335,8 @@ async def test_a_controller_is_named_by_its_url_as_far_as_it_is_known() -> None:
 # --- over HTTP
 
 
-def test_a_voter_comes_and_goes_over_http(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_voter_comes_and_goes_over_http(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         desk.lab.quorum.observers = [observer(4)]
         body = {"id": 4, "directory_id": uuid_text(uuid(504)), "raft": "127.0.0.1:9004"}
         status, told = await ask("POST", "/v1/quorum/voters", body | {"validate_only": True})
@@ -354,11 +354,9 @@ def test_a_voter_comes_and_goes_over_http(tmp_path: Path) -> None:
         assert (status, told["error"], told["code"]) == (404, "VOTER_NOT_FOUND", 127)
         assert voters_of(desk.controller) == FOUNDERS
 
-    at_desk(tmp_path, story)
 
-
-def test_a_host_that_cannot_be_looked_up_is_refused_over_http(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_host_that_cannot_be_looked_up_is_refused_over_http(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         desk.lab.quorum.observers = [observer(4)]
         body = {"id": 4, "directory_id": uuid_text(uuid(504)), "raft": "ctl4..example:9093"}
         status, told = await ask("POST", "/v1/quorum/voters", body)
@@ -366,11 +364,9 @@ def test_a_host_that_cannot_be_looked_up_is_refused_over_http(tmp_path: Path) ->
         assert "raft must be a HOST:PORT" in told["message"]
         assert voters_of(desk.controller) == FOUNDERS
 
-    at_desk(tmp_path, story)
 
-
-def test_a_replacement_is_judged_over_http(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_replacement_is_judged_over_http(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         desk.lab.quorum.observers = [observer(3, uuid(603))]
         body = {
             "id": 3,
@@ -384,19 +380,14 @@ def test_a_replacement_is_judged_over_http(tmp_path: Path) -> None:
         assert (status, told["voters"][-1]) == (200, {"id": 3, "directory_id": uuid_text(uuid(603))})
         assert voters_of(desk.controller) == FOUNDERS
 
-    at_desk(tmp_path, story)
 
-
-def test_later_is_not_unknown(tmp_path: Path) -> None:
+async def test_later_is_not_unknown(tmp_path: Path) -> None:
     """Kafka calls both REQUEST_TIMED_OUT; status and family say that nothing was written."""
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         desk.lab.quorum.observers = [observer(4, ago=None, behind=None)]
         body = {"id": 4, "directory_id": uuid_text(uuid(504)), "raft": "127.0.0.1:9004"}
         status, told = await ask("POST", "/v1/quorum/voters", body)
         assert (status, told["error"], told["family"]) == (503, "REQUEST_TIMED_OUT", "Unavailable")
-
-    at_desk(tmp_path, story)
 
 
 DIRECTORY = uuid_text(uuid(504))
@@ -445,19 +436,16 @@ DIRECTORY = uuid_text(uuid(504))
         ("DELETE", f"/v1/quorum/voters/3?directory_id={uuid_text(uuid(503))}&validate_only=1", None),
     ],
 )
-def test_what_is_not_understood_is_refused(tmp_path: Path, method: str, path: str, body: Any) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_what_is_not_understood_is_refused(tmp_path: Path, method: str, path: str, body: Any) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         status, told = await ask(method, path, body)
         assert (status, told["error"]) == (400, "INVALID_REQUEST")
         assert voters_of(desk.controller) == FOUNDERS
 
-    at_desk(tmp_path, story)
 
-
-def test_the_status_shows_voters_and_observers(tmp_path: Path) -> None:
+async def test_the_status_shows_voters_and_observers(tmp_path: Path) -> None:
     """B5, B69"""
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         desk.lab.quorum.observers = [observer(3, uuid(603), ago=None, behind=None), observer(4)]
         desk.lab.quorum.caught_up_ms_ago[NodeId(3)] = None
         _, told = await ask("GET", "/v1/quorum")
@@ -493,24 +481,20 @@ def test_the_status_shows_voters_and_observers(tmp_path: Path) -> None:
         assert [row["http"] for row in told["observers"]] == [None, "http://10.0.0.4:8080"]
         assert desk.status.warnings() == []
 
-    at_desk(tmp_path, story)
 
-
-def test_a_transfer_to_who_leads_has_succeeded_already(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_transfer_to_who_leads_has_succeeded_already(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         assert await ask("POST", "/v1/quorum/transfer", {"to": 1}) == (200, {"leader_id": 1})
         desk.lab.quorum.depose()
         status, told = await ask("POST", "/v1/quorum/transfer", {"to": 1})
         assert (status, told["error"]) == (503, "NOT_CONTROLLER")
 
-    at_desk(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     ("left", "cure"), [((2, 3), "add-voter --id 1"), ((1, 2, 3), "replace-voter --id 1")]
 )
-def test_a_controller_without_a_vote_says_so(tmp_path: Path, left: tuple[int, ...], cure: str) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_controller_without_a_vote_says_so(tmp_path: Path, left: tuple[int, ...], cure: str) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         desk.lab.quorum.voters = {NodeId(n): uuid(701) if n == 1 else FOUNDERS[NodeId(n)] for n in left}
         (warning,) = desk.status.warnings()
         assert warning["code"] == "NOT_A_VOTER"
@@ -522,11 +506,9 @@ def test_a_controller_without_a_vote_says_so(tmp_path: Path, left: tuple[int, ..
         _, ready = await ask("GET", "/readyz")
         assert warning in ready["reasons"]
 
-    at_desk(tmp_path, story)
 
-
-def test_a_voter_that_is_refused_for_its_term_is_named_with_the_cure(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_voter_that_is_refused_for_its_term_is_named_with_the_cure(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         raft = desk.status.raft()
         peers = [replace(peer, locked_out="accepted in about 9 s") for peer in raft.peers[:1]]
         with patch.object(desk.status, "raft", lambda: replace(raft, peers=peers, led_below="2 leads below")):
@@ -541,11 +523,11 @@ def test_a_voter_that_is_refused_for_its_term_is_named_with_the_cure(tmp_path: P
             "accepted in about 9 s",
         ]
 
-    at_desk(tmp_path, story)
 
-
-def test_a_directory_that_the_founding_settings_do_not_name_says_what_to_correct(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_directory_that_the_founding_settings_do_not_name_says_what_to_correct(
+    tmp_path: Path,
+) -> None:
+    async with at_desk(tmp_path) as (desk, _ask):
         desk.lab.quorum.voters = {NodeId(1): uuid(701), NodeId(2): FOUNDERS[NodeId(2)]}
         controller = desk.controller
         quorum = controller.committed.quorum._replace(voters=None)
@@ -554,8 +536,6 @@ def test_a_directory_that_the_founding_settings_do_not_name_says_what_to_correct
         assert warning["code"] == "NOT_A_VOTER"
         assert f"entry of node 1 says {uuid_text(uuid(701))}" in warning["detail"]
         assert "replace-voter" not in warning["detail"]
-
-    at_desk(tmp_path, story)
 
 
 @pytest.mark.parametrize(
@@ -566,19 +546,17 @@ def test_a_directory_that_the_founding_settings_do_not_name_says_what_to_correct
         (4, "are 3 of the quorum's 4 voters running"),
     ],
 )
-def test_without_a_leader_it_says_how_many_of_how_many(tmp_path: Path, count: int, asked: str) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_without_a_leader_it_says_how_many_of_how_many(tmp_path: Path, count: int, asked: str) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         desk.lab.quorum.depose()
         desk.lab.quorum.voters = {NodeId(n): uuid(500 + n) for n in range(1, count + 1)}
         status, ready = await ask("GET", "/readyz")
         told = {reason["code"]: reason["detail"] for reason in ready["reasons"]}
         assert (status, told["NO_LEADER"]) == (503, f"no leader is known; {asked} and connected?")
 
-    at_desk(tmp_path, story)
 
-
-def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         desk.refused[NodeId(3)] = Refusal(INCONSISTENT_VOTER_SET, "nodes 1 and 3 have different voters")
         desk.room = 1_000
         desk.status.snapshot_set_aside = "DATA/snapshots/x.snapshot: byte 7: a frame is cut short"
@@ -599,5 +577,3 @@ def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
         peer = f'{{directory_id="{uuid_text(FOUNDERS[NodeId(3)])}",id="3"}}'
         assert f"metaquorum_raft_peer_reachable{peer} 1.0" in numbers
         assert f"metaquorum_raft_peer_entries_behind{peer} 0.0" in numbers
-
-    at_desk(tmp_path, story)

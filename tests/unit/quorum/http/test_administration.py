@@ -4,7 +4,8 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,44 +26,43 @@ from quorum.http import topics
 from quorum.node.registration import registration_of
 from quorum.whatif.cluster import Options
 from tests.support.desk import Desk, DoorServer
-from tests.support.lab import Lab, online, run, settings, uuid
+from tests.support.lab import Lab, online, settings, uuid
 
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
-def over_http(directory: Path, story: Callable[[Controller, Ask], Awaitable[None]], **options: int) -> None:
-    async def main(lab: Lab) -> None:
-        controller = lab.lead(1)
-        for broker_id in (11, 12):
-            await online(lab, controller, broker_id)
-        desk = Desk(lab, directory)
-        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
+@asynccontextmanager
+async def over_http(directory: Path, **options: Any) -> AsyncIterator[tuple[Controller, Ask]]:
+    lab = Lab(**options)
+    controller = lab.lead(1)
+    for broker_id in (11, 12):
+        await online(lab, controller, broker_id)
+    desk = Desk(lab, directory)
+    async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
 
-            async def ask(
-                method: str,
-                path: str,
-                body: Any = None,
-                *,
-                request_id: str | None = None,
-                packed: bool = False,
-            ) -> tuple[int, Any]:
-                headers = {} if request_id is None else {"X-Request-Id": request_id}
-                content: dict[str, Any] = {}
-                if body is not None:
-                    headers["Content-Type"] = f"application/{'msgpack' if packed else 'json'}"
-                    encoded = msgpack.packb(body) if packed else json.dumps(body).encode()
-                    content["data"] = io.BytesIO(encoded)
-                asking = asyncio.create_task(client.request(method, path, headers=headers, **content))
-                while not asking.done():
-                    await asyncio.sleep(0.001)
-                    lab.quorum.commit()
-                answer: aiohttp.ClientResponse = await asking
-                raw = await answer.read()
-                return answer.status, msgpack.unpackb(raw) if packed else await answer.json()
+        async def ask(
+            method: str,
+            path: str,
+            body: Any = None,
+            *,
+            request_id: str | None = None,
+            packed: bool = False,
+        ) -> tuple[int, Any]:
+            headers = {} if request_id is None else {"X-Request-Id": request_id}
+            content: dict[str, Any] = {}
+            if body is not None:
+                headers["Content-Type"] = f"application/{'msgpack' if packed else 'json'}"
+                encoded = msgpack.packb(body) if packed else json.dumps(body).encode()
+                content["data"] = io.BytesIO(encoded)
+            asking = asyncio.create_task(client.request(method, path, headers=headers, **content))
+            while not asking.done():
+                await asyncio.sleep(0.001)
+                lab.quorum.commit()
+            answer: aiohttp.ClientResponse = await asking
+            raw = await answer.read()
+            return answer.status, msgpack.unpackb(raw) if packed else await answer.json()
 
-            await story(controller, ask)
-
-    run(main, **options)
+        yield controller, ask
 
 
 def registered(node_id: int) -> dict[str, Any]:
@@ -75,13 +75,12 @@ async def a_topic(ask: Ask) -> None:
     assert status == 201
 
 
-def test_a_large_view_is_refused_while_clients_have_not_read_their_answers(
+async def test_a_large_view_is_refused_while_clients_have_not_read_their_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small one is answered: it is made anyway, and costs little. Both have the content type that was asked for."""
     full = ThrottlingQuotaExceeded("clients have not read their answers")
-
-    async def story(_controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (_controller, ask):
         await a_topic(ask)
         small = await ask("GET", "/v1/topics")
         assert (small[0], len(small[1]["items"])) == (200, 1)
@@ -100,11 +99,9 @@ def test_a_large_view_is_refused_while_clients_have_not_read_their_answers(
         status, body = await ask("GET", "/v1/topics")
         assert (status, body["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
 
-    over_http(tmp_path, story)
-
 
 @pytest.mark.parametrize("is_full", [False, True])
-def test_a_large_answer_to_a_write_is_made_in_a_thread_and_never_refused(
+async def test_a_large_answer_to_a_write_is_made_in_a_thread_and_never_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_full: bool
 ) -> None:
     """What was carried out is answered, also where too many reads wait. A repetition gets the same answer."""
@@ -117,7 +114,7 @@ def test_a_large_answer_to_a_write_is_made_in_a_thread_and_never_refused(
     async def full(*_: Any, **__: Any) -> Any:
         raise ThrottlingQuotaExceeded("too many reads")
 
-    async def story(_controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (_controller, ask):
         body = {"name": "s", "assignment": [[11], [12], [11]]}
         small = await ask("POST", "/v1/topics", {**body, "validate_only": True})
         monkeypatch.setattr(topics, "topic_json", noted)
@@ -133,13 +130,10 @@ def test_a_large_answer_to_a_write_is_made_in_a_thread_and_never_refused(
         assert (batch["results"][0]["status"], len(batch["results"][0]["partitions"])) == (201, 3)
         assert threads[0] is threads[-1] is is_full
 
-    over_http(tmp_path, story)
 
-
-def test_a_deleted_topic_is_hidden_listed_and_restored(tmp_path: Path) -> None:
+async def test_a_deleted_topic_is_hidden_listed_and_restored(tmp_path: Path) -> None:
     """C13: on every way that shows topics, a deleted one is not there."""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path, undelete_window_ms=60000) as (controller, ask):
         await a_topic(ask)
         _, topic = await ask("GET", "/v1/topics/t")
         status, deleted = await ask("DELETE", "/v1/topics/t")
@@ -175,24 +169,19 @@ def test_a_deleted_topic_is_hidden_listed_and_restored(tmp_path: Path) -> None:
         assert (await ask("GET", "/v1/topics?deleted=true"))[1]["items"] == []
         assert not controller.committed.topics.deleted
 
-    over_http(tmp_path, story, undelete_window_ms=60_000)
 
-
-def test_the_settings_that_decisions_rest_on_are_told(tmp_path: Path) -> None:
+async def test_the_settings_that_decisions_rest_on_are_told(tmp_path: Path) -> None:
     """C4: a dry run takes them over, so that it decides as this controller would."""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path, undelete_window_ms=60000) as (controller, ask):
         status, told = await ask("GET", "/v1/quorum/settings")
         assert status == 200
         assert told["end_offset"] == controller.committed.end_offset
         options = Options.of_settings(told)
         assert options == Options(undelete_window_ms=60_000)
 
-    over_http(tmp_path, story, undelete_window_ms=60_000)
 
-
-def test_requests_about_deleted_topics_are_checked(tmp_path: Path) -> None:
-    async def story(_: Controller, ask: Ask) -> None:
+async def test_requests_about_deleted_topics_are_checked(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (_, ask):
         bodies: tuple[dict[str, Any], ...] = (
             {},
             {"topics": []},
@@ -207,11 +196,9 @@ def test_requests_about_deleted_topics_are_checked(tmp_path: Path) -> None:
         for method, path in (("DELETE", "/v1/topics/t?now=yes"), ("GET", "/v1/topics?deleted=1")):
             assert (await ask(method, path))[0] == 400
 
-    over_http(tmp_path, story)
 
-
-def test_partitions_that_lack_something_are_listed_and_reported(tmp_path: Path) -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_partitions_that_lack_something_are_listed_and_reported(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (_controller, ask):
         new = {
             "name": "t",
             "assignment": [[11, 12], [12, 11], [11, 12]],
@@ -257,13 +244,10 @@ def test_partitions_that_lack_something_are_listed_and_reported(tmp_path: Path) 
             assert (await ask("GET", f"/v1/partitions?{query}"))[0] == 400
         assert (await ask("GET", "/v1/partitions?topic=none"))[0] == 404
 
-    over_http(tmp_path, story)
 
-
-def test_settings_of_brokers_are_refused_as_kafkas_brokers_refuse_them(tmp_path: Path) -> None:
+async def test_settings_of_brokers_are_refused_as_kafkas_brokers_refuse_them(tmp_path: Path) -> None:
     """Goal: no text that is no number stops every decision that needs the number."""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         for body in (
             {"cluster": True, "set": {"min.insync.replicas": "abc"}},
             {"broker": 11, "set": {"node.id": "3"}},
@@ -273,11 +257,9 @@ def test_settings_of_brokers_are_refused_as_kafkas_brokers_refuse_them(tmp_path:
             assert (status, answer["error"]) == (400, "INVALID_REQUEST")
         assert not controller.committed.configs
 
-    over_http(tmp_path, story)
 
-
-def test_partitions_are_reassigned_each_with_its_result(tmp_path: Path) -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_partitions_are_reassigned_each_with_its_result(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         await a_topic(ask)
         body = {
             "partitions": [
@@ -312,11 +294,9 @@ def test_partitions_are_reassigned_each_with_its_result(tmp_path: Path) -> None:
         for bad in bodies:
             assert (await ask("POST", "/v1/partitions/reassign", bad))[0] == 400
 
-    over_http(tmp_path, story)
 
-
-def test_topics_get_more_partitions(tmp_path: Path) -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_topics_get_more_partitions(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         await a_topic(ask)
         body = {
             "topics": [{"name": "t", "partitions": 3}, {"name": "no", "partitions": 3}],
@@ -336,13 +316,10 @@ def test_topics_get_more_partitions(tmp_path: Path) -> None:
         assert answer["topics"][0]["error"] == "INVALID_PARTITIONS"
         assert (await ask("POST", "/v1/topics/partitions", {"topics": []}))[0] == 400
 
-    over_http(tmp_path, story)
 
-
-def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
+async def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
     """B94"""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         listed = (await ask("GET", "/v1/features"))[1]["items"]
         assert [(one["feature"], one["level"]) for one in listed] == [
             ("eligible.leader.replicas.version", 0),
@@ -371,11 +348,9 @@ def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
         assert (status, refused["error"]) == (400, "INVALID_UPDATE_VERSION"), "these brokers do not know it"
         assert controller.committed.features.get("eligible.leader.replicas.version", 0) == 0
 
-    over_http(tmp_path, story)
 
-
-def test_brokers_report_directories_and_get_producer_ids(tmp_path: Path) -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_brokers_report_directories_and_get_producer_ids(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         await a_topic(ask)
         broker = controller.committed.brokers[min(controller.committed.brokers)]
         topic_id = controller.committed.topics.ids["t"]
@@ -401,11 +376,9 @@ def test_brokers_report_directories_and_get_producer_ids(tmp_path: Path) -> None
         stale = {**who, "broker_epoch": broker.broker_epoch + 1}
         assert (await ask("POST", "/v1/producer-ids", stale, packed=True))[1]["error"] == "STALE_BROKER_EPOCH"
 
-    over_http(tmp_path, story)
 
-
-def test_partitions_of_all_topics_of_a_request_are_counted_before_any_is_placed(tmp_path: Path) -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_partitions_of_all_topics_of_a_request_are_counted_before_any_is_placed(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         await a_topic(ask)
         await ask("POST", "/v1/topics", {"name": "u", "assignment": [[11]]})
         end = controller.committed.end_offset
@@ -413,5 +386,3 @@ def test_partitions_of_all_topics_of_a_request_are_counted_before_any_is_placed(
         status, refused = await ask("POST", "/v1/topics/partitions", {"topics": topics})
         assert (status, refused["error"]) == (422, "POLICY_VIOLATION")
         assert controller.committed.end_offset == end
-
-    over_http(tmp_path, story)

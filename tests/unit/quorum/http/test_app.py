@@ -3,7 +3,8 @@
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from quorum.log.committed_log import CommittedLog
 from snapshots.snapshot_file import write_snapshot
 from tests.support.desk import Desk, DoorServer
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
-from tests.support.lab import Lab, run
+from tests.support.lab import Lab
 
 HISTORY = random_history(random.Random(1), batch_count=30)
 END = HISTORY[-1].image.end_offset
@@ -36,21 +37,20 @@ REASON = f"the log of this controller: offset {END}: record type 7777 version 0 
 Client = TestClient[web.Request, web.Application]
 
 
-def beside_a_log_of_another_release(directory: Path, story: Callable[[Client], Awaitable[None]]) -> None:
-    async def main(lab: Lab) -> None:
-        desk = Desk(lab, directory)
-        log, last = desk.door.committed_log, HISTORY[-1]
-        for step in HISTORY:
-            log.on_applied(step.batch, step.frame, step.image, Delta())
-        log.on_rest()
-        unknown = frame_behind(last.frame, A_TYPE_UNKNOWN_HERE)
-        log.on_applied(last.batch, unknown, replace(last.image, end_offset=END + 1), Delta())
-        log.on_rest()
-        async with TestClient(DoorServer(desk.door)) as client:
-            await story(client)
-        assert desk.faults == []
-
-    run(main)
+@asynccontextmanager
+async def beside_a_log_of_another_release(directory: Path) -> AsyncIterator[Client]:
+    lab = Lab()
+    desk = Desk(lab, directory)
+    log, last = desk.door.committed_log, HISTORY[-1]
+    for step in HISTORY:
+        log.on_applied(step.batch, step.frame, step.image, Delta())
+    log.on_rest()
+    unknown = frame_behind(last.frame, A_TYPE_UNKNOWN_HERE)
+    log.on_applied(last.batch, unknown, replace(last.image, end_offset=END + 1), Delta())
+    log.on_rest()
+    async with TestClient(DoorServer(desk.door)) as client:
+        yield client
+    assert desk.faults == []
 
 
 async def lines_from(client: Client, offset: int) -> aiohttp.ClientResponse:
@@ -64,20 +64,19 @@ async def read_all(answer: aiohttp.ClientResponse, into: bytearray) -> None:
 
 
 @pytest.mark.parametrize("start", [0, END])
-def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, start: int) -> None:
-    async def story(client: Client) -> None:
+async def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, start: int) -> None:
+    async with beside_a_log_of_another_release(tmp_path) as client:
         refused = await lines_from(client, start)
         told = await refused.json()
         assert (refused.status, told["error"]) == (503, "KAFKA_STORAGE_ERROR")
         assert told["message"].startswith(REASON)
 
-    beside_a_log_of_another_release(tmp_path, story)
 
-
-def test_behind_lines_that_were_sent_the_error_is_the_last_and_the_answer_is_cut_short(
+async def test_behind_lines_that_were_sent_the_error_is_the_last_and_the_answer_is_cut_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(client: Client) -> None:
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 1)  # a page holds one batch
+    async with beside_a_log_of_another_release(tmp_path) as client:
         answer = await lines_from(client, 0)
         assert answer.status == 200
         told = bytearray()
@@ -87,19 +86,16 @@ def test_behind_lines_that_were_sent_the_error_is_the_last_and_the_answer_is_cut
         assert [record["offset"] for record in records] == list(range(END))
         assert (error["error"], error["message"][: len(REASON)]) == ("KAFKA_STORAGE_ERROR", REASON)
 
-    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 1)  # a page holds one batch
-    beside_a_log_of_another_release(tmp_path, story)
-
 
 @pytest.mark.parametrize("piece_bytes", [1, limits.ANSWER_PIECE_BYTES])
-def test_lines_of_a_range_inside_a_batch_are_those_of_the_range(
+async def test_lines_of_a_range_inside_a_batch_are_those_of_the_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
     large = max((step.batch for step in HISTORY), key=lambda batch: len(batch.records))
     base, end = large.base_offset, large.end_offset
     assert end - base > 3
-
-    async def story(client: Client) -> None:
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", piece_bytes)
+    async with beside_a_log_of_another_release(tmp_path) as client:
         for start, until in (
             (base + 1, base + 2),
             (0, base + 1),
@@ -111,9 +107,6 @@ def test_lines_of_a_range_inside_a_batch_are_those_of_the_range(
             answer = await client.get(path, headers={"Accept": NDJSON})
             lines = (await answer.read()).splitlines()
             assert [json.loads(line)["offset"] for line in lines] == list(range(start, until))
-
-    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", piece_bytes)
-    beside_a_log_of_another_release(tmp_path, story)
 
 
 @pytest.mark.parametrize("piece_bytes", [1, limits.ANSWER_PIECE_BYTES])
@@ -136,8 +129,8 @@ async def test_a_state_in_pieces_is_the_whole_state(
         assert await packed.read() == msgpack.packb(whole)
 
 
-def test_a_head_is_answered_without_a_body_and_its_connection_goes_on(tmp_path: Path) -> None:
-    async def story(client: Client) -> None:
+async def test_a_head_is_answered_without_a_body_and_its_connection_goes_on(tmp_path: Path) -> None:
+    async with beside_a_log_of_another_release(tmp_path) as client:
         snapshot = write_snapshot(HISTORY[-1].image, tmp_path / "snapshots")
         asked = (
             f"/v1/log?consistency=stale&until={END}",
@@ -156,15 +149,13 @@ def test_a_head_is_answered_without_a_body_and_its_connection_goes_on(tmp_path: 
             assert json.loads(body) == {"ok": True}
             writer.close()
 
-    beside_a_log_of_another_release(tmp_path, story)
 
-
-def test_frames_in_pieces_are_whole_and_stay_within_the_bound(
+async def test_frames_in_pieces_are_whole_and_stay_within_the_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = [step.frame for step in HISTORY]
-
-    async def story(client: Client) -> None:
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 500)
+    async with beside_a_log_of_another_release(tmp_path) as client:
         for count in (1, 2, 7, len(frames)):
             wanted = b"".join(frames[:count])
             for spare in (0, len(frames[count]) - 1 if count < len(frames) else 99):
@@ -172,11 +163,8 @@ def test_frames_in_pieces_are_whole_and_stay_within_the_bound(
                 assert await (await client.get(path)).read() == wanted
         assert await (await client.get("/v1/log?consistency=stale&max_bytes=1")).read() == frames[0]
 
-    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 500)
-    beside_a_log_of_another_release(tmp_path, story)
 
-
-def test_frames_end_before_one_that_cannot_be_read_and_a_request_for_it_is_refused(
+async def test_frames_end_before_one_that_cannot_be_read_and_a_request_for_it_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damaged_from = HISTORY[5].batch.base_offset
@@ -189,14 +177,12 @@ def test_frames_end_before_one_that_cannot_be_read_and_a_request_for_it_is_refus
         frames = log.read(from_offset, max_bytes=1, until=until)
         return frames, from_offset + read_header(frames).record_count
 
-    async def story(client: Client) -> None:
+    monkeypatch.setattr(CommittedLog, "read_in_thread", read_in_thread)
+    async with beside_a_log_of_another_release(tmp_path) as client:
         page = await client.get("/v1/log?consistency=stale")
         assert (page.status, await page.read()) == (200, b"".join(step.frame for step in HISTORY[:5]))
         refused = await client.get(f"/v1/log?consistency=stale&from={damaged_from}")
         assert (refused.status, (await refused.json())["error"]) == (503, "KAFKA_STORAGE_ERROR")
-
-    monkeypatch.setattr(CommittedLog, "read_in_thread", read_in_thread)
-    beside_a_log_of_another_release(tmp_path, story)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +217,9 @@ def returning(image: MetadataImage) -> Callable[..., Awaitable[MetadataImage]]:
     return read
 
 
-def test_a_route_without_parameters_needs_no_router(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_route_without_parameters_needs_no_router(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     resolve = web.UrlDispatcher.resolve
 
@@ -239,7 +227,8 @@ def test_a_route_without_parameters_needs_no_router(tmp_path: Path, monkeypatch:
         asked.append(f"{request.method} {request.rel_url}")
         return await resolve(router, request)
 
-    async def story(client: Client) -> None:
+    monkeypatch.setattr(web.UrlDispatcher, "resolve", resolved)
+    async with beside_a_log_of_another_release(tmp_path) as client:
         body = {"resources": [], "validate_only": True}
         for method, path, headers, status in (
             ("PATCH", "/v1/configs", {}, 400),
@@ -262,6 +251,3 @@ def test_a_route_without_parameters_needs_no_router(tmp_path: Path, monkeypatch:
             "GET /v1/topics/orders?consistency=stale",
             "PATCH /v1/configs",
         ]
-
-    monkeypatch.setattr(web.UrlDispatcher, "resolve", resolved)
-    beside_a_log_of_another_release(tmp_path, story)

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,28 +26,27 @@ from quorum.decide.registry import deciding
 from quorum.decide.topics import DeleteTopic
 from tests.support.callers import anybody
 from tests.support.desk import Desk, DoorServer
-from tests.support.lab import Lab, online, run, setting, spin, uuid
+from tests.support.lab import Lab, online, setting, spin, uuid
 
 Post = Callable[..., Awaitable[aiohttp.ClientResponse]]
 
 
-def over_http(directory: Path, story: Callable[[Lab, Controller, Post], Awaitable[None]]) -> None:
-    async def main(lab: Lab) -> None:
-        controller = lab.lead(1)
-        await online(lab, controller, 11)
-        desk = Desk(lab, directory)
-        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
+@asynccontextmanager
+async def over_http(directory: Path) -> AsyncIterator[tuple[Lab, Controller, Post]]:
+    lab = Lab()
+    controller = lab.lead(1)
+    await online(lab, controller, 11)
+    desk = Desk(lab, directory)
+    async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
 
-            async def post(body: Any, **headers: str) -> aiohttp.ClientResponse:
-                asking = asyncio.create_task(client.post("/v1/batch", data=body, headers=headers))
-                while not asking.done():
-                    await asyncio.sleep(0.001)
-                    lab.quorum.commit()
-                return await asking
+        async def post(body: Any, **headers: str) -> aiohttp.ClientResponse:
+            asking = asyncio.create_task(client.post("/v1/batch", data=body, headers=headers))
+            while not asking.done():
+                await asyncio.sleep(0.001)
+                lab.quorum.commit()
+            return await asking
 
-            await story(lab, controller, post)
-
-    run(main)
+        yield lab, controller, post
 
 
 def change(value: str, number: int | None = None) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def batch(*commands: Any) -> bytes:
 JSON_BODY = {"Content-Type": "application/json"}
 
 
-def test_each_command_has_its_own_result_and_a_refused_one_stops_no_other(tmp_path: Path) -> None:
-    async def story(lab: Lab, controller: Controller, post: Post) -> None:
+async def test_each_command_has_its_own_result_and_a_refused_one_stops_no_other(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (lab, controller, post):
         before = controller.committed.end_offset
         body = batch(
             creation("t"),
@@ -103,11 +103,9 @@ def test_each_command_has_its_own_result_and_a_refused_one_stops_no_other(tmp_pa
         assert "t" not in controller.committed.topics.ids
         lab.same_everywhere()
 
-    over_http(tmp_path, story)
 
-
-def test_a_command_repeated_by_its_id_gets_its_first_result(tmp_path: Path) -> None:
-    async def story(_: Lab, controller: Controller, post: Post) -> None:
+async def test_a_command_repeated_by_its_id_gets_its_first_result(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (_, controller, post):
         first = (
             await (await post(batch(change("1", 7), change("2", 8), change("1", 7)), **JSON_BODY)).json()
         )["results"]
@@ -121,8 +119,6 @@ def test_a_command_repeated_by_its_id_gets_its_first_result(tmp_path: Path) -> N
         assert (other["status"], other["error"]) == (400, "INVALID_REQUEST")
         assert controller.committed.end_offset == end
 
-    over_http(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     ("body", "headers"),
@@ -133,39 +129,33 @@ def test_a_command_repeated_by_its_id_gets_its_first_result(tmp_path: Path) -> N
         (b"[]", JSON_BODY),
     ],
 )
-def test_a_batch_that_is_none_is_refused_as_a_whole(
+async def test_a_batch_that_is_none_is_refused_as_a_whole(
     tmp_path: Path, body: bytes, headers: dict[str, str]
 ) -> None:
-    async def story(_: Lab, controller: Controller, post: Post) -> None:
+    async with over_http(tmp_path) as (_, controller, post):
         end = controller.committed.end_offset
         answer = await post(body, **headers)
         assert (answer.status, (await answer.json())["error"]) == (400, "INVALID_REQUEST")
         assert controller.committed.end_offset == end
 
-    over_http(tmp_path, story)
 
-
-def test_a_controller_that_is_not_active_refuses_the_whole_batch(tmp_path: Path) -> None:
-    async def story(lab: Lab, _: Controller, post: Post) -> None:
+async def test_a_controller_that_is_not_active_refuses_the_whole_batch(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (lab, _, post):
         lab.lead(2)
         answer = await post(batch(change("1")), **JSON_BODY)
         assert (answer.status, answer.headers["X-Controller"]) == (421, "http://127.0.0.1:8002")
 
-    over_http(tmp_path, story)
 
-
-def test_behind_the_bound_of_an_answer_results_show_status_and_offsets(
+async def test_behind_the_bound_of_an_answer_results_show_status_and_offsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(_: Lab, __: Controller, post: Post) -> None:
+    monkeypatch.setattr(limits, "HTTP_BATCH_ANSWER_BYTES_MAX", 1)
+    async with over_http(tmp_path) as (_, __, post):
         answer = await post(batch(change("1"), change("2"), creation("t"), creation("t")), **JSON_BODY)
         first, *rest, refused = (await answer.json())["results"]
         assert "items" in first
         assert [set(one) for one in rest] == [{"status", "offsets"}] * 2
         assert refused["error"] == "TOPIC_ALREADY_EXISTS"
-
-    monkeypatch.setattr(limits, "HTTP_BATCH_ANSWER_BYTES_MAX", 1)
-    over_http(tmp_path, story)
 
 
 async def submitted(lab: Lab, controller: Controller, count: int) -> list[Written | MetadataError]:

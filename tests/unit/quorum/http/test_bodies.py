@@ -13,7 +13,7 @@ from metadata_log.errors import InvalidRequest
 from metadata_log.ids import uuid_text
 from metadata_log.wire.bodies import check_plain
 from quorum.http import bodies
-from tests.support.desk import Ask, Desk, DoorServer, at_desk
+from tests.support.desk import Desk, DoorServer, at_desk
 from tests.support.lab import Lab, uuid
 
 TOPIC = {"name": "x", "partitions": 1, "replication_factor": 1}
@@ -87,17 +87,15 @@ DIRECTORY = f"directory_id={uuid_text(uuid(502))}"
         ("DELETE", "/v1/quorum/voters/2", None, "directory_id is missing"),
     ],
 )
-def test_what_does_not_fit_its_shape_is_refused_and_named(
+async def test_what_does_not_fit_its_shape_is_refused_and_named(
     tmp_path: Path, method: str, path: str, body: Any, named: str
 ) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         before = desk.controller.tip.end_offset
         status, answer = await ask(method, path, body)
         assert (status, answer["error"], answer["code"]) == (400, "INVALID_REQUEST", 42)
         assert named in answer["message"]
         assert desk.controller.tip.end_offset == before
-
-    at_desk(tmp_path, story)
 
 
 async def test_a_write_without_a_body_is_refused_by_its_content_type(tmp_path: Path) -> None:
@@ -115,7 +113,7 @@ async def test_a_write_without_a_body_is_refused_by_its_content_type(tmp_path: P
 
 
 @pytest.mark.parametrize("content", ["x" * limits.HTTP_BODY_AT_ONCE_BYTES, "x"])
-def test_a_large_body_does_not_hold_the_loop(
+async def test_a_large_body_does_not_hold_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     """Goal: nobody deposes a leader with a body. Method: the thread in which a body is examined."""
@@ -127,11 +125,9 @@ def test_a_large_body_does_not_hold_the_loop(
 
     monkeypatch.setattr(bodies, "check_plain", noted)
 
-    async def story(_desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (_desk, ask):
         status, _ = await ask("PATCH", "/v1/configs", SETTING | {"set": {"a": content}})
         assert status == 200
-
-    at_desk(tmp_path, story)
     is_large = len(content) > 1
     assert [one is threading.main_thread() for one in threads] == [not is_large]
 

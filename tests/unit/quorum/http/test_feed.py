@@ -4,7 +4,8 @@ import asyncio
 import hashlib
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +31,7 @@ from quorum.decide.topics import CreateTopic, DeleteTopic, DeleteTopics
 from quorum.http.bodies import NDJSON
 from snapshots.history import batches
 from tests.support.desk import Desk, DoorServer
-from tests.support.lab import Lab, online, run, setting
+from tests.support.lab import Lab, online, setting
 
 
 def _topic(name: str) -> CreateTopic:
@@ -107,33 +108,27 @@ class Fed:
         return found
 
 
-def fed(
-    directory: Path,
-    story: Callable[[Fed], Awaitable[None]],
-    *,
-    principals: Path | None = None,
-    **options: int,
-) -> None:
-    async def main(lab: Lab) -> None:
-        desk = Desk(lab, directory, principals=principals)
-        door = desk.door
-        lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [door.committed_log, door.feeds])
-        controller = lab.lead(1)
-        await online(lab, controller, 11)
-        async with TestClient[web.Request, web.Application](DoorServer(door)) as client:
-            await story(Fed(lab, desk, client))
-        assert desk.faults == []
-
-    run(main, **options)
+@asynccontextmanager
+async def over_feeds(
+    directory: Path, *, principals: Path | None = None, **options: Any
+) -> AsyncIterator[Fed]:
+    lab = Lab(**options)
+    desk = Desk(lab, directory, principals=principals)
+    door = desk.door
+    lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [door.committed_log, door.feeds])
+    controller = lab.lead(1)
+    await online(lab, controller, 11)
+    async with TestClient[web.Request, web.Application](DoorServer(door)) as client:
+        yield Fed(lab, desk, client)
+    assert desk.faults == []
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 300])
-def test_lines_that_end_inside_a_batch_go_on_there(
+async def test_lines_that_end_inside_a_batch_go_on_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
     """The filter is asked once more of the records before: what it learned from them stays as it was."""
-
-    async def story(fed: Fed) -> None:
+    async with over_feeds(tmp_path, undelete_window_ms=60000) as fed:
         for name in ("a", "b", "a2"):
             await fed.create(name)
         topic_id = fed.controller.committed.topics.ids["a"]
@@ -156,11 +151,9 @@ def test_lines_that_end_inside_a_batch_go_on_there(
         assert (await fed.feed("from=0&topics=a,a2"))[0] == fed.expected(names={"a", "a2"})
         assert max(pieces) <= piece_bytes // 200 + 1
 
-    fed(tmp_path, story, undelete_window_ms=60_000)
 
-
-def test_the_first_lines_of_a_feed_are_not_made_where_they_would_not_be_sent(tmp_path: Path) -> None:
-    async def story(fed: Fed) -> None:
+async def test_the_first_lines_of_a_feed_are_not_made_where_they_would_not_be_sent(tmp_path: Path) -> None:
+    async with over_feeds(tmp_path) as fed:
         await fed.create("a")
         door = fed.desk.door
         with (
@@ -170,14 +163,11 @@ def test_the_first_lines_of_a_feed_are_not_made_where_they_would_not_be_sent(tmp
             assert (await fed.get("from=0&topics=a")).status == 429
         assert (await fed.get("from=0&topics=a")).status == 200
 
-    fed(tmp_path, story)
-
 
 @pytest.mark.parametrize("time_is_up", [False, True])
-def test_what_comes_as_the_time_is_up_is_not_skipped(tmp_path: Path, *, time_is_up: bool) -> None:
+async def test_what_comes_as_the_time_is_up_is_not_skipped(tmp_path: Path, *, time_is_up: bool) -> None:
     """Goal: a feed never skips. Method: its timer and the batch come in one turn of the loop, in either order."""
-
-    async def story(fed: Fed) -> None:
+    async with over_feeds(tmp_path) as fed:
         await fed.create("a")
         feeds, loop = fed.desk.door.feeds, asyncio.get_running_loop()
         at = fed.controller.committed.end_offset
@@ -202,14 +192,11 @@ def test_what_comes_as_the_time_is_up_is_not_skipped(tmp_path: Path, *, time_is_
         feeds.on_applied(batch, b"", image, Delta())
         assert await waiting == at, "from there on it reads the batch"
 
-    fed(tmp_path, story)
 
-
-def test_feeds_of_one_batch_go_on_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_feeds_of_one_batch_go_on_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them know at once where to read on, and no turn of the loop resumes more of them than a slice has."""
     monkeypatch.setattr("metadata_log.limits.FEEDS_WOKEN_AT_ONCE", 3)
-
-    async def story(fed: Fed) -> None:
+    async with over_feeds(tmp_path) as fed:
         feeds, loop = fed.desk.door.feeds, asyncio.get_running_loop()
         at = fed.controller.committed.end_offset
         until_s = loop.time() + 3_600.0
@@ -224,13 +211,11 @@ def test_feeds_of_one_batch_go_on_in_slices(tmp_path: Path, monkeypatch: pytest.
         assert max(before - after for before, after in pairwise(resumed)) == 3
         assert {await feed for feed in waiting} == {at}
 
-    fed(tmp_path, story)
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("undelete_window_ms", [0, 60_000])
 @pytest.mark.parametrize("namings_kept", [10_000, 3, 0])
-def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(
+async def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namings_kept: int, undelete_window_ms: int
 ) -> None:
     """Goal: names are those of the time, from any offset, by name or id, in answers of any size; with few namings kept a
@@ -239,8 +224,7 @@ def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(
     monkeypatch.setattr(limits, "TOPIC_NAMINGS_KEPT", namings_kept)
     monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 400)
     rng = random.Random(namings_kept)
-
-    async def story(fed: Fed) -> None:
+    async with over_feeds(tmp_path, undelete_window_ms=undelete_window_ms) as fed:
         living: set[str] = set()
         ids: set[str] = set()
         for _ in range(60 if not undelete_window_ms else 120):
@@ -280,11 +264,9 @@ def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(
             expected = fed.expected(names=names, ids=chosen)
             assert found == [line for line in expected if line["offset"] >= start]
 
-    fed(tmp_path, story, undelete_window_ms=undelete_window_ms)
 
-
-def test_an_answer_that_broke_off_is_resumed_behind_its_last_line(tmp_path: Path) -> None:
-    async def story(fed: Fed) -> None:
+async def test_an_answer_that_broke_off_is_resumed_behind_its_last_line(tmp_path: Path) -> None:
+    async with over_feeds(tmp_path) as fed:
         await fed.create("a")
         everything, _ = await fed.feed("topics=a&from=0")
         assert len(everything) == 4  # topic, setting, two partitions: one batch
@@ -292,11 +274,9 @@ def test_an_answer_that_broke_off_is_resumed_behind_its_last_line(tmp_path: Path
             rest, _ = await fed.feed(f"topics=a&from={line['offset'] + 1}")
             assert rest == [other for other in everything if other["offset"] > line["offset"]]
 
-    fed(tmp_path, story)
 
-
-def test_a_feed_waits_for_its_topics_alone(tmp_path: Path) -> None:
-    async def story(fed: Fed) -> None:
+async def test_a_feed_waits_for_its_topics_alone(tmp_path: Path) -> None:
+    async with over_feeds(tmp_path) as fed:
         await fed.create("a")
         await fed.create("b")
         end_offset = fed.controller.committed.end_offset
@@ -322,13 +302,10 @@ def test_a_feed_waits_for_its_topics_alone(tmp_path: Path) -> None:
         assert await waiting == ([], fed.controller.committed.end_offset)
         assert feeds.waiting == 0
 
-    fed(tmp_path, story)
 
-
-def test_a_follower_that_lags_waits_until_it_knows_the_names(tmp_path: Path) -> None:
+async def test_a_follower_that_lags_waits_until_it_knows_the_names(tmp_path: Path) -> None:
     """The client read on elsewhere: the topic was created between what this node has applied and where it goes on."""
-
-    async def story(fed: Fed) -> None:
+    async with over_feeds(tmp_path) as fed:
         at = fed.controller.committed.end_offset + 2
         waiting = asyncio.create_task(fed.feed(f"topics=a&from={at}&wait_ms=30000&consistency=stale"))
         while not fed.desk.door.feeds.waiting:
@@ -340,8 +317,6 @@ def test_a_follower_that_lags_waits_until_it_knows_the_names(tmp_path: Path) -> 
         assert await fed.feed(f"topics=a&from={at}&wait_ms=10&consistency=stale") == ([], at)
         response = await fed.get(f"topics=a&from={at}&wait_ms=10")
         assert (response.status, (await response.json())["error"]) == (409, "OFFSET_IN_FUTURE")
-
-    fed(tmp_path, story)
 
 
 @pytest.mark.parametrize(
@@ -356,20 +331,17 @@ def test_a_follower_that_lags_waits_until_it_knows_the_names(tmp_path: Path) -> 
         ("topics=a&from=3&until=2", NDJSON, 400, "INVALID_REQUEST"),
     ],
 )
-def test_what_no_feed_can_be_is_refused(
+async def test_what_no_feed_can_be_is_refused(
     tmp_path: Path, query: str, accept: str, status: int, error: str
 ) -> None:
-    async def story(fed: Fed) -> None:
+    async with over_feeds(tmp_path) as fed:
         response = await fed.get(query, accept)
         assert (response.status, (await response.json())["error"]) == (status, error)
 
-    fed(tmp_path, story)
 
-
-def test_feeds_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_feeds_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FEEDS_WAITING_MAX", 1)
-
-    async def story(fed: Fed) -> None:
+    async with over_feeds(tmp_path) as fed:
         at = fed.controller.committed.end_offset
         waiting = asyncio.create_task(fed.feed(f"topics=a&from={at}&wait_ms=30000"))
         while not fed.desk.door.feeds.waiting:
@@ -379,16 +351,15 @@ def test_feeds_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
         await fed.create("a")
         assert len((await waiting)[0]) == 4
 
-    fed(tmp_path, story)
 
-
-def test_a_feed_that_waits_does_not_outlive_its_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_feed_that_waits_does_not_outlive_its_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("metadata_log.limits.IDENTITY_CHECK_S", -1.0)
     token, file = "t" * 43, tmp_path / "principals.toml"
     row = f'[[principals]]\nname = "User:r"\ntoken_sha256 = "{hashlib.sha256(token.encode()).hexdigest()}"\n'
     file.write_text(row + 'roles = ["reader"]\n')
-
-    async def story(fed: Fed) -> None:
+    async with over_feeds(tmp_path, principals=file) as fed:
         for is_over in (False, True):
             at = fed.controller.committed.end_offset
             headers = {"Accept": NDJSON, "Authorization": f"Bearer {token}"}
@@ -403,5 +374,3 @@ def test_a_feed_that_waits_does_not_outlive_its_role(tmp_path: Path, monkeypatch
             async with await asking as answer:
                 assert answer.status == (403 if is_over else 200)
                 assert (b"Topic" in await answer.read()) is not is_over
-
-    fed(tmp_path, story, principals=file)

@@ -4,7 +4,8 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from quorum.http.app import ROUTES, RULES, DoorRunner
 from quorum.http.poll_connection import poll_connections
 from quorum.node.registration import registration_of
 from tests.support.desk import Desk, DoorServer
-from tests.support.lab import Lab, online, registration, run, settings, uuid
+from tests.support.lab import Lab, online, registration, settings, uuid
 from tests.support.no_http import refuses_what_is_no_http
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -61,44 +62,41 @@ def principals(path: Path, who: dict[str, str] = WHO) -> Path:
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
-def behind_tokens(
-    directory: Path, story: Callable[[Desk, Ask], Awaitable[None]], who: dict[str, str] = WHO
-) -> None:
-    async def main(lab: Lab) -> None:
-        lab.lead(1)
-        lab.quorum.commit()
-        desk = Desk(lab, directory, principals=principals(directory / "principals.toml", who))
-        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
+@asynccontextmanager
+async def behind_tokens(directory: Path, who: dict[str, str] = WHO) -> AsyncIterator[tuple[Desk, Ask]]:
+    lab = Lab()
+    lab.lead(1)
+    lab.quorum.commit()
+    desk = Desk(lab, directory, principals=principals(directory / "principals.toml", who))
+    async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
 
-            async def ask(
-                method: str,
-                path: str,
-                who: str | None,
-                body: Any = None,
-                *,
-                packed: bool = False,
-                **headers: str,
-            ) -> tuple[int, Any]:
-                if who is not None:
-                    headers["Authorization"] = f"Bearer {who if who.startswith('no') else token(who)}"
-                headers["Content-Type"] = "application/msgpack" if packed else "application/json"
-                data = None if body is None else msgpack.packb(body) if packed else json.dumps(body).encode()
-                asking = asyncio.ensure_future(client.request(method, path, data=data, headers=headers))
-                while not asking.done():
-                    await asyncio.sleep(0.001)
-                    lab.quorum.commit()
-                async with await asking as answer:
-                    raw = await answer.read()
-                    if packed:
-                        return answer.status, msgpack.unpackb(raw)
-                    return (
-                        answer.status,
-                        await answer.json() if answer.content_type == "application/json" else raw,
-                    )
+        async def ask(
+            method: str,
+            path: str,
+            who: str | None,
+            body: Any = None,
+            *,
+            packed: bool = False,
+            **headers: str,
+        ) -> tuple[int, Any]:
+            if who is not None:
+                headers["Authorization"] = f"Bearer {who if who.startswith('no') else token(who)}"
+            headers["Content-Type"] = "application/msgpack" if packed else "application/json"
+            data = None if body is None else msgpack.packb(body) if packed else json.dumps(body).encode()
+            asking = asyncio.ensure_future(client.request(method, path, data=data, headers=headers))
+            while not asking.done():
+                await asyncio.sleep(0.001)
+                lab.quorum.commit()
+            async with await asking as answer:
+                raw = await answer.read()
+                if packed:
+                    return answer.status, msgpack.unpackb(raw)
+                return (
+                    answer.status,
+                    await answer.json() if answer.content_type == "application/json" else raw,
+                )
 
-            await story(desk, ask)
-
-    run(main)
+        yield desk, ask
 
 
 def test_each_route_is_in_the_table_once_and_a_write_needs_the_right_of_its_operation() -> None:
@@ -111,8 +109,8 @@ def test_each_route_is_in_the_table_once_and_a_write_needs_the_right_of_its_oper
     assert others == {"Batch", "Fetch", "TakeSnapshot", "TransferLeadership"}
 
 
-def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) -> None:
+    async with behind_tokens(tmp_path) as (desk, ask):
         await online(desk.lab, desk.controller, 11)  # for bytes of the log
         end_offset = desk.controller.committed.end_offset
         for (method, pattern), right in sorted(rights_of(RULES).items()):
@@ -133,8 +131,6 @@ def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) ->
                     assert status not in NOT_DECIDED_HERE, what
         # A snapshot was taken and nothing written: no body was a command.
         assert desk.controller.committed.end_offset == end_offset
-
-    behind_tokens(tmp_path, story)
 
 
 async def test_no_answer_tells_a_stranger_of_the_log_and_of_who_leads(tmp_path: Path) -> None:
@@ -157,10 +153,9 @@ async def test_no_answer_tells_a_stranger_of_the_log_and_of_who_leads(tmp_path: 
                         assert leads == ((1, 1) if is_told else (-1, -1)), (path, name)
 
 
-def test_who_shows_no_identity_gets_the_codes_of_readiness_without_details(tmp_path: Path) -> None:
+async def test_who_shows_no_identity_gets_the_codes_of_readiness_without_details(tmp_path: Path) -> None:
     """Goal: /readyz tells a stranger nothing of nodes, files and partitions. Method: a reason with a path, asked by each."""
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with behind_tokens(tmp_path, WHO | {"User:idle": ""}) as (desk, ask):
         desk.door.status.snapshot_set_aside = "/srv/secret-path/snapshot: damaged"
         for who in (None, "nobody's-token-0123456789", "User:idle"):
             status, answer = await ask("GET", "/readyz", who)
@@ -177,20 +172,16 @@ def test_who_shows_no_identity_gets_the_codes_of_readiness_without_details(tmp_p
             assert told[1].keys() == {"ready", "reasons", "recent_warnings", "partitions"}
             assert (await ask("GET", "/healthz", who)) == (200, {"ok": True})
 
-    behind_tokens(tmp_path, story, WHO | {"User:idle": ""})
 
-
-def test_what_needs_more_than_its_route(tmp_path: Path) -> None:
-    async def story(_: Desk, ask: Ask) -> None:
+async def test_what_needs_more_than_its_route(tmp_path: Path) -> None:
+    async with behind_tokens(tmp_path) as (_, ask):
         frames = await ask("GET", "/v1/log", "User:reader")
         assert (frames[0], frames[1]["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
         assert (await ask("GET", "/v1/log", "User:reader", Accept="application/x-ndjson"))[0] == 200
         assert (await ask("GET", "/v1/log", "User:admin"))[0] == 200
 
-    behind_tokens(tmp_path, story)
 
-
-def test_bytes_of_the_log_are_for_admins_controllers_and_registered_brokers(tmp_path: Path) -> None:
+async def test_bytes_of_the_log_are_for_admins_controllers_and_registered_brokers(tmp_path: Path) -> None:
     """Goal: a broker's certificate or role alone gives no secret away. Method: each way, before and after 11 registers."""
     poll = {
         "cluster_id": "another", "broker_id": OBSERVER, "broker_epoch": -1, "incarnation_id": bytes(16),
@@ -199,8 +190,8 @@ def test_bytes_of_the_log_are_for_admins_controllers_and_registered_brokers(tmp_
     }  # fmt: skip
     roles = {"Broker:12": "admin", "Broker:011": "broker", "Broker:x": "broker", "Controller:11": "broker"}
     always = {"User:admin", "User:controller", "Controller:2", "Broker:3", "Broker:12"}
+    async with behind_tokens(tmp_path, NODES | roles) as (desk, ask):
 
-    async def story(desk: Desk, ask: Ask) -> None:
         async def those_who_may() -> set[str]:
             may = set()
             for who in (*NODES, *roles):
@@ -221,11 +212,9 @@ def test_bytes_of_the_log_are_for_admins_controllers_and_registered_brokers(tmp_
         await online(desk.lab, desk.controller, 11)
         assert await those_who_may() == always | {"Broker:11"}
 
-    behind_tokens(tmp_path, story, NODES | roles)
 
-
-def test_nobody_speaks_as_another_node(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_nobody_speaks_as_another_node(tmp_path: Path) -> None:
+    async with behind_tokens(tmp_path) as (desk, ask):
         registration = {
             "cluster_id": desk.door.settings.cluster_id,
             "broker_id": 12,
@@ -257,8 +246,6 @@ def test_nobody_speaks_as_another_node(tmp_path: Path) -> None:
         )
         assert (status, answer["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
 
-    behind_tokens(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     ("path", "body"),
@@ -268,10 +255,9 @@ def test_nobody_speaks_as_another_node(tmp_path: Path) -> None:
         ("/v1/producer-ids", {"broker_epoch": 1}),
     ],
 )
-def test_a_broker_reports_for_itself_alone(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
+async def test_a_broker_reports_for_itself_alone(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
     """Goal: no principal reports in a broker's name. Method: the same report for itself passes, and is judged."""
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with behind_tokens(tmp_path, NODES) as (desk, ask):
         end_offset = desk.controller.committed.end_offset
         for who in ("Broker:11", "User:broker", "User:admin", "Controller:2"):
             status, answer = await ask("POST", path, who, {"broker_id": 12, **body}, packed=True)
@@ -280,13 +266,10 @@ def test_a_broker_reports_for_itself_alone(tmp_path: Path, path: str, body: dict
         assert answer["error"] == "STALE_BROKER_EPOCH"
         assert desk.controller.committed.end_offset == end_offset
 
-    behind_tokens(tmp_path, story, NODES)
 
-
-def test_a_controller_registers_itself_alone(tmp_path: Path) -> None:
+async def test_a_controller_registers_itself_alone(tmp_path: Path) -> None:
     """Goal: no principal registers another controller. Method: the same registration of itself is written."""
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with behind_tokens(tmp_path, NODES) as (desk, ask):
         registration = {
             "cluster_id": desk.door.settings.cluster_id, "controller_id": 3, "incarnation_id": bytes(range(16)),
             "endpoints": [], "features": [],
@@ -306,13 +289,11 @@ def test_a_controller_registers_itself_alone(tmp_path: Path) -> None:
         assert status == 200, answer
         assert desk.controller.committed.end_offset == end_offset + 1
 
-    behind_tokens(tmp_path, story, NODES)
 
-
-def test_the_actor_is_the_principal_with_its_address_and_each_batch_names_its_operation(
+async def test_the_actor_is_the_principal_with_its_address_and_each_batch_names_its_operation(
     tmp_path: Path,
 ) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with behind_tokens(tmp_path) as (desk, ask):
         assert (await ask("PATCH", "/v1/configs", "User:admin", {"cluster": True, "set": {"a": "b"}}))[
             0
         ] == 200
@@ -322,13 +303,11 @@ def test_the_actor_is_the_principal_with_its_address_and_each_batch_names_its_op
         assert batch.envelope.actor == "User:admin@127.0.0.1"
         assert batch.envelope.operation == "IncrementalAlterConfigs"
 
-    behind_tokens(tmp_path, story)
 
-
-def test_a_node_that_acts_is_named_with_its_address(tmp_path: Path) -> None:
+async def test_a_node_that_acts_is_named_with_its_address(tmp_path: Path) -> None:
     """Goal: the log shows from where a stolen certificate was used. Method: each request of a node that is written."""
+    async with behind_tokens(tmp_path, WHO | {"Broker:13": "broker"}) as (desk, ask):
 
-    async def story(desk: Desk, ask: Ask) -> None:
         async def written(path: str, who: str, body: dict[str, Any]) -> Any:
             before = len(desk.lab.quorum.log)
             status, answer = await ask("POST", path, who, body, packed=True)
@@ -359,15 +338,13 @@ def test_a_node_that_acts_is_named_with_its_address(tmp_path: Path) -> None:
         }  # fmt: skip
         await written("/v1/partitions/alter", "Broker:11", own | {"partitions": [isr]})
 
-    behind_tokens(tmp_path, story, WHO | {"Broker:13": "broker"})
 
-
-def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not(
+async def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("metadata_log.limits.IDENTITY_CHECK_S", -1.0)
 
-    async def story(_: Desk, ask: Ask) -> None:
+    async with behind_tokens(tmp_path) as (_, ask):
         assert (await ask("GET", "/v1/topics", "User:reader"))[0] == 200
         principals(tmp_path / "principals.toml", {"User:admin": "admin"})
         assert (await ask("GET", "/v1/topics", "User:reader"))[0] == 401
@@ -385,7 +362,6 @@ def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not(
         (tmp_path / "principals.toml").chmod(0o600)
         assert (await ask("GET", "/v1/topics", "User:reader"))[0] == 200
 
-    behind_tokens(tmp_path, story)
     assert not [line for line in caplog.records if "token-of" in str(line.__dict__)]
 
 

@@ -9,15 +9,13 @@ import pytest
 from metadata_log.ids import uuid_text
 from metadata_log.limits import REQUEST_ITEMS_MAX
 from metadata_log.records.configs import BROKER, TOPIC
-from quorum.controller.controller import Controller
 from tests.support.lab import uuid
-from tests.unit.quorum.http.test_administration import Ask, a_topic, over_http
+from tests.unit.quorum.http.test_administration import a_topic, over_http
 
 
-def test_topics_are_created_each_with_its_result_and_once(tmp_path: Path) -> None:
+async def test_topics_are_created_each_with_its_result_and_once(tmp_path: Path) -> None:
     """B53."""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         await a_topic(ask)
         body = {
             "topics": [
@@ -47,11 +45,9 @@ def test_topics_are_created_each_with_its_result_and_once(tmp_path: Path) -> Non
         kept = controller.committed.results.get(uuid(1))
         assert kept is not None and len(kept.response) < 450, "what the records say is not kept again"
 
-    over_http(tmp_path, story)
 
-
-def test_all_or_nothing(tmp_path: Path) -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_all_or_nothing(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         await a_topic(ask)
         end = controller.committed.end_offset
         new = [{"name": name, "partitions": 1, "replication_factor": 1} for name in ("a", "t")]
@@ -85,13 +81,10 @@ def test_all_or_nothing(tmp_path: Path) -> None:
             assert all(one["message"] for one in results)
             assert controller.committed.end_offset == end
 
-    over_http(tmp_path, story)
 
-
-def test_topics_are_deleted_by_name_or_id(tmp_path: Path) -> None:
+async def test_topics_are_deleted_by_name_or_id(tmp_path: Path) -> None:
     """B56."""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         await a_topic(ask)
         await ask("POST", "/v1/topics", {"name": "u", "assignment": [[11]]})
         u = uuid_text(controller.committed.topics.ids["u"])
@@ -119,13 +112,10 @@ def test_topics_are_deleted_by_name_or_id(tmp_path: Path) -> None:
         for bad in bodies:
             assert (await ask("POST", "/v1/topics/delete", bad))[0] == 400
 
-    over_http(tmp_path, story)
 
-
-def test_settings_of_many_resources(tmp_path: Path) -> None:
+async def test_settings_of_many_resources(tmp_path: Path) -> None:
     """B83."""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         await a_topic(ask)
         body = {
             "resources": [
@@ -171,11 +161,9 @@ def test_settings_of_many_resources(tmp_path: Path) -> None:
         for method, bad in bodies:
             assert (await ask(method, "/v1/configs", bad))[0] == 400, bad
 
-    over_http(tmp_path, story)
 
-
-def test_settings_are_counted_before_they_are_looked_at(tmp_path: Path) -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_settings_are_counted_before_they_are_looked_at(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         end = controller.committed.end_offset
         many = {f"k{number}": "" for number in range(1_000)}
         body = {"resources": [{"broker": number, "set": many} for number in range(11)]}
@@ -184,13 +172,10 @@ def test_settings_are_counted_before_they_are_looked_at(tmp_path: Path) -> None:
         assert (status, refused["error"]) == (422, "POLICY_VIOLATION")
         assert controller.committed.end_offset == end
 
-    over_http(tmp_path, story)
 
-
-def test_partitions_of_all_new_topics_are_counted_before_any_is_placed(tmp_path: Path) -> None:
+async def test_partitions_of_all_new_topics_are_counted_before_any_is_placed(tmp_path: Path) -> None:
     """B53."""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         end = controller.committed.end_offset
         topics = [{"name": name, "partitions": 6_000, "replication_factor": 1} for name in "ab"]
         status, refused = await ask("POST", "/v1/topics", {"topics": topics})
@@ -206,21 +191,18 @@ def test_partitions_of_all_new_topics_are_counted_before_any_is_placed(tmp_path:
         for bad in bodies:
             assert (await ask("POST", "/v1/topics", bad))[0] == 400
 
-    over_http(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     "operation", ["CreateTopics", "DeleteTopics", "IncrementalAlterConfigs", "LegacyAlterConfigs"]
 )
-def test_a_batch_takes_commands_of_many_items(tmp_path: Path, operation: str) -> None:
+async def test_a_batch_takes_commands_of_many_items(tmp_path: Path, operation: str) -> None:
     bodies: dict[str, dict[str, Any]] = {
         "CreateTopics": {"topics": [{"name": "a", "partitions": 1, "replication_factor": 1}]},
         "DeleteTopics": {"topics": [{"name": "t"}]},
         "IncrementalAlterConfigs": {"resources": [{"topic": "t", "set": {"flush.ms": "1"}}]},
         "LegacyAlterConfigs": {"resources": [{"topic": "t", "configs": {"flush.ms": "1"}}]},
     }
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         await a_topic(ask)
         commands = [{"operation": operation, "body": bodies[operation]}]
         end = controller.committed.end_offset
@@ -229,13 +211,10 @@ def test_a_batch_takes_commands_of_many_items(tmp_path: Path, operation: str) ->
         assert result["status"] == 200
         assert result["offsets"]["base"] == end < result["offsets"]["end"]
 
-    over_http(tmp_path, story)
 
-
-def test_effective_settings_tell_their_source(tmp_path: Path) -> None:
+async def test_effective_settings_tell_their_source(tmp_path: Path) -> None:
     """B83."""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (_controller, ask):
         await a_topic(ask)
         resources = [
             {"topic": "t", "set": {"segment.ms": "5"}},
@@ -268,5 +247,3 @@ def test_effective_settings_tell_their_source(tmp_path: Path) -> None:
         for query, status in (("topic=no", 404), ("broker=19", 404), ("broker=11&on=12", 400)):
             assert (await ask("GET", f"/v1/configs?{query}&effective=1"))[0] == status
         assert (await ask("GET", "/v1/configs?topic=t&on=11"))[0] == 400
-
-    over_http(tmp_path, story)

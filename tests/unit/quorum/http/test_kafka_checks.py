@@ -13,7 +13,7 @@ from quorum.decide.configs import (
     ResourceChange,
 )
 from quorum.whatif.cluster import Cluster, Options
-from tests.support.desk import Ask, Desk, at_desk
+from tests.support.desk import at_desk
 from tests.support.lab import online
 
 NEW = {"partitions": 1, "replication_factor": 1}
@@ -162,10 +162,10 @@ ERRORS = list[str | None]
         ("GET", "/v1/configs?topic=none", None, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_what_kafkas_request_layer_refuses_is_refused_here(
+async def test_what_kafkas_request_layer_refuses_is_refused_here(
     tmp_path: Path, method: str, path: str, body: Any, status: int, errors: str | ERRORS | None
 ) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         await online(desk.lab, desk.controller, 11)
         _, made = await ask("POST", "/v1/topics", {"name": "t", **NEW})
         before = desk.controller.tip.end_offset
@@ -179,8 +179,6 @@ def test_what_kafkas_request_layer_refuses_is_refused_here(
             assert answer.get("error") == errors
         if isinstance(errors, str) or (errors is not None and None not in errors):
             assert desk.controller.tip.end_offset == before
-
-    at_desk(tmp_path, story)
 
 
 @pytest.mark.parametrize(

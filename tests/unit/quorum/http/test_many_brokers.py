@@ -11,17 +11,16 @@ from metadata_log.ids import BrokerId
 from quorum.http import brokers
 from quorum.http.brokers import describe_broker
 from quorum.views.broker_view import BrokerView
-from tests.support.desk import Ask, Desk, at_desk
+from tests.support.desk import at_desk
 from tests.support.lab import online
 
 
 @pytest.mark.parametrize("piece_bytes", [1, limits.ANSWER_PIECE_BYTES])
-def test_many_brokers_are_listed_as_few_are(
+async def test_many_brokers_are_listed_as_few_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
     threads: set[bool] = set()
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         controller = desk.controller
         for broker_id in (11, 12):
             await online(desk.lab, controller, broker_id)
@@ -40,5 +39,3 @@ def test_many_brokers_are_listed_as_few_are(
         monkeypatch.setattr(brokers, "describe_broker", noted)
         assert await ask("GET", "/v1/brokers?consistency=stale") == few
         assert threads == {False}
-
-    at_desk(tmp_path, story)

@@ -14,7 +14,7 @@ from metadata_log.image.metadata_image import EMPTY
 from quorum.http.metrics import TurnMetrics, exposition
 from quorum.pace.loop_turns import TimedSelector
 from tests.support.callers import anybody
-from tests.support.desk import Ask, Desk, at_desk
+from tests.support.desk import at_desk
 from tests.support.lab import online, poll
 from tests.support.unwalked import Unwalked
 
@@ -50,23 +50,20 @@ def documented(heading: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `(metaquorum_\w+)(?:\{[^}]*\})?` \| (\w+) \|", section, re.MULTILINE))
 
 
-def test_a_controllers_metrics_are_documented(tmp_path: Path) -> None:
-    async def story(desk: Desk, _ask: Ask) -> None:
+async def test_a_controllers_metrics_are_documented(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, _ask):
         desk.status.controller.metrics.registry.register(TurnMetrics(TimedSelector()))  # as a process does
         text = exposition(desk.status, now_ms=desk.door.now_ms()).decode()
         assert exposed(text) == documented("Controllers")
-
-    at_desk(tmp_path, story)
 
 
 def test_a_brokers_metrics_are_documented() -> None:
     assert exposed(broker_exposition(BROKER).decode()) == documented("Brokers")
 
 
-def test_a_scrape_walks_over_no_topics(tmp_path: Path) -> None:
+async def test_a_scrape_walks_over_no_topics(tmp_path: Path) -> None:
     """A walk over a million partitions held the loop for 0.7 s. Apply counts what changes."""
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         for broker_id in (11, 12):
             await online(desk.lab, desk.controller, broker_id)
         status, _ = await ask("POST", "/v1/topics", {"name": "t", "assignment": [[11], [12]]})
@@ -81,13 +78,10 @@ def test_a_scrape_walks_over_no_topics(tmp_path: Path) -> None:
         assert "metaquorum_global_partition_count 2.0" in lines
         desk.controller.committed = image
 
-    at_desk(tmp_path, story)
 
-
-def test_a_scrape_walks_over_no_brokers(tmp_path: Path) -> None:
+async def test_a_scrape_walks_over_no_brokers(tmp_path: Path) -> None:
     """Three walks over 10,000 brokers held the loop for 3.4 ms."""
-
-    async def story(desk: Desk, _ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, _ask):
         for broker_id in (12, 11):
             await online(desk.lab, desk.controller, broker_id)
         image = desk.controller.committed
@@ -100,11 +94,9 @@ def test_a_scrape_walks_over_no_brokers(tmp_path: Path) -> None:
         assert [line.partition('"')[2][:2] for line in shown] == ["11", "12"]
         desk.controller.committed = image
 
-    at_desk(tmp_path, story)
 
-
-def test_a_commit_is_counted_and_measured_at_the_controller_that_wrote_it(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_commit_is_counted_and_measured_at_the_controller_that_wrote_it(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         status, _ = await ask("PATCH", "/v1/configs", {"cluster": True, "set": {"retention.ms": "5"}})
         assert status == 200
         lines = exposition(desk.status, now_ms=desk.door.now_ms()).decode().splitlines()
@@ -114,8 +106,6 @@ def test_a_commit_is_counted_and_measured_at_the_controller_that_wrote_it(tmp_pa
         other = desk.lab.controllers[2].metrics.registry
         assert other.get_sample_value("metaquorum_writes_total") == 0
 
-    at_desk(tmp_path, story)
-
 
 def values(text: bytes) -> dict[str, float]:
     """Return the value of each sample by its name and labels, without the prefix."""
@@ -123,10 +113,9 @@ def values(text: bytes) -> dict[str, float]:
     return {name.removeprefix("metaquorum_"): float(value) for name, _, value in lines}
 
 
-def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_path: Path) -> None:
+async def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_path: Path) -> None:
     """B95, B96, C23: in one state, in which nearly all numbers differ, none shows another's."""
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         lab, controller = desk.lab, desk.controller
         epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in range(11, 18)}
         for name, assignment in (
@@ -209,8 +198,6 @@ def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_path: Pat
             "new_active_controllers_total": 1,
         }
         assert {name: found[name] for name in wanted} == wanted
-
-    at_desk(tmp_path, story)
 
 
 def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:

@@ -9,15 +9,15 @@ from metadata_log.errors import InvalidRequest
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.http.routes import check_query
 from quorum.http.app import RULES
-from tests.support.desk import Ask, Desk, at_desk
+from tests.support.desk import at_desk
 from tests.support.lab import online
 from tests.support.queries import VALUES, path_of, refused_queries
 
 TOPIC = {"name": "keep", "partitions": 1, "replication_factor": 1}
 
 
-def test_each_route_refuses_unknown_doubled_and_malformed_parameters_by_name(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_each_route_refuses_unknown_doubled_and_malformed_parameters_by_name(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         before = desk.controller.tip.end_offset
         asked = 0
         for (method, pattern), query, name in refused_queries(RULES):
@@ -29,11 +29,9 @@ def test_each_route_refuses_unknown_doubled_and_malformed_parameters_by_name(tmp
         assert asked > 500
         assert desk.controller.tip.end_offset == before
 
-    at_desk(tmp_path, story)
 
-
-def test_what_the_table_has_is_taken_and_what_probes_append_is_ignored(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_what_the_table_has_is_taken_and_what_probes_append_is_ignored(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (_desk, ask):
         for (method, pattern), route in RULES.items():
             if method != "GET" or pattern in ("/metrics", "/v1/log"):
                 continue
@@ -45,11 +43,11 @@ def test_what_the_table_has_is_taken_and_what_probes_append_is_ignored(tmp_path:
                 _, answer = await ask(method, f"{path_of(pattern)}?{name}={value}")
                 assert "query parameter" not in answer.get("message", ""), (pattern, name, answer)
 
-    at_desk(tmp_path, story)
 
-
-def test_a_trial_of_each_deletion_writes_nothing_and_says_what_the_deletion_would(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_trial_of_each_deletion_writes_nothing_and_says_what_the_deletion_would(
+    tmp_path: Path,
+) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         await online(desk.lab, desk.controller, 11)
         _, made = await ask("POST", "/v1/topics", TOPIC)
         before = desk.controller.tip.end_offset
@@ -73,8 +71,6 @@ def test_a_trial_of_each_deletion_writes_nothing_and_says_what_the_deletion_woul
             assert done.pop("offsets")["end"] > before
             assert (status, done) == (200, tried[path])
 
-    at_desk(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     ("body", "path"),
@@ -94,10 +90,10 @@ def test_a_trial_of_each_deletion_writes_nothing_and_says_what_the_deletion_woul
         ({"to": None, "validate_only": True}, "/v1/quorum/transfer"),
     ],
 )
-def test_a_write_without_trials_refuses_validate_only_by_name(
+async def test_a_write_without_trials_refuses_validate_only_by_name(
     tmp_path: Path, body: dict[str, Any], path: str
 ) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (_desk, ask):
         status, answer = await ask("POST", path, body)
         assert (status, answer["error"]) == (400, "INVALID_REQUEST")
         assert (
@@ -106,11 +102,9 @@ def test_a_write_without_trials_refuses_validate_only_by_name(
             or ">= 1" in answer["message"]
         )
 
-    at_desk(tmp_path, story)
 
-
-def test_a_time_that_has_not_come_is_refused_like_an_offset_beyond_the_end(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_time_that_has_not_come_is_refused_like_an_offset_beyond_the_end(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (_desk, ask):
         now_ms = unix_ms()
         for where in ("state?at", "log?from", "log?until"):
             for moment in (f"t{now_ms + 3_600_000}", str(10**6)):
@@ -118,8 +112,6 @@ def test_a_time_that_has_not_come_is_refused_like_an_offset_beyond_the_end(tmp_p
                 assert (status, answer["error"]) == (409, "OFFSET_IN_FUTURE"), (where, moment)
         status, _ = await ask("GET", f"/v1/state?at=t{now_ms + 1_000}")
         assert status == 200, "a client whose clock is ahead"
-
-    at_desk(tmp_path, story)
 
 
 def test_a_long_value_is_not_repeated_whole() -> None:

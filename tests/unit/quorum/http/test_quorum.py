@@ -14,7 +14,7 @@ from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import MetadataImage, StateDigest, _Uncounted, buckets_of
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
 from quorum.http.quorum import show_quorum
-from tests.support.desk import Ask, Desk, at_desk
+from tests.support.desk import at_desk
 from tests.support.histories import step_of
 
 
@@ -23,11 +23,10 @@ def _one_later(image: MetadataImage) -> MetadataImage:
     return step_of(image, [record], appended_at_ms=image.last_time_ms).image
 
 
-def test_what_is_applied_meanwhile_is_not_counted_at_once(tmp_path: Path) -> None:
+async def test_what_is_applied_meanwhile_is_not_counted_at_once(tmp_path: Path) -> None:
     """Between two slices another batch is applied, as on a node that replays its log after a start."""
     shipped = StateDigest.count_some
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         asked = desk.controller.committed
 
         def counts_while_more_is_applied(state_digest: StateDigest, image: MetadataImage) -> object:
@@ -44,15 +43,12 @@ def test_what_is_applied_meanwhile_is_not_counted_at_once(tmp_path: Path) -> Non
         assert asked.digest_buckets == buckets_of(asked)
         assert isinstance(newest.state_digest.state, _Uncounted)
 
-    at_desk(tmp_path, story)
 
-
-def test_clients_that_ask_at_once_are_answered_in_a_turn_each(
+async def test_clients_that_ask_at_once_are_answered_in_a_turn_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: 64 clients that look for a leader hold the loop no longer than one. Method: count the turns."""
-
-    async def story(desk: Desk, _ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, _ask):
         turn, answered_in = 0, list[int]()
         describe = desk.status.quorum
 
@@ -74,8 +70,6 @@ def test_clients_that_ask_at_once_are_answered_in_a_turn_each(
         assert [answer.status for answer in answers] == [200] * 8
         assert len(set(answered_in)) == 8
 
-    at_desk(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     ("leader", "committed_ms_ago", "level_ms_ago", "wanted"),
@@ -88,7 +82,7 @@ def test_clients_that_ask_at_once_are_answered_in_a_turn_each(
         (1, 228, None, None),
     ],
 )
-def test_a_node_knows_its_log_up_to_now_or_up_to_its_last_commit(
+async def test_a_node_knows_its_log_up_to_now_or_up_to_its_last_commit(
     leader: int | None,
     committed_ms_ago: int | None,
     level_ms_ago: int | None,
@@ -98,8 +92,7 @@ def test_a_node_knows_its_log_up_to_now_or_up_to_its_last_commit(
     """Goal: what is open in the log is open up to when somebody saw it. A leader commits an entry every second, and a
     follower that was away for 40 s applies one of then 228 ms ago.
     """
-
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         raft = replace(
             desk.status.raft(),
             leader_id=None if leader is None else NodeId(leader),
@@ -110,5 +103,3 @@ def test_a_node_knows_its_log_up_to_now_or_up_to_its_last_commit(
             _, told = await ask("GET", "/v1/quorum")
         now_ms = desk.controller.time_of_day_ms()
         assert told["observed_until_ms"] == (None if wanted is None else now_ms - wanted)
-
-    at_desk(tmp_path, story)

@@ -11,13 +11,13 @@ import pytest
 
 from metadata_log.errors import OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
-from tests.support.desk import Ask, Desk, at_desk
+from tests.support.desk import at_desk
 from tests.support.lab import setting, uuid
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/log?from=0", "/v1/state?at=0", "/v1/state?"])
-def test_a_slow_reader_holds_no_results_that_are_evicted_meanwhile(
+async def test_a_slow_reader_holds_no_results_that_are_evicted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """Forty readers that left at once freed 200,000 results in one turn of the loop: 0.3 s, and an election."""
@@ -32,7 +32,7 @@ def test_a_slow_reader_holds_no_results_that_are_evicted_meanwhile(
     async def past(_at: int) -> AsyncIterator[Any]:
         yield await slowly()
 
-    async def story(desk: Desk, ask: Ask) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         controller = desk.lab.controllers[1]
         others = {id(each) for each in gc.get_objects() if isinstance(each, MetadataImage)}
         await desk.lab.write(controller, setting("1"), uuid(7))
@@ -61,5 +61,3 @@ def test_a_slow_reader_holds_no_results_that_are_evicted_meanwhile(
         assert not held()
         may_go_on.set()
         assert (await asking)[0] == 410
-
-    at_desk(tmp_path, story)

@@ -7,20 +7,18 @@ from aiohttp.test_utils import make_mocked_request
 
 from metadata_log.errors import PositionOutOfRange
 from quorum.http.snapshots import _range
-from tests.support.desk import Ask, Desk, at_desk
+from tests.support.desk import at_desk
 
 SIZE = 100
 
 
-def test_a_snapshot_that_was_taken_is_listed(tmp_path: Path) -> None:
-    async def story(desk: Desk, ask: Ask) -> None:
+async def test_a_snapshot_that_was_taken_is_listed(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
         assert (await ask("GET", "/v1/snapshots"))[1]["items"] == []
         status, taken = await ask("POST", "/v1/snapshots")
         assert (status, taken["end_offset"]) == (201, desk.controller.committed.end_offset)
         assert (await ask("GET", "/v1/snapshots"))[1]["items"] == [taken]
         assert desk.store.path(taken["id"]).stat().st_size == taken["bytes"]
-
-    at_desk(tmp_path, story)
 
 
 @pytest.mark.parametrize(

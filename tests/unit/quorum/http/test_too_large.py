@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from quorum.controller.controller import Controller
-from tests.unit.quorum.http.test_administration import Ask, over_http
+from tests.unit.quorum.http.test_administration import over_http
 
 VALUE = "v" * 30_000
 SETTINGS = {f"k{number}": VALUE for number in range(12)}
@@ -81,10 +80,9 @@ TOO_MANY: tuple[tuple[str, str, dict[str, Any], str], ...] = (
 )
 
 
-def test_each_door_names_what_was_asked_for_and_what_fits(tmp_path: Path) -> None:
+async def test_each_door_names_what_was_asked_for_and_what_fits(tmp_path: Path) -> None:
     """C16: refused before anything is appended, with the count and the bound."""
-
-    async def story(controller: Controller, ask: Ask) -> None:
+    async with over_http(tmp_path) as (controller, ask):
         for name in ("a", "b"):
             assert (await ask("POST", ONE, topic(5_500, name)))[0] == 201
         at = controller.committed.end_offset
@@ -98,5 +96,3 @@ def test_each_door_names_what_was_asked_for_and_what_fits(tmp_path: Path) -> Non
             assert (status, told["error"]) == (400, "INVALID_REQUEST"), (method, path)
             assert told["message"].endswith(f".{items}: expected array of length <= 1000, got one of 1001")
         assert controller.committed.end_offset == at
-
-    over_http(tmp_path, story)
