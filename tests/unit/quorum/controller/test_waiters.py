@@ -4,6 +4,7 @@ import asyncio
 from itertools import pairwise
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,13 +35,19 @@ def test_all_are_woken_whose_records_are_applied_and_no_others(ends: list[int], 
     asyncio.run(story())
 
 
-async def test_who_waits_for_earlier_records_is_overdue_with_those_that_wait_for_later_ones() -> None:
-    waiters = _waiters(commit_timeout_ms=30)
+async def test_who_waits_for_earlier_records_is_overdue_with_those_that_wait_for_later_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, ahead_s = asyncio.get_running_loop(), [0.0]
+    clock = loop.time
+    monkeypatch.setattr(loop, "time", lambda: clock() + ahead_s[0])
+    waiters = _waiters()
     later = _waits(waiters, 9)
-    await asyncio.sleep(0.01)
+    ahead_s[0] = 10.0
     earlier = _waits(waiters, 5)
     assert [waiter.end_offset for waiter in waiters] == [5, 9]
     assert len({waiter.deadline for waiter in waiters}) == 1
+    ahead_s[0] = 3_600.0
     ended = await asyncio.gather(later, earlier, return_exceptions=True)
     assert [type(error) for error in ended] == [NotController] * 2
 
