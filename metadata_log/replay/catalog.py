@@ -1,7 +1,7 @@
 """Edge: what an analyst can ask for by name, with the meaning and type of every column.
 
 An analysis is described where it is written: the comment at the head of its SQL text says what it answers, and below
-`columns:` what each column holds. What it reads stands in braces: other tables of this catalog, and numbers.
+`columns:` what each column holds. Braces name what it reads: other tables of this catalog, and numbers.
 Tests: tests/unit/metadata_log/replay/test_library.py.
 """
 
@@ -160,7 +160,7 @@ def _of_text(name: str, text_name: str) -> Table:
             columns.append(Column(column, _of_schema(of).type if of in SCHEMA.names else of, meaning))
         else:
             columns += [_of_schema(word) for word in line.removeprefix("--").replace(",", " ").split()]
-    # The first paragraph; what follows is for whoever changes the text.
+    # The first paragraph; what follows is for developers of the text.
     told = takewhile(bool, about)
     return Table(name, " ".join(told), tuple(columns))
 

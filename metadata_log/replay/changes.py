@@ -1,4 +1,4 @@
-"""Edge: what changed, entity by entity: each change with what stood there before."""
+"""Edge: what changed, entity by entity: each change with the values before it."""
 
 from collections.abc import Mapping
 from typing import TypeVar

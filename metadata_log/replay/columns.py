@@ -1,8 +1,8 @@
 """Pure: records as columns, and back: the one schema of all exported rows.
 
-A row of the export is a record with its position and its envelope beside it. A snapshot has the same columns: a row
-there stands for a whole entity, at the offset of the record that touched it last. So state is always the same fold,
-whether it starts from nothing or from a snapshot, and one SQL text does it.
+A row of the export is a record with its position and its envelope beside it. A snapshot has the same columns: a row there
+is a whole entity, at the offset of its last record. So state is always the same fold, whether it starts from nothing or
+from a snapshot, and one SQL text does it.
 Tests: tests/unit/metadata_log/replay/test_export.py.
 """
 
@@ -28,7 +28,7 @@ from metadata_log.replay.subjects.subject import UuidTexts
 
 SCHEMA: Final = pa.schema(
     [
-        # Where a record stands. `batch_last_offset` because state is only ever cut between batches.
+        # The position of a record. `batch_last_offset` because state is only ever cut between batches.
         ("log_offset", pa.int64()),
         ("batch_base", pa.int64()),
         ("batch_last_offset", pa.int64()),
@@ -38,7 +38,7 @@ SCHEMA: Final = pa.schema(
         ("controller_id", pa.int32()),
         ("type", pa.int32()),
         ("type_name", pa.string()),
-        # Who asked for it, and why.
+        # The actor, the request and the cause.
         ("actor", pa.string()),
         ("request_id", pa.string()),
         ("operation", pa.string()),
@@ -50,7 +50,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 MEANINGS: Final[Mapping[str, str]] = {
-    "log_offset": "where the record stands in the log; in a state, the last record about the entity",
+    "log_offset": "the record's offset in the log; in a state, that of the last record about the entity",
     "batch_base": "the first offset of its batch, which is seen whole or not at all",
     "batch_last_offset": "the last offset of its batch",
     "batch_crc": "the CRC-32C of its batch's frame",
@@ -62,7 +62,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "actor": "who asked for it: User:, Broker: or Controller:",
     "request_id": "the request's id, where it had one",
     "operation": "what was asked for, or what a controller did by itself; null there in logs of earlier releases",
-    "cause_code": "why the controller wrote it, where nobody asked",
+    "cause_code": "why the controller wrote it; null if it was a request",
     "cause_ref": "the record that led to it",
     "cause_detail": "more of the cause, as JSON",
     "opaque": "what is kept of a record that no other column shows, as JSON, without secrets; else null",
@@ -87,14 +87,14 @@ _TYPE_NAMES: Final = {type_id: of.__name__.removesuffix("Record") for type_id, o
 _NAMES: Final = pa.array(list(_TYPE_NAMES.values()))
 _NAME_PLACES: Final = np.zeros(max(_TYPE_NAMES) + 1, np.int64)
 _NAME_PLACES[list(_TYPE_NAMES)] = range(len(_TYPE_NAMES))
-"""Where in _NAMES the name of a type stands, by its number."""
+"""The place of a type's name in _NAMES, by the type's number."""
 
 _RECORDS_IN_CACHE: Final = 1024
 _WITHOUT_SECRETS: Final = frozenset(
     (*(of for of in TYPE_IDS if not declaration_of(of).secret_fields), OpaqueRecord)
 )
 _OPAQUE: Final = -1
-"""Stands for the type of opaque records while the others are transposed."""
+"""The type of opaque records while the others are transposed."""
 _NUMBERS: Final[Mapping[type, int]] = {**TYPE_IDS, OpaqueRecord: _OPAQUE}
 
 _NAMING: Final = (TYPE_IDS[TopicRecord], TYPE_IDS[TopicTombstoneRecord])
@@ -158,7 +158,7 @@ class Columns:
         return self.rows(batches, records, counts=counts, offsets=offsets)
 
     def rows(self, batches: Sequence[Any], records: Sequence[Any], *, counts: Any, offsets: Any) -> pa.Table:
-        """Return some records of `batches`: so many of each as `counts` says, at these offsets."""
+        """Return some records of `batches`: of each batch the number that `counts` says, at these offsets."""
         columns = self._batch_columns(batches, counts)
         columns["log_offset"] = pa.array(offsets)
         return self._assembled(records, columns)
@@ -310,7 +310,7 @@ def position_row(
     last_crc: int,
     cluster_id: str,
 ) -> pa.Table:
-    """Return the row of a snapshot that says where it stands."""
+    """Return the row of a snapshot that says its position."""
     values: dict[str, Any] = {
         "log_offset": end_offset - 1,
         "batch_last_offset": end_offset - 1,
@@ -331,11 +331,11 @@ def position_row(
 def records_of(table: pa.Table) -> Iterator[tuple[int, Record]]:
     """Yield each row's offset and record, type by type: within a type in the table's order.
 
-    Where an older release wrote no column, or a null for it stands in a table of all columns, the field has its default.
-    Rows that stand for no record (a snapshot's position) are left out. Sensitive values stay as they are shown.
+    If an older release wrote no column, or the table of all columns has a null for it, the field has its default. Rows that
+    are no records (a snapshot's position) are left out. Sensitive values stay as they are shown.
     """
     types = table.column("type").to_numpy()
-    # In a snapshot, a deleted topic's record stands before its partitions.
+    # In a snapshot, a deleted topic's record comes before its partitions.
     for type_id in sorted(np.unique(types).tolist(), key=lambda each: (each not in _NAMING, each)):
         if type_id not in _COLUMNS:
             continue
@@ -394,7 +394,7 @@ def _fields_of(records: Sequence[tuple[Any, ...]]) -> Sequence[list[Any]]:
 
 
 def _taken(values: Sequence[Any], name: str, rows: pa.Array) -> pa.Array:
-    """Return a column of values by row, where a few may stand in many rows."""
+    """Return a column of values by row; many rows may share a value."""
     of_type = SCHEMA.field(name).type
     array = pa.array(values, of_type)
     return pa.nulls(len(rows), of_type) if array.null_count == len(array) else array.take(rows)

@@ -36,18 +36,18 @@ from metadata_log.wire.answers import LogStatus, OfferedSnapshot, log_status, of
 
 T = TypeVar("T")
 ANSWER_S: Final = 30.0
-"""A controller that sends nothing for so long does not answer."""
+"""A controller that sends nothing for this long does not answer."""
 ANSWER_BYTES_MAX: Final = 1024 * MIB
 """A larger answer is none of ours: the snapshot of a million partitions has about 100 MB."""
 REFUSAL_BYTES_MAX: Final = 1 * MIB
 PATIENCE_S: Final = 10.0
-"""For so long all controllers are asked again: an election or a restart takes less."""
+"""All controllers are asked again for this long: an election or a restart takes less."""
 _PAUSE_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a reader shows to controllers, and whom it trusts: PEM files, and a file that holds a token."""
+    """What a reader shows to controllers, and which authority it trusts: PEM files, and a file that holds a token."""
 
     ca: Path | None = None
     cert: Path | None = None
@@ -83,7 +83,7 @@ class ControllerClient:
         """Return the first answer; all are asked in turn, and again while the patience lasts.
 
         Raises:
-            BrokerNotAvailable: nobody answers, or no controller.
+            BrokerNotAvailable: no node answers, or none that is a controller.
             NotAuthorized: the first asked does not let us read.
             Rejected, Fault: all refuse it by name.
         """
@@ -171,7 +171,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 def _body(url: str, path: str, *, accept: str, shown: Shown) -> bytes:
     if shown.ca is not None and not url.lower().startswith("https://"):
-        # Whoever names an authority expects that no token leaves unencrypted, whichever node named this URL.
+        # A user who names an authority expects that no token leaves unencrypted, whichever node named this URL.
         raise BrokerNotAvailable(f"{url} is not asked: with ca name https:// addresses alone")
     if shown.token_file is not None and not shown.insecure and not url.lower().startswith("https://"):
         raise BrokerNotAvailable(

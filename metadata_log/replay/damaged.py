@@ -1,6 +1,6 @@
-"""Edge: what can still be told of a log with damaged files: its longest part that is whole and has a beginning.
+"""Edge: what can still be read of a log with damaged files: its longest part that is whole and has a beginning.
 
-A record means nothing without what it changes, so no part behind damage can be told but from a snapshot on.
+A record means nothing without what it changes. So a part after the damage can be read only from a snapshot on.
 Tests: tests/unit/metadata_log/replay/test_library.py.
 """
 

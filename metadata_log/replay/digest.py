@@ -153,7 +153,7 @@ def apply_all(
         previous_crc=image.last_crc,
         crc=crc,
         envelope=NO_ENVELOPE,
-        # A claim stands only at a batch's beginning, and changes nothing but the epoch.
+        # A claim is only ever the first record of a batch, and changes nothing but the epoch.
         records=[
             *(_NO_OP if type(r) is OpaqueRecord else r for r in records[:1]),
             *(_NO_OP if type(r) in _WITHOUT_EFFECT else r for r in records[1:]),

@@ -286,7 +286,7 @@ class Spark:
 
     name = "spark"
     keeps_shared = True
-    """It plans and compiles a query again wherever it stands in another: that takes longer than to read it."""
+    """Spark plans and compiles a query again in each query that contains it, which takes longer than reading its rows."""
 
     def __init__(self, session: "SparkSession") -> None:
         self._session = session
@@ -391,7 +391,7 @@ def refused_query(error: Exception) -> InvalidRequest:
 
 
 def engine_of(of: "SparkSession | DuckDb") -> "Spark | DuckDb":
-    """Return the engine of a Spark session; DuckDb stands for itself."""
+    """Return the engine of a Spark session; a DuckDb is an engine itself."""
     return of if isinstance(of, DuckDb) else Spark(of)
 
 

@@ -8,7 +8,7 @@
 
 The key is where the log lies, where it begins, and the code that exports it. What is kept is used if the files that it was
 made of are those that are there: of the same sizes and times, but the last, which may have grown and is compared by its
-SHA-256. A log that is open has links of its own: nobody else's export or clean-up takes a file from it. Where the cache
+SHA-256. A log that is open has links of its own: no other reader's export or clean-up takes a file from it. Where the cache
 cannot be used, logs are exported to a folder of their own, as small ones are.
 """
 

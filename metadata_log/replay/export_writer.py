@@ -37,9 +37,9 @@ from metadata_log.replay.tables import (
 SEGMENT_RECORDS: Final = 500_000
 """Rows of one file: a reader prunes by file, and a snapshot at each file's end bounds a look into the past."""
 SMALL_SEGMENTS_MAX: Final = 32
-"""So many segments that fit into one are joined: each costs its reader an open, and its manifest three lines."""
+"""This many segments that fit into one are joined: each costs its reader an open, and its manifest three lines."""
 SNAPSHOT_RECORDS: Final = 400_000
-"""Snapshots closer to the one before than this are dropped once a later one stands."""
+"""Snapshots closer to the one before than this are dropped once there is a later one."""
 
 _DELTA: Final = (
     *("log_offset", "batch_base", "batch_last_offset", "ts", "cause_ref", "pkey", "prev_offset", "prev_ts"),
@@ -158,7 +158,7 @@ class ExportWriter:
         self.files.sort(key=lambda file: file.last_offset)
 
     def _free_name(self, family: str, name: str) -> str:
-        """Return a name in the family's folder, or in one inside it: whoever opened the export before may read that file."""
+        """Return a name in the family's folder, or in one inside it: an earlier reader of the export may read that file."""
         assert self._before is not None, "there was a run before"
         taken = {file.path for file in (*self.files, *self._before.files)}
         taken |= {file.path for file in self._before.superseded}

@@ -2,7 +2,7 @@
 
 Each answer is a table of the engine's own, a DuckDB relation or a Spark DataFrame, and lazy: nothing is computed before
 it is read, but for small tables, and those that Spark would compute several times. Both engines run the same texts
-(`analyses/`). A log can be looked at between two moments: its state at the first stands for all that came before.
+(`analyses/`). A log can be looked at between two moments: its state at the first replaces all that came before.
 """
 
 import logging
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 
 QUICK_RECORDS: Final = 100_000
-"""Up to so many, starting Spark takes longer than its work: it is started for speed at the start."""
+"""With at most this many records, starting Spark takes longer than its work: it is configured to start fast."""
 MISSED_AFTER_MS: Final = {"metaquorum": limits.ELECTION_TIMEOUT_MIN_MS, "kafka": 1_000}
-"""Sooner nobody campaigns against a controller that fell silent. Kafka's followers wait for
+"""No follower campaigns sooner against a controller that fell silent. Kafka's followers wait for
 controller.quorum.fetch.timeout.ms, 2 s; an operator may have set it lower."""
 _KEY: Final = re.compile(r"(topic:[A-Za-z0-9._-]+(/\d+)?|(broker|controller):\d+|cluster)")
 _PARTITION: Final = re.compile(r"(topic:)?(?P<topic>[A-Za-z0-9._-]+)[/:](?P<number>\d+)")
@@ -73,7 +73,7 @@ class Position(NamedTuple):
     """A place between two batches of the log."""
 
     end_offset: int
-    """Exclusive: what stands below it has happened."""
+    """Exclusive: the records below it are applied."""
     time_ms: int
     """The time that was asked for, else that of the batch before; at the log's end, up to when it was observed."""
     note: str
@@ -295,7 +295,7 @@ class Log(Glance, Tables[Relation]):
     def position(self, at: At = None) -> Position:
         """Return the place between two batches that a moment means: at a time, what was written up to it.
 
-        Where an offset lies inside a batch, the program's log says so, whoever asks: the answer is that of another offset.
+        If an offset lies inside a batch, the answer is that of another offset, and the program's log says so.
 
         Raises:
             OffsetInFuture, OffsetCompacted: the export does not reach it.
@@ -424,7 +424,7 @@ class Log(Glance, Tables[Relation]):
             for side in ("b", "a")
             for shown in [named(column, self.engine.name, of=f"{side}.")]
         )
-        # An entity that nobody wrote about has the same newest record: only the others are taken apart.
+        # An entity without new records has the same newest record on both sides: only the others are compared.
         touched = self.engine.kept(
             self.engine.query(
                 f"WITH {', '.join(sides)} "  # noqa: S608 our own names

@@ -13,7 +13,7 @@ from metadata_log.replay.catalog import described
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # Who only says Log means one of any engine.
+    # `Log` alone means one of any engine.
     Relation = TypeVar("Relation", default=Any)
 else:
     from typing import TypeVar

@@ -44,7 +44,7 @@ class Named(NamedTuple):
 
 
 def numbers(names: Mapping[int, str]) -> str:
-    """Return which number stands for which name, as text."""
+    """Return which number has which name, as text."""
     return ", ".join(f"{number} {name}" for number, name in names.items())
 
 
@@ -93,8 +93,8 @@ NAMED: Final[Mapping[str, Named]] = {
     "leader_recovery_state": _codes("RECOVERED, or RECOVERING from an unclean election", RECOVERY_STATES),
     "prev_leader_recovery_state": _codes("as it was before", RECOVERY_STATES),
     "changed": _bit_names("what changed", CHANGED),
-    "flags": _bit_names("how the partition stands", FLAGS),
-    "prev_flags": _bit_names("how it stood before", FLAGS),
+    "flags": _bit_names("the partition's condition", FLAGS),
+    "prev_flags": _bit_names("its condition before", FLAGS),
     "endpoints": Named(_ENDPOINT_TYPE, "where it listens", _endpoints),
     "prev_endpoints": Named(_ENDPOINT_TYPE, "where that listened", _endpoints),
 }

@@ -10,7 +10,7 @@ from metadata_log.errors import InvalidRequest
 from metadata_log.replay.kinds import MANIFEST, READERS, is_kafka_log, kind_of, segments_in
 
 NAMED_MAX: Final = 5
-"""So many directories are named; the others are counted."""
+"""At most this many directories are named; the others are counted."""
 
 
 def no_log_at(path: Path) -> InvalidRequest:

@@ -114,7 +114,7 @@ def _one_known_or_opaque(row: tuple[Any, ...]) -> Record | OpaqueRecord:
 def unread(version: int, raw: bytes) -> dict[str, Any]:
     """Return what is kept of a record whose fields cannot be told apart, so that no secret among them can be masked.
 
-    A secret stands beside its random mask key in a record of ours, and beside its salt in one of Kafka's: so nobody can
-    try secrets against the hash.
+    A record of ours has a random mask key beside its secret, and one of Kafka's has a salt. So a guessed secret cannot be
+    tried against the hash.
     """
     return {"version": version, "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}

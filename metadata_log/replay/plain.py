@@ -39,7 +39,7 @@ def plain_rows_of(computed: pa.Table) -> list[dict[str, Any]]:
 
 def parquet_of(computed: pa.Table) -> bytes:
     """Return a table of Arrow as a file of Parquet."""
-    buffer = io.BytesIO()  # a pipe cannot say where it stands, as a writer of Parquet asks
+    buffer = io.BytesIO()  # a pipe has no position, which a writer of Parquet asks for
     pq.write_table(computed, buffer, compression="zstd")
     return buffer.getvalue()
 

@@ -52,7 +52,7 @@ def exported(
     Raises:
         InvalidRequest: there is no log.
         DamagedFile, OffsetCompacted: it cannot be exported.
-        BrokerNotAvailable: nobody answers at the URL.
+        BrokerNotAvailable: no node answers at the URL.
     """
     if isinstance(of, str) and re.match(r"https?://", of):
         return _scratch(lambda to: export_controller(of, to, shown=shown))
@@ -279,7 +279,7 @@ def export_controller(url: str, to: Path, *, shown: Shown = NOTHING_SHOWN) -> di
     """Export what a controller holds of the log, up to its high watermark: a follower of the quorum that answers at `url`.
 
     Raises:
-        BrokerNotAvailable: nobody answers there, or no controller, or it has less of the log than it says.
+        BrokerNotAvailable: no node answers there, it is no controller, or it has less of the log than it says.
         NotAuthorized: what is shown is not enough.
         OffsetCompacted: its log does not begin at 0, and it has no snapshot to begin at.
     """

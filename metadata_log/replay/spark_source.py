@@ -1,7 +1,7 @@
 """Edge: the log as a Spark data source: `spark.read.format("metadata_log")` and `spark.readStream.format("metadata_log")`.
 
 It reads an export, a data directory, a folder of segments, on any file system, or running controllers, without another
-copy. Whoever plans looks where the log begins and ends, and cuts it into slices; executors read the slices. They need what
+copy. The planner finds where the log begins and ends, and cuts it into slices; executors read the slices. They need what
 the planner needs: this package, and the path or a way to the controllers.
 
 What is not wanted is named by options and left unread. Filters of a query are Spark's alone: Spark 4.3.0 keeps what a reader
@@ -67,7 +67,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "from_epoch": "the lowest controller epoch wanted",
     "until_epoch": "the end of the epochs wanted, exclusive",
     "types": "names of record types, separated by commas: PartitionChange,Topic",
-    "skip_damaged": "true: a row of the type Missing stands for offsets that cannot be read, which else stop the query",
+    "skip_damaged": "true: a row of the type Missing replaces offsets that cannot be read, which else stop the query",
     "max_records_per_trigger": f"records of one micro-batch, about; default: {TRIGGER_RECORDS}",
     "asks_followers": "false: the URL that is named answers, and not a follower of its quorum",
     "ca": "the file of the authority that signed the controllers' certificates",

@@ -53,7 +53,7 @@ def state_of(
 
 def small_records(engine: Engine[Table], records: Table) -> Table:
     """Compute the rows that are not about partitions, a hundredth of a large log, and a snapshot's position among them."""
-    # They stand in row groups of their own. Named by what they are, not by what they are not: so a reader can tell from a
-    # row group's statistics and dictionary that it has none of these.
+    # They have row groups of their own. The condition names the types that are wanted, so that a reader can tell from a row
+    # group's statistics and dictionary that it has none of them.
     small = ", ".join(map(str, (*type_ids(is_large=False), TYPE_IDS[SnapshotHeaderRecord])))
     return engine.kept(records, where=f"type IN ({small})", in_one_piece=True)

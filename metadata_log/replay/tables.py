@@ -2,8 +2,8 @@
 
     manifest.json                                      written last, by rename: a file not named there does not exist
     records/seg=<20 digits>.parquet                    one row per record, faithful
-    partition_changes/seg=..., topic_changes/seg=...   derived, a family for each kind of entity: each change with what stood
-                                                       there before
+    partition_changes/seg=..., topic_changes/seg=...   derived, a family for each kind of entity: each change with the values
+                                                       before it
     snapshots/as_of=<20 digits>/state.parquet          one row per entity, the state below that offset
 
 The 20 digits are the first offset of a range; files are immutable. All but the derived families share one schema.
@@ -85,7 +85,7 @@ class ExportedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupersededFile:
-    """A file that a run replaced by others. It stays for a while: whoever opened the export before may read it."""
+    """A file that a run replaced by others. It stays for a while, for readers that opened the export before."""
 
     path: str
     bytes: int
@@ -104,7 +104,7 @@ class Export:
     digest: str | None
     files: tuple[ExportedFile, ...]
     log_format: str = "metaquorum"
-    """Whose log it is: ours, or that of an Apache Kafka cluster ("kafka")."""
+    """The kind of the log: ours, or that of an Apache Kafka cluster ("kafka")."""
     superseded: tuple[SupersededFile, ...] = ()
     """Files that are read no more, and not removed yet; the oldest first."""
     unknown: Unknown | None = None
@@ -364,7 +364,7 @@ def lake_directory(lake: Path, cluster_id: str) -> Path:
 
 
 def named_cluster(cluster_id: str) -> str:
-    """Return a cluster's id if it can be the name of a folder, and stand in a query: a log of others may have any.
+    """Return a cluster's id if it can be the name of a folder and a part of a query: a foreign log may have any id.
 
     Raises:
         InvalidRequest: it cannot.

@@ -2,11 +2,11 @@
 
 Each batch bears the time of day of the controller that wrote it. What lies between two batches is one of three:
 
-- known: a controller was active all the while. Of our own log, two batches of one claim prove that: whoever does not lead
-  any more claims anew. A claim whose controller marks that it is quiet (`limits.QUIET_MARK_MS`) proves no more than the
-  marks do. Kafka's active controller writes a NoOp every 500 ms, so there a longer silence proves nothing.
-- unknown: a longer silence than a session lasts, up to the next claim, or without the marks that should be there. Brokers
-  do not serve for longer than a session without a controller, and may do so up to then; nobody wrote down which it was.
+- known: a controller was active all the while. In our own log, two batches of one claim prove that: a controller that led
+  again would have claimed again. A claim whose controller marks that it is quiet (`limits.QUIET_MARK_MS`) proves no more
+  than the marks do. Kafka's active controller writes a NoOp every 500 ms, so there a longer silence proves nothing.
+- unknown: a longer silence than a session lasts, up to the next claim, or without the marks that should be there. Without a
+  controller brokers serve for at most one session; the log does not say until when they did.
 - a step: the time of day went back, because a clock was set, or another controller's clock is another. It counts as no
   time. Of a long silence before a claim no more counts than what leads beyond all earlier times, and stays below all later
   ones: the rest may be the way back of a clock that had stepped, and is a step, too.
@@ -35,8 +35,8 @@ from metadata_log.replay.tables import RECORDS, Export, moved_on
 Numbers = npt.NDArray[np.int64]
 
 SILENCE_KNOWN_MS: Final = limits.SESSION_TIMEOUT_MS
-"""A silence up to so long says nothing: brokers serve on for a session's time, and most takeovers are over by then. It is
-Kafka's default of broker.session.timeout.ms, too, and 18 of its NoOps."""
+"""A silence of at most this long says nothing: brokers serve for a session longer, and most takeovers are over by then. It
+is also Kafka's default of broker.session.timeout.ms, and 18 of its NoOps."""
 QUIET_KNOWN_MS: Final = 2 * limits.QUIET_MARK_MS
 """The same within a claim of ours that has marks: a mark may be late, as a commit may."""
 _COLUMNS: Final = ("batch_base", "batch_last_offset", "ts", "controller_epoch", "operation")
@@ -78,7 +78,7 @@ class Timeline:
 
         Raises:
             OffsetCompacted: the export begins later.
-            OffsetInFuture: nobody knows what happened up to that time.
+            OffsetInFuture: what happened up to that time is not known.
         """
         latest = np.maximum.accumulate(self.times_ms)
         if unix_ms > self.observed_until_ms:

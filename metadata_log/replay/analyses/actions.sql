@@ -1,4 +1,4 @@
--- Who did what: each batch that somebody asked for.
+-- Requests and their actors: each batch that a client or a node asked for.
 -- columns:
 --   log_offset BIGINT: its first record
 -- ts, actor, operation, request_id

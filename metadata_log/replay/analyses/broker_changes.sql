@@ -1,4 +1,4 @@
--- Each change of a broker, with what stood there before, and who asked for it. {records} holds the state before
+-- Each change of a broker, with the values before it and the actor. {records} holds the state before
 -- {from_offset} and all records from there on. OFFLINE: never registered, removed, stopped, or silent for a whole session.
 -- FENCED: registered but not serving. ONLINE: serving. STOPPING: asked to stop, its leaderships moving away.
 -- columns:
@@ -10,7 +10,7 @@
 --   prev_state STRING: its state before
 --   prev_broker_epoch BIGINT: the offset of the registration before; null: it was not registered
 --   prev_incarnation_id STRING: the process that was registered
---   prev_rack STRING: where it stood
+--   prev_rack STRING: its rack before
 --   prev_fenced BOOLEAN: it had not to serve
 --   prev_in_controlled_shutdown BOOLEAN: it had asked to stop
 --   prev_endpoints endpoints: where it listened

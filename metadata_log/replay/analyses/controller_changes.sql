@@ -1,5 +1,5 @@
 -- Each change of a controller's registration, with the one before. {records} holds the state before {from_offset} and all
--- records from there on. Who is in charge stands in quorum_changes.
+-- records from there on. quorum_changes has the controller in charge.
 -- columns:
 -- log_offset, batch_base, ts, controller_epoch, controller_id, actor, request_id, operation, cause_code, cause_detail
 --   op STRING: register or unregister

@@ -1,8 +1,8 @@
--- Claims of controllers: who took over from whom, how it came, and how long nothing had been written. founded: the first of
--- all. voters: a change of voters had just been written, behind which leadership begins anew. again: the same controller
+-- Claims of controllers: which controller took over from which, why, and how long nothing had been written. founded: the first
+-- of all. voters: a change of voters had just been written, after which a new leadership begins. again: the same controller
 -- claimed once more. restart: its
 -- process and that of the former one are both new: all were stopped, or ended, and started. stopped: the former one's process
--- ended, and had handed over first: the next was elected sooner than one who falls silent is missed.
+-- ended, and had handed over first: the next was elected sooner than the followers miss a silent controller.
 -- crash: the former one's process ended; another process of it registered within 10 minutes. handover: its
 -- process lived on: it registered or claimed again later, so it had handed over, or lost its majority. unknown: no later
 -- record shows which of the two it was; the former one may be dead.
@@ -18,7 +18,7 @@
 --   unknown_ms BIGINT: time beside, before the next claim, of which the log proves nothing
 --   clock_stepped BOOLEAN: a clock stepped in that silence or since, so that more or less time may have passed
 --   record_count BIGINT: records that it wrote, its claim among them
---   lasting BOOLEAN: nobody took over up to the end
+--   lasting BOOLEAN: no controller took over up to the end
 WITH claimed AS (
     SELECT
         r.controller_epoch, r.controller_id, r.log_offset AS first_offset, r.ts,
@@ -34,7 +34,7 @@ WITH claimed AS (
     WHERE r.type = 1000
 ),
 -- The record before each claim, found among all by the few claims: joined to them as it is, the whole log would be what Spark
--- broadcasts, since it goes by the size of two columns in compressed files. Kafka's may stand for several rows.
+-- broadcasts, since it goes by the size of two columns in compressed files. A record of Kafka's may be several rows.
 before AS (
     SELECT log_offset, max(controller_id) AS controller_id
     FROM {records}
@@ -83,7 +83,7 @@ reclaimed AS (
     FROM claims c JOIN claims n ON n.controller_id = c.former_id AND n.first_offset > c.first_offset
     GROUP BY c.first_offset
 ),
--- Whether the process that took over had begun anew, as its first registration behind the claim shows, in its time in charge.
+-- Whether the process that took over was new, as its first registration after the claim shows, in its time in charge.
 begun AS (
     SELECT
         c.first_offset,
@@ -95,7 +95,7 @@ begun AS (
     GROUP BY c.first_offset
 ),
 voted AS (
-    -- A claim of Kafka's may name the voters itself; that changes nobody's vote.
+    -- A claim of Kafka's may name the voters itself; that is no change of voters.
     SELECT DISTINCT batch_last_offset FROM {records} WHERE type = 1005 AND coalesce(cause_code, '') <> 'TOLD_BY_ANOTHER'
 )
 SELECT

@@ -1,4 +1,4 @@
--- Elections of each topic by cause, and how they went. lost: nobody could lead; unclean: the new leader was not in sync;
+-- Elections of each topic by cause, and how they went. lost: no replica could lead; unclean: the new leader was not in sync;
 -- preferred: asked for, or balanced; clean: any other, by a member of the ISR or an eligible leader replica.
 -- columns:
 -- topic_name, topic_id, cause_code

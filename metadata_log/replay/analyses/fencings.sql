@@ -35,7 +35,7 @@ followed AS (
             - CASE WHEN prev_state IN ('ONLINE', 'STOPPING') THEN 1 ELSE 0 END
         ) OVER (ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS serving_since
     FROM timed
-    -- What follows, backwards: Spark reads an unbounded following frame anew for every row.
+    -- What follows, backwards: Spark reads an unbounded following frame again for every row.
     WINDOW after AS (PARTITION BY broker_id ORDER BY log_offset DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 ended AS (
@@ -87,7 +87,7 @@ SELECT
         WHEN e.cause_code = 'LOG_DIR_OFFLINE' THEN 'disk'
         WHEN e.op = 'register' THEN 'broker'
         WHEN e.back_incarnation <> e.ended_incarnation THEN 'broker'
-        -- Whoever was silent for longer than a session lasts ran into its brokers' sessions when it woke.
+        -- A controller that was silent for longer than a session found its brokers' sessions expired when it woke.
         WHEN e.silence = 1 AND e.awake_ms BETWEEN 0 AND 20000 THEN 'controller'
         WHEN e.burst >= 2 AND e.burst >= b.serving + e.serving_since THEN 'controller'
         WHEN e.silence = 1 AND e.controller_epoch > 1 AND e.at_known + e.at_unknown - c.at_ms

@@ -143,8 +143,8 @@ batches AS (
     ) w ON t.batch_base = w.batch_base AND coalesce(t.cause_code, '') = coalesce(w.cause_code, '') AND coalesce(t.cause_detail, '') = coalesce(w.cause_detail, '')
 ),
 assigned AS (
-    -- A broker is fenced by the last record of its parts: what it lost stands before it. Of one that is out of service, it was
-    -- lost behind its last fencing. A log directory that fails does not fence.
+    -- The last record of a fencing in parts fences the broker: the partitions that it lost come before that record. A broker
+    -- that is out of service lost them after its last fencing. A log directory that fails does not fence.
     SELECT
         *,
         CASE
@@ -156,7 +156,7 @@ assigned AS (
         SELECT
             *,
             min(fenced_at) OVER (
-                -- The rows from here on, backwards: Spark reads an unbounded following frame anew for every row.
+                -- The rows from here on, backwards: Spark reads an unbounded following frame again for every row.
                 PARTITION BY broker_id ORDER BY log_offset DESC ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
             ) AS next_fenced,
             max(fenced_at) OVER so_far AS last_fenced,

@@ -25,5 +25,5 @@ SELECT
     cause_code
 FROM {partition_changes}
 WHERE op = 'change' AND changed % 4 >= 2
-    -- No broker stands twice in an ISR: of two that are as large, each has somebody whom the other lacks, or neither.
+    -- No broker is twice in an ISR. So of two ISRs of one size, either each has a broker that the other lacks, or neither has.
     AND (size(isr) <> size(prev_isr) OR size(array_except(isr, prev_isr)) > 0)

@@ -1,4 +1,4 @@
--- Who led each partition from when to when: -1 is nobody. {initial} holds the state where the export begins; an
+-- The leader of each partition from when to when: -1 is none. {initial} holds the state where the export begins; an
 -- interval that lasts is counted up to the end. {clock} says when each batch was written. Ordered by offset, never by time: clocks step at failovers.
 -- columns:
 --   pkey BIGINT: the partition's number: that of its topic times 2^24, and the partition

@@ -1,9 +1,9 @@
--- How many leaderships one batch moved from whom to whom.
+-- How many leaderships one batch moved from which broker to which.
 -- columns:
 -- batch_base
 --   log_offset BIGINT: the first record of the batch that moved one
 -- ts, cause_code, cause_detail
---   prev_leader INT: who led; -1 is nobody
+--   prev_leader INT: the leader before; -1 is none
 -- leader
 --   partition_count BIGINT: how many leaderships
 SELECT

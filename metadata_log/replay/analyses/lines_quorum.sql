@@ -1,5 +1,5 @@
 -- One line of text per entity, the digest's input. Free text as hex of its UTF-8, uuids as 32 hex digits, lists
--- joined by commas, booleans as 0 and 1, null as nothing. Voters without a directory, whom a LeaderChange of Kafka's alone
+-- joined by commas, booleans as 0 and 1, null as nothing. Voters without a directory, which a LeaderChange of Kafka's alone
 -- names, have no line: checkpoints do not hold them.
 SELECT
     CASE type

@@ -6,13 +6,13 @@
 --   record_count BIGINT: records
 --   batch_count BIGINT: batches
 --   missing BIGINT: offsets between them without a record; more than 0 is damage
---   is_overlapped BOOLEAN: records of a later claim stand before its end; true is damage
+--   is_overlapped BOOLEAN: records of a later claim come before its end; true is damage
 --   clock_steps_back BIGINT: batches with an earlier time than the batch before
 --   largest_step_ms BIGINT: the largest of these steps; 0 without one
 WITH batches AS (
     SELECT batch_base, batch_last_offset, min(controller_epoch) AS controller_epoch, min(controller_id) AS controller_id,
         min(ts) AS ts,
-        -- In Kafka's log one record can do the work of several of ours, which stand at its offset.
+        -- In Kafka's log one record can do the work of several of ours, which all have its offset.
         count(CASE WHEN coalesce(cause_code, '') <> 'TOLD_BY_ANOTHER' THEN 1 END) AS record_count
     FROM {records}
     GROUP BY batch_base, batch_last_offset

@@ -1,4 +1,4 @@
--- Each change of a partition, with what stood there before, and who asked for it: most analyses then need no window.
+-- Each change of a partition, with the values before it and the actor: most analyses then need no window.
 -- {records} holds the state before {from_offset} and all records from there on.
 --
 -- changed: 1 leader, 2 isr, 4 replicas, 8 reassignment. flags: 1 leaderless, 2 under-replicated,
@@ -37,7 +37,7 @@ WITH events AS (
     FROM {records}
     WHERE type IN (3, 5)
     UNION ALL
-    -- A topic that is removed, deleted so that it can be restored (1006), or restored (1007): nobody leads it then.
+    -- A topic that is removed, deleted so that it can be restored (1006), or restored (1007): it has no leaders then.
     SELECT
         gone.log_offset, gone.batch_base, gone.ts, gone.controller_epoch, gone.controller_id,
         gone.actor, gone.request_id, gone.operation,

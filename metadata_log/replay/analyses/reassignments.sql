@@ -1,6 +1,6 @@
--- Each reassignment: when it began and by whom, from which replicas to which, how and when it ended. `ended` is completed,
+-- Each reassignment: its begin and its actor, the replicas before and after, how and when it ended. `ended` is completed,
 -- cancelled, replaced (by another request) or topic deleted; null: it is under way, counted up to the end, and why_stuck
--- says why it cannot end as things stand, if it cannot. begun_offset is null where it began before the export.
+-- says why it cannot end in the present state, if it cannot. begun_offset is null where it began before the export.
 -- {initial} holds the state where the export begins, {state} that at its end.
 --
 -- Flag 16: under way.
@@ -15,7 +15,7 @@
 --   ended_ts TIMESTAMP: when that was written
 --   duration_ms BIGINT: how long it is known to have taken, up to the end if it is under way
 --   unknown_ms BIGINT: time beside, of which the log proves nothing
---   why_stuck STRING: why it cannot end as things stand
+--   why_stuck STRING: why it cannot end in the present state
 WITH told AS (
     SELECT
         log_offset, ts, op, pkey, topic_id, topic_name, partition,

@@ -73,7 +73,7 @@ SELECT /*+ BROADCAST(n), BROADCAST(d) */
     greatest(n.log_offset, coalesce(d.touched_at, n.log_offset)) AS log_offset,
     CASE WHEN d.touched_at > n.log_offset THEN d.ts ELSE n.ts END AS ts,
     n.topic_id, s.topic_name, s.topic_seq, n.partition,
-    -- A deletion takes the leader, without an election. In a snapshot it stands before its partitions.
+    -- A deletion takes the leader, without an election. In a snapshot it comes before its partitions.
     CASE WHEN d.deleted_at > n.led_at THEN -1 ELSE n.leader END AS leader, n.leader_epoch, n.partition_epoch, s.leader_recovery_state,
     s.replicas, i.isr, s.adding_replicas, s.removing_replicas,
     s.eligible_leader_replicas, s.last_known_elr, s.directories

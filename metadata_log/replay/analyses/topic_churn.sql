@@ -2,7 +2,7 @@
 -- columns:
 -- topic_name, topic_id, cause_code
 --   leader_changes BIGINT: changes of leader
---   losses BIGINT: of these, to nobody
+--   losses BIGINT: of these, to no leader
 --   isr_shrinks BIGINT: changes that left fewer replicas in sync
 --   isr_expands BIGINT: changes that left more
 SELECT

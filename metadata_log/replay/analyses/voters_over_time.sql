@@ -1,4 +1,4 @@
--- Who voted from when to when.
+-- The voters from when to when.
 -- columns:
 -- log_offset, ts
 --   voter_ids ARRAY<INT>: the controllers that vote from then on

@@ -1,8 +1,8 @@
-"""Pure: who asked for a record of Kafka's log, and why it was written, as far as the records themselves tell.
+"""Pure: the operation and the cause of each record of Kafka's log, as far as the records themselves show them.
 
-Kafka's log has neither. What is told here follows from the order in which its controller writes: the partitions that a
-broker loses stand directly before its fencing, its unregistration or its new registration; those that it leaves stand
-directly behind the begin of its controlled shutdown; those that it comes to lead stand behind its unfencing.
+Kafka's log has neither. They follow from the order in which its controller writes. The partitions that a broker loses come
+directly before its fencing, its unregistration or its new registration. Those that it leaves come directly after the
+record of its controlled shutdown. Those that it comes to lead follow its unfencing.
 
 A broker that asks to stop and leads nothing gets its leave at once: its fencing looks like that of one that fell silent.
 """
@@ -34,7 +34,7 @@ from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.replay.kafka.records import Entry
 
 EXTRA: Final = "TOLD_BY_ANOTHER"
-"""The cause of an entry that stands at the offset of another record, which says it in Kafka's way."""
+"""The cause of an entry at the offset of another record, which says it in Kafka's way."""
 
 STOPPED_OR_SILENT: Final = "STOPPED_OR_SILENT"
 """The cause of a fencing of a broker that led nothing: the log does not tell which of the two it was."""
@@ -166,9 +166,9 @@ class Teller:
     def _without_a_record(self, entries: Sequence[Entry], found: list[Envelope | None]) -> None:
         """Add the causes of controlled shutdowns to `found`, where the metadata.version has no record of their begin.
 
-        A stopping broker's leaderships move, and nothing stands beside these changes; of all other losses, a fencing, a
-        registration or an unregistration does. A preferred election takes nobody out of the ISR; a reassignment that
-        removes the leader changes the replicas, too.
+        A stopping broker's leaderships move, and no record of a broker accompanies these changes. All other losses come
+        with a fencing, a registration or an unregistration. A preferred election removes no replica from the ISR. A
+        reassignment that removes the leader also changes the replicas.
         """
         if self._metadata_version >= SHUTDOWN_RECORDED:
             return

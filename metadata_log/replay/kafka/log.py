@@ -65,7 +65,7 @@ def export_kafka(
 
     Raises:
         DamagedFile: a segment or a checkpoint is damaged, or one is missing; the message names file and byte.
-        WrittenByAnotherVersion: a record stands there in a version that this release does not know.
+        WrittenByAnotherVersion: a record has a version that this release does not know.
         OffsetCompacted: the log does not begin at 0, and no checkpoint is there to begin at.
         InvalidRequest: the directory holds no log.
     """
@@ -205,7 +205,7 @@ def checkpoint_image(path: Path, *, cluster_id: str) -> MetadataImage:
 
     Raises:
         DamagedFile: it is damaged, or not whole.
-        WrittenByAnotherVersion: a record stands there in a version that this release does not know.
+        WrittenByAnotherVersion: a record has a version that this release does not know.
     """
     name = CHECKPOINT.fullmatch(path.name)
     if name is None:

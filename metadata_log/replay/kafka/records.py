@@ -49,7 +49,7 @@ class Entry(NamedTuple):
     """The partition before a change of it."""
     after: PartitionImage | None = None
     is_extra: bool = False
-    """Another entry stands for the record at this offset."""
+    """Another entry is that of the record at this offset."""
 
 
 class Translator:
@@ -75,7 +75,7 @@ class Translator:
         self._voters: tuple[Voter, ...] | None = image.quorum.voters
         self._kraft_version = image.quorum.kraft_version or 0
         self._early: dict[str, list[tuple[int, ConfigRecord]]] = {}
-        """Settings that stand before the topic that they are of, as releases before 3.3 wrote them."""
+        """Settings whose topic comes after them, as releases before 3.3 wrote them."""
 
     def entries(
         self, offset: int, record: Decoded, *, leader_epoch: int, names_voters: bool = False
@@ -102,7 +102,7 @@ class Translator:
         return [*found, *early]
 
     def aborted(self, offset: int, record: Decoded) -> Entry:
-        """Return what stands for a record of a transaction that was aborted: it never counted."""
+        """Return the entry of a record whose transaction was aborted: the record never counted."""
         opaque = _opaque(record)
         return Entry(
             offset, opaque._replace(type_id=ABORT_TRANSACTION, type_name=f"Aborted{record.name}"), record.name
@@ -144,7 +144,7 @@ class Translator:
         return Entry(offset, change, of, before, after, is_extra)
 
     def _cleared(self, offset: int, record: Decoded) -> list[Entry]:
-        """Return the changes that a ClearElr of one topic, or of all, stands for."""
+        """Return the changes that a ClearElr of one topic, or of all, means."""
         assert record.fields is not None
         topic_name = record.fields["topic_name"]
         topic_ids = [self._ids[topic_name]] if topic_name else list(self._names)
@@ -171,7 +171,7 @@ class Translator:
         return [Entry(offset, VotersRecord(self._voters), "LeaderChange", is_extra=True)]
 
     def _early_settings(self, offset: int, record: Decoded) -> list[Entry]:
-        """Return the settings that waited for a topic, once a record stands behind it."""
+        """Return the settings that waited for a topic, once a record follows it."""
         if not self._early or record.name == "Topic":
             return []
         ready = [name for name in self._early if name in self._ids]
@@ -210,7 +210,7 @@ _NO_STATE: Final = (
     *(SnapshotHeaderRecord, SnapshotFooterRecord, NoOpRecord, ControllerClaimRecord),
     *(PartitionChangeRecord, RemoveTopicRecord, UnregisterControllerRecord),
 )
-"""What stands around the state in a checkpoint, and what only a log holds."""
+"""The records around the state in a checkpoint, and those that only a log holds."""
 
 
 def _opaque(record: Decoded) -> OpaqueRecord:

@@ -1,7 +1,7 @@
 """Edge: the report as one self-contained page: the sections of its Markdown, and charts as inline SVG.
 
 Nothing is loaded from elsewhere, and nothing runs: a browser without a network shows it, and a printer prints it.
-The first line is what it cost; what the log is stands below the charts.
+The first line is what it cost; the log is described below the charts.
 """
 
 import html

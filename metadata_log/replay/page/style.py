@@ -7,7 +7,7 @@ from typing import Final
 STATES: Final = ("ONLINE", "STOPPING", "FENCED", "OFFLINE")
 """Of brokers; each has a colour and a pattern of its own."""
 LEADERS: Final = 10
-"""Colours of leaders; a leader's number stands in its lane, too."""
+"""Colours of leaders; a leader's lane also shows its number."""
 
 STYLE: Final = """
 :root { color-scheme: light dark; --bg: #fff; --fg: #1c2127; --muted: #5b6570; --rule: #d8dde2; --head: #f1f3f5;

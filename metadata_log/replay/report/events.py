@@ -151,7 +151,7 @@ def topic_verb(topic: dict[str, Any]) -> str:
 
 
 def _config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
-    """Tell of each batch which settings of each resource it changed; what goes with its topic is told of the topic."""
+    """Return, for each batch, the settings of each resource that it changed; a topic's removal covers its settings."""
     groups: dict[tuple[int, str, str], list[dict[str, Any]]] = {}
     for setting in settings:
         if setting["op"] == "delete":

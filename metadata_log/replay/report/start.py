@@ -35,7 +35,7 @@ class Start(NamedTuple):
     """What was so when the part that is reported of began."""
 
     controller_id: int | None
-    """Who was in charge; None where the log does not say."""
+    """The controller in charge; None where the log does not say."""
     out: list[tuple[dict[str, Any], str]]
     """The intervals of brokers that did not serve, and how each ended, in words."""
     spells: dict[str, int]

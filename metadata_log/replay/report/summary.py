@@ -89,7 +89,7 @@ def _times(log: Log) -> tuple[int, int]:
 
 
 STEP_MS: Final = 1_000
-"""Steps of less together are told, and alarm nobody."""
+"""Steps that add up to less than this are reported without a warning."""
 
 
 class Steps(NamedTuple):

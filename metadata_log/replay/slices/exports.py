@@ -125,7 +125,7 @@ class ExportLog:
             and file.first_offset < until
             and wanted.offsets.meets(file.first_offset, file.last_offset)
         ]
-        # The same file is never written again, so each is checked once by whoever plans.
+        # The same file is never written again, so the planner checks each file once.
         check_files(self._known, [file for file in files if file.path not in self._checked])
         self._checked |= {file.path for file in files}
         return [piece for file in files for piece in self._pieces(file, first, until, wanted)]

@@ -23,7 +23,7 @@ BATCH_ROWS: Final = 8192
 """Rows of one Arrow batch: larger ones leave the processor's caches, and were slower."""
 _NEEDED: Final = ("controller_id", "cluster_id")
 MISSING: Final = "Missing"
-"""The type's name of a row that stands for offsets that could not be read."""
+"""The type's name of a row that replaces offsets that could not be read."""
 MISSING_TYPE: Final = -1
 
 
@@ -41,7 +41,7 @@ class Rows:
         self._records: list[Record] = []
         self._counts: list[int] = []
         self._places: dict[int, list[int]] = {}
-        """Of those waiting batches of which some records are left out, by place: where the others stand."""
+        """Of those waiting batches of which some records are left out, by place: the places of the others."""
 
     def of(self, frames: Iterable[Sound | Missing], source: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of frames; `source` is the name of what they lie in."""

@@ -191,7 +191,7 @@ class SegmentLog:
                 raise
             _scan_past_damage(segment)
             if until is not None:
-                # What is damaged at its end is missed by whoever reads it, up to the next file.
+                # Damage at the end of the file: its reader reports the offsets up to the next file as missing.
                 segment.size, segment.end_offset = segment.path.stat().st_size, until
         if not is_last:
             self._closed.add(segment.path)

@@ -11,7 +11,7 @@ from metadata_log.replay.slices.wanted import Wanted
 
 
 class Slice(Protocol):
-    """A part of a log, and how it is read: small, so that it can be sent to whoever reads it."""
+    """A part of a log, and how it is read: small, so that it can be sent to its reader."""
 
     def read(self, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows of this part.
@@ -23,7 +23,7 @@ class Slice(Protocol):
 
 
 class SlicedLog(Protocol):
-    """A log as whoever plans its reading sees it; it may grow."""
+    """A log as the planner of a read sees it; it may grow."""
 
     name: str
     """The path or URL, for messages."""
@@ -34,13 +34,13 @@ class SlicedLog(Protocol):
         Raises:
             InvalidRequest: there is no log.
             DamagedFile: it is damaged.
-            BrokerNotAvailable: nobody answers.
+            BrokerNotAvailable: no controller answers.
         """
         ...
 
     @property
     def cluster_id(self) -> str | None:
-        """Whose log it is, where that is known."""
+        """The cluster of the log, where that is known."""
         ...
 
     @property
@@ -52,5 +52,5 @@ class SlicedLog(Protocol):
         ...
 
     def slices(self, first: int, until: int, wanted: Wanted) -> Sequence[Slice]:
-        """Return what holds the batches that begin at `first` or later and before `until`, without what nobody wants."""
+        """Return what holds the batches that begin at `first` or later and before `until`, without unwanted ones."""
         ...

@@ -44,7 +44,7 @@ class _Size(NamedTuple):
 class StoredPath:
     """A path on another file system, with the methods of pathlib.Path that readers of the log use.
 
-    `uri` names the file system; `path` lies in it. Both can be sent to an executor, which opens the file system anew.
+    `uri` names the file system; `path` lies in it. Both can be sent to an executor, which opens the file system itself.
     """
 
     uri: str
@@ -163,7 +163,7 @@ def names_another_file_system(text: str) -> bool:
 
 
 def path_of(text: str) -> Path:
-    """Return a local path as one of pathlib, and one on another file system, given as URI, as what stands for it.
+    """Return a local path as one of pathlib, and one on another file system, given as URI, as a StoredPath.
 
     Raises:
         InvalidRequest: no file system is known by the URI's scheme, or it is malformed.

@@ -38,7 +38,7 @@ SUBJECT: Final = ReplaySubject(
         ("incarnation_id", pa.string(), "the id of one start of its process"),
         ("fenced", pa.bool_(), "it must not serve"),
         ("in_controlled_shutdown", pa.bool_(), "it asked to stop"),
-        ("rack", pa.string(), "where it stands"),
+        ("rack", pa.string(), "its rack"),
         (
             "endpoints",
             pa.list_(pa.field("element", _ENDPOINT)),

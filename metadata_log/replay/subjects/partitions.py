@@ -10,7 +10,7 @@ from metadata_log.replay.subjects.subject import INTEGERS, TEXTS, ReplaySubject,
 SUBJECT: Final = ReplaySubject(
     fields=(
         ("partition", pa.int32(), "the partition's number in its topic"),
-        ("leader", pa.int32(), "the leading broker; -1 is nobody"),
+        ("leader", pa.int32(), "the leading broker; -1 is none"),
         ("leader_epoch", pa.int32(), "its number of elections; null in changes"),
         ("partition_epoch", pa.int32(), "its number of changes; null in changes"),
         ("leader_recovery_state", pa.int32(), "0 RECOVERED, 1 RECOVERING from an unclean election"),

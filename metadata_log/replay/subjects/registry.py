@@ -20,7 +20,7 @@ def _found() -> Iterator[tuple[str, ReplaySubject]]:
 
 SUBJECTS: Final[Mapping[str, ReplaySubject]] = dict(_found())
 CHANGES: Final = tuple(family for subject in SUBJECTS.values() for family in subject.changes)
-"""The families of an export that hold changes, each with what stood there before; a family may read those above it."""
+"""The families of an export that hold changes, each with the values before it; a family may read those above it."""
 
 
 def type_ids(*, is_large: bool) -> tuple[int, ...]:

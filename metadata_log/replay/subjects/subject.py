@@ -1,4 +1,4 @@
-"""Pure: how a subject stands in an export: its columns, which field of a record each holds, and how values are turned.
+"""Pure: a subject in an export: its columns, which field of a record each holds, and how values are turned.
 Tests: tests/unit/metadata_log/replay/test_changes.py.
 """
 
@@ -30,12 +30,12 @@ FromColumn: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySubject:
-    """How a subject stands in an export. Beside it lie `state_SUBJECT.sql` and `lines_SUBJECT.sql` in `analyses/`.
+    """A subject in an export. `state_SUBJECT.sql` and `lines_SUBJECT.sql` in `analyses/` belong to it.
 
     The first folds the records into rows of the state. It reads `{records}`, or, where `is_large`, all records there and the
     small subjects' as `{others}`; and the states of the subjects in `after` by name. The second turns these rows (`{rows}`)
-    into the digest's lines. There is also a text for each family in `changes`, which makes a row of each change, with what
-    stood there before. It reads `{records}`, which are chosen as for the first: the state before `{from_offset}`, and the
+    into the digest's lines. There is also a text for each family in `changes`, which makes a row of each change, with the
+    values before it. It reads `{records}`, which are chosen as for the first: the state before `{from_offset}`, and the
     records from there on; and the families above it by name.
     """
 
