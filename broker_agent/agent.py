@@ -67,9 +67,9 @@ class BrokerAgent:
     `__context__`. If the agent has several errors, a Fault is raised first, then any other MetadataError, with the
     others as its notes. If none is a MetadataError, all are raised in one group.
 
-    `host` is the broker's data plane. It is told which replicas to start, lead, follow, stop and delete, and the broker asks
-    to stay fenced until it was told of all that the log assigns to it. `on_delta` sees every change of the image, whatever
-    it is about. `log_dirs` are the host's log directories (by default one, of the agent's own data directory), `features`
+    `host` is the broker's data plane. It gets instructions which replicas to start, lead, follow, stop and delete. Until it
+    got those for all replicas that the log assigns to it, the broker asks to stay fenced. `on_delta` sees every change of
+    the image. `log_dirs` are the host's log directories (by default one, of the agent's own data directory), `features`
     what it supports beyond this library, `listener` the name of the endpoint at which hosts reach each other.
 
     An agent is one incarnation of a broker, so it can be entered only once.

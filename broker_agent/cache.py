@@ -177,7 +177,7 @@ class Cache:
         return self.segments.to_remove(bytes_max=0, older_than_ms=None, below=covered)
 
     def unlink(self, segments: SegmentedLog, retention: Retention) -> None:
-        """Remove files. If the cache began anew meanwhile, they are in quarantine, and others may have their names."""
+        """Remove files. If the cache was rebuilt meanwhile, they are in quarantine, and others may have their names."""
         if self.segments is segments:
             segments.unlink(retention)
 

@@ -95,7 +95,7 @@ class FetchLoop:
         self.interrupt()
 
     def interrupt(self) -> None:
-        """Give up the call or the pause under way, and ask the session anew."""
+        """Give up the call or the pause under way, and ask the session again."""
         if self._interruptible is not None and not self._interruptible.expired():
             self._interruptible.reschedule(asyncio.get_running_loop().time())
 

@@ -33,11 +33,11 @@ class HostReplicas:
         self._on_ready = on_ready
         self._must_start = asyncio.Event()
         self.is_ready = host is None
-        """Whether the host was told of all its replicas: before that this broker asks to stay fenced."""
+        """Whether the host got instructions for all its replicas: before that this broker asks to stay fenced."""
 
     @property
     def phase(self) -> str | None:
-        """How far the host was told of its replicas: the name of a phase of `LocalReplicas`. None: there is no host."""
+        """How far the host got its instructions: the name of a phase of `LocalReplicas`. None: there is no host."""
         return None if self._host is None else self._replicas.phase.value
 
     def warnings(self) -> list[tuple[str, str]]:

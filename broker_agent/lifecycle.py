@@ -39,7 +39,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.FENCED: {
         Event.MAY_SERVE: State.ONLINE,
-        Event.STOP_REQUESTED: State.OFFLINE,  # it serves nobody, so it has nothing to hand over
+        Event.STOP_REQUESTED: State.OFFLINE,  # it serves no client, so it has nothing to hand over
     },
     State.ONLINE: {
         Event.MUST_NOT_SERVE: State.FENCED,
@@ -57,7 +57,7 @@ SERVING: Final = (State.ONLINE, State.STOPPING)
 
 
 def step(state: State, event: Event) -> State:
-    """Return the state after `event`. Whoever enters OFFLINE ends the process.
+    """Return the state after `event`. A broker that enters OFFLINE ends its process.
 
     Raises:
         IllegalTransition: the table has no such row.

@@ -59,7 +59,7 @@ class Follow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Nobody leads the partition, or its leader has no endpoint of the listener that hosts use."""
+    """The partition has no leader, or its leader has no endpoint of the listener that hosts use."""
 
     topic_id: TopicId
     partition_id: int
@@ -119,14 +119,14 @@ class LocalReplicas:
         self._high_watermark: int | None = None
         """Of the newest answer that continues the image; None since the image was replaced."""
         self._known_offset = 0
-        """End offset of the newest image that the host was told of."""
+        """End offset of the newest image from which the host got instructions."""
         self._held: set[PartitionKey] = set()
         """While starting: the replicas that lie on the disks, as far as instructions were carried out."""
         self._unchecked: Iterator[PartitionKey] = iter(())
         self._are_strays_told = False
         self._walked_to: PartitionKey | None = None
         self.strays_withheld = False
-        """The image that the controllers have is older than one the host was told of: nothing is called a stray."""
+        """The image that the controllers have is older than one that the host knows: nothing is called a stray."""
 
     # --- the image is new enough
 
@@ -198,7 +198,7 @@ class LocalReplicas:
     # --- the image changes
 
     def on_delta(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> list[Instruction]:
-        """Return what a batch means for the host's replicas; None: the image was replaced, so everything begins anew."""
+        """Return what a batch means for the host's replicas; None: the image was replaced, so all is compared again."""
         if delta is None:
             self.phase, self._high_watermark = Phase.CATCHING_UP, None
             self._held, self._unchecked = set(), iter(())

@@ -21,7 +21,7 @@ class Cause(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """Who asked for a batch, by which request, why, and what is kept of the answer.
+    """The actor of a batch, its request, its cause, and what is kept of the answer.
 
     `request_sha256` and `response` are None where `request_id` is None. `operation` says what a controller does by itself,
     too; in logs of earlier releases it is None there.

@@ -5,7 +5,7 @@ A frame is a header of 40 bytes and a body of msgpack. Header, big-endian:
     0 u16 0x4D51 | 2 u8 format = 1 | 3 u8 flags = 0 | 4 u32 body_bytes | 8 i64 base_offset | 16 u32 record_count
     20 i32 controller_epoch | 24 i64 appended_at_ms | 32 u32 previous_crc | 36 u32 crc
 
-crc is the CRC-32C of bytes 0..35 and the body. Magic, format, body_bytes and crc stand there in every format, so that
+crc is the CRC-32C of bytes 0..35 and the body. Magic, format, body_bytes and crc are there in every format, so that
 a frame of another format can be distinguished from a damaged frame. Equal batches have equal bytes: shortest integers,
 map keys sorted.
 A batch is encoded once, by the active controller; everybody else keeps and passes on the bytes.
@@ -90,7 +90,7 @@ class DamagedFrame(ValueError):
 
 
 def packed_records(records: Sequence[Record]) -> bytes:
-    """Return the records of one batch as they stand in its frame.
+    """Return the records of one batch as its frame has them.
 
     Raises:
         PolicyViolation: they have more than BATCH_BYTES_MAX bytes.
@@ -313,7 +313,7 @@ def decode(
 ) -> tuple[RecordBatch, int]:
     """Return the batch of the frame at position `at`, and where the frame ends; `header` where it is read already.
 
-    `read_records` makes the records of their rows. Whoever applies none may take another reader than `from_rows`.
+    `read_records` makes the records of their rows. A caller that applies no record may give another reader than `from_rows`.
 
     Raises:
         DamagedFrame: as `reading_frame`.

@@ -61,7 +61,7 @@ class NotController(Unavailable):
 
 
 class BrokerNotAvailable(Unavailable):
-    """This broker serves nobody now: it is fenced or still starting."""
+    """This broker serves no client now: it is fenced or still starting."""
 
     error, code = "BROKER_NOT_AVAILABLE", 8
 
@@ -146,7 +146,7 @@ class UnsupportedVersion(Rejected):
 
 
 class StaleBrokerEpoch(Rejected):
-    """The broker registered anew, was removed, or never registered: register again."""
+    """The broker registered again, was removed, or never registered: register again."""
 
     error, code = "STALE_BROKER_EPOCH", 77
 
@@ -178,7 +178,7 @@ class InvalidUpdateVersion(Rejected):
 
 
 class IneligibleReplica(Rejected):
-    """A broker that is named for the ISR may not join it: it is fenced, stopping, gone, or registered anew."""
+    """A broker that is named for the ISR may not join it: it is fenced, stopping, gone, or registered again."""
 
     error, code = "INELIGIBLE_REPLICA", 107
 
@@ -196,7 +196,7 @@ class ElectionNotNeeded(Rejected):
 
 
 class PreferredLeaderNotAvailable(Rejected):
-    """The first replica cannot lead now, and nobody else would lead instead of the present leader."""
+    """The first replica cannot lead now, and no other replica would replace the present leader."""
 
     error, code = "PREFERRED_LEADER_NOT_AVAILABLE", 80
 

@@ -69,7 +69,7 @@ def random_uuid(rng: random.Random) -> Uuid:
 
 
 def is_reserved(uuid: bytes) -> bool:
-    """Answer whether a uuid is one of the 256 that stand for something, as MIGRATING does."""
+    """Answer whether a uuid is one of the 256 with a meaning of their own, such as MIGRATING."""
     return uuid[:15] == bytes(15)
 
 

@@ -1,6 +1,6 @@
 """Pure: every bound of the system, its reason, and how the bounds relate.
 
-A bound that an operator may set lives in a settings file; its default stands here.
+A bound that an operator may set is in a settings file; its default is here.
 """
 
 from typing import Final
@@ -56,7 +56,7 @@ RAFT_TAIL_ENTRIES: Final = 1_000
 RAFT_TAIL_BYTES: Final = 8 * MIB
 """The same in bytes: of large entries fewer are kept, because the journal lies beside the committed log."""
 RAFT_OUTBOX_BYTES_MAX: Final = 64 * MIB
-"""Of unsent bytes of one link; a link with more is closed and made anew."""
+"""Of unsent bytes of one link; a link with more is closed and dialled again."""
 RAFT_OBSERVERS_OUTBOX_BYTES_MAX: Final = 32 * MIB
 """The same of the links of all that are no voters; beyond it the one with the most is closed."""
 RAFT_IN_FLIGHT_BYTES: Final = 16 * MIB
@@ -133,7 +133,7 @@ sending for 3.4 s at 10 Mbit/s."""
 RECONNECT_MS: Final = 50
 """A lost Raft link is dialled again after this time, doubled while it fails, up to one of the next two."""
 RECONNECT_ABSENT_MAX_MS: Final = 200
-"""If nobody listens there. A node that has just started can vote for a candidate only over such a link."""
+"""If no process listens there. A node that has just started can vote for a candidate only over such a link."""
 RECONNECT_MAX_MS: Final = 1_000
 """If the peer refuses us or fails: a peer that our messages crash is not hurried."""
 DIAL_GRACE_MS: Final = 1_000
@@ -216,7 +216,7 @@ FETCH_TICK_MS: Final = 20
 HEARTBEAT_LATE_MS: Final = 1_000
 """A heartbeat that waited here this long only renews its session: Kafka's half of a heartbeat interval of 2 s."""
 HEARTBEAT_AGAIN_MS: Final = 100
-"""So long the poll of such a heartbeat waits at most: its broker soon says again what it wants. As Kafka's first resend."""
+"""Longest wait of a late heartbeat's poll, so that its broker soon repeats its wishes. Kafka's first resend interval."""
 FETCH_ANSWERS_KEPT_BYTES: Final = 16 * MIB
 """Of encoded answers that are kept for further polls at the same position."""
 FETCH_HEAD_BYTES: Final = 512
@@ -304,8 +304,8 @@ UNDELETE_SWEEP_MS: Final = 2 * 1000
 """How often the active controller looks for deleted topics whose window has passed. While there are any, it also sees to it
 that the log is never quiet for longer than half of LOG_TIME_STEP_MS, as the rest of a silence would not count."""
 QUIET_MARK_MS: Final = 30 * 1000
-"""How long the log is quiet before the active controller marks that it is there: so much of the time before a failure is
-unknown to whoever reads the log. Kafka marks every 500 ms; each mark wakes every poll, and stays in the log."""
+"""How long the log is quiet before the active controller writes a mark: at most this much of the time before a failure is
+unknown to readers of the log. Kafka marks every 500 ms; each mark wakes every poll, and stays in the log."""
 QUIET_CHECK_MS: Final = 5 * 1000
 """How often the active controller looks: a mark is late by no more than that."""
 UNDELETE_WINDOW_MS_MAX: Final = 366 * 24 * 60 * 60 * 1000
@@ -317,7 +317,7 @@ UNCOUNTED_BYTES_MAX: Final = 64 * MIB
 counts some."""
 UNCOUNTED_BATCHES_MAX: Final = 2_048
 UNCOUNTED_LINES_MAX: Final = 1_000_000
-"""The same bound as numbers, so that whoever asks for the digest waits about 3 s at most."""
+"""The same bound as numbers, so that a request for the digest waits about 3 s at most."""
 UNCOUNTED_SMALL_BATCHES_MAX: Final = 64
 """Batches that have no more than LINES_COUNTED_AT_ONCE together. Where 2,048 wait, a write takes 1.2 times as long."""
 LINES_COUNTED_AT_ONCE: Final = 1_000
@@ -364,7 +364,7 @@ SNAPSHOT_CHUNK_BYTES: Final = 1 * MIB
 PROTOCOL_DEPTH_MAX: Final = 32
 CONTROLLERS_MAX: Final = 10
 CONTROLLER_REGISTRATIONS_MAX: Final = 100
-"""Voters, observers, and those that are gone until an operator removes them; nobody else needs to register."""
+"""Voters, observers, and those that are gone until an operator removes them; no other node needs to register."""
 FIRST_BROKER_ID: Final = 11
 
 CONTROLLER_BUFFER_BYTES_MAX: Final = (

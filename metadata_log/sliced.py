@@ -1,6 +1,6 @@
 """Pure: work that can be done in slices: a generator that yields wherever it may rest, and returns what it makes.
 
-What it works on is immutable, and nobody sees anything of what it makes before its end: so it may rest, or be given up.
+What it works on is immutable, and what it makes is visible only at its end: so it may rest, or be given up.
 `at_once` does all of it. A `Slice` does some of it, up to a bound of time; `metadata_log/node/pace.py` rests in between.
 Nothing else drives such work.
 """

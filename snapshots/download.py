@@ -27,7 +27,7 @@ from snapshots.store import sha256_of
 CHUNK_TIMEOUT_S: Final = 15.0
 """If one range of SNAPSHOT_CHUNK_BYTES has not arrived within this time, the next address is asked."""
 SNAPSHOT_BYTES_MAX: Final = 4 * 1024 * MIB
-"""A larger file is announced by nobody honest: the snapshot of a million partitions has about 100 MB."""
+"""No honest node offers a larger file: the snapshot of a million partitions has about 100 MB."""
 _CONTENT_RANGE: Final = re.compile(r"^bytes (\d+)-(\d+)/(\d+)$")
 _PIECE_BYTES: Final = 64 * 1024
 RunInThread = Callable[..., Awaitable[Any]]
@@ -66,7 +66,7 @@ async def download_snapshot(
     is_resumed = await run_in_thread(_leftover_of, partial)
     failure: MetadataError = SnapshotNotFound("no address to fetch a snapshot from", snapshot_id=snapshot_id)
     for url in urls:
-        # At most twice: the part that was continued may be wrong, and the second attempt begins anew.
+        # At most twice: the part that was continued may be wrong, and the second attempt begins from the start.
         for is_again in (is_resumed, False):
             try:
                 named = await _download(

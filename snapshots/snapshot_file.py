@@ -149,7 +149,7 @@ def read_snapshot(
 ) -> MetadataImage:
     """Return the image of a snapshot file, after checking every crc, their chain, the count and the state digest.
 
-    The header must stand where `expected_id` says, or else the file's name, if that is the name of a snapshot.
+    The header must have the position of `expected_id`, or else of the file's name, if that is the name of a snapshot.
 
     If `known_buckets` add up to the footer's digest, the records are not counted again, which would take half of the time:
     the buckets were counted from the very records that the crcs prove unchanged.

@@ -1,8 +1,8 @@
 """Pure: the changes in parts that the log shows begun and not ended: each takes a broker out of service.
 
 The record of the broker's registration comes in the last part. All follows from the causes of batches, so a controller that
-becomes active goes on with what the one before it had begun. Snapshots say it from level 2 of metaquorum.version on; no
-digest counts it.
+becomes active resumes what the one before it had begun. Snapshots have it from level 2 of metaquorum.version on; no digest
+counts it.
 """
 
 from collections.abc import Iterable, Iterator

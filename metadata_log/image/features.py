@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from metadata_log.image.metadata_image import Delta
 
 FeaturesImage: TypeAlias = "immutables.Map[str, int]"
-"""Levels by name; a feature that is not here stands at 0."""
+"""Levels by name; a feature that is not here has the level 0."""
 
 
 class FeaturesBuilder(SubjectBuilder[FeaturesImage]):

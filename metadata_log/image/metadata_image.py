@@ -89,7 +89,7 @@ class MetadataImage:
             yield self.results.by_id[request_id]
 
     def without_results(self) -> "MetadataImage":
-        """Return what others than controllers are shown; whoever holds it holds no results that are evicted meanwhile."""
+        """Return what others than controllers see. Its holder keeps no results in memory that are evicted meanwhile."""
         return replace(self, results=RequestResults())
 
     def to_records(self) -> Iterator[Record]:
@@ -283,7 +283,7 @@ SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (
     QuorumBuilder,
     ControllersBuilder,
 )
-"""A subject stands below those it depends on."""
+"""A subject comes after those it depends on."""
 
 _SNAPSHOT_ORDER: Final[tuple[tuple[str, Callable[[Any], Iterator[SnapshotRow]]], ...]] = (
     (QuorumBuilder.FIELD, QuorumBuilder.records),

@@ -1,4 +1,4 @@
-"""Pure: what is counted and looked up about partitions, kept record by record: nobody walks a million of them to know it.
+"""Pure: what is counted and looked up about partitions, kept record by record, so that no walk over a million is needed.
 Tests: tests/property/test_folding.py.
 """
 
@@ -67,7 +67,7 @@ class PartitionIndex:
     preferred: immutables.Map[BrokerId, int] = field(default_factory=immutables.Map)
     """How many partitions have a broker as first replica; one that is first of none is left out."""
     preferred_elsewhere: immutables.Map[BrokerId, int] = field(default_factory=immutables.Map)
-    """How many of these another broker leads, or nobody; a broker that leads all of its own is left out."""
+    """How many of these have another leader, or none; a broker that leads all of its own is left out."""
     leaderless: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
     """How many partitions of a topic have no leader; a topic without any is left out."""
     leaderless_in_order: SortedIds = NO_IDS

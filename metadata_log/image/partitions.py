@@ -94,7 +94,7 @@ def _shared_uuid(uuid: Uuid) -> Uuid:
 
 @lru_cache(maxsize=16 * 1024)
 def without_leader(partition: PartitionImage) -> PartitionImage:
-    """Return a partition of a topic that is deleted: nobody leads it, and no epoch changes; equal ones are one object."""
+    """Return a partition of a topic that is deleted: it has no leader, and no epoch changes; equal ones are one object."""
     return partition._replace(leader=NO_LEADER)
 
 

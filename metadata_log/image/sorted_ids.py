@@ -14,7 +14,7 @@ from metadata_log.ids import TopicId, in_order
 
 _CHUNK_MAX: Final = 512
 _REBUILT_AT: Final = 16
-"""A change of more than one in so many ids makes the set anew: an image is often made from nothing."""
+"""If more than one in this many ids changes, the set is built from scratch: an image is often made from nothing."""
 
 Chunk = tuple[TopicId, ...]
 

@@ -36,11 +36,11 @@ class SubjectBuilder(Generic[Part]):
     FIELD: ClassVar[str]
     """The field of MetadataImage that holds the part."""
     STATES: ClassVar[Methods]
-    """For records that say what is: they stand in logs and in snapshots."""
+    """For records that say what is: logs and snapshots have them."""
     SNAPSHOT_ROWS: ClassVar[Methods] = {}
     """For rows that only the reader of snapshots makes."""
     CHANGES: ClassVar[Methods] = {}
-    """For records that say what changed: they stand in logs alone. A subject further down the registry depends on those
+    """For records that say what changed: logs alone have them. A subject further down the registry depends on those
     above it, and applies a record that concerns both of them first."""
 
     def __init__(self, before: Part, others: Builders) -> None:
@@ -62,7 +62,7 @@ class SubjectBuilder(Generic[Part]):
 
     @staticmethod
     def touched_lines(image: Part, touched: "Delta") -> Iterator[str]:
-        """Yield the digest lines of the subject's keys in `touched` as they stand in `image`."""
+        """Yield the digest lines of the subject's keys in `touched` as `image` has them."""
         raise NotImplementedError
 
     @staticmethod

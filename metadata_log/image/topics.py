@@ -81,7 +81,7 @@ class DeletedTopic:
 @dataclass(frozen=True, slots=True)
 class TopicsImage:
     by_id: immutables.Map[TopicId, TopicImage] = field(default_factory=immutables.Map)
-    """The topics that live. Those that are deleted are in `deleted`: nobody who looks here sees them."""
+    """The topics that live. Deleted ones are in `deleted` alone."""
     ids: immutables.Map[str, TopicId] = field(default_factory=immutables.Map)
     """By name."""
     deleted: immutables.Map[TopicId, DeletedTopic] = field(default_factory=immutables.Map)

@@ -49,8 +49,8 @@ def partitions_of(topic: TopicImage) -> Items[dict[str, Any]]:
 def state_json(image: MetadataImage) -> dict[str, Any]:
     """Return the whole state at one position; brokers and voters have the fields of their records.
 
-    "topics" and other long lists are `Items`: there may be a million partitions, and whoever sends them does so piece by
-    piece.
+    "topics" and other long lists are `Items`: there may be a million partitions, which are to be sent
+    piece by piece.
     """
     state: dict[str, Any] = {
         "end_offset": image.end_offset,

@@ -51,7 +51,7 @@ def batches(data: bytes) -> Iterator[Batch]:
     """Yield the batches of a file's bytes.
 
     Raises:
-        DamagedFrame: what stands there is no whole batch; `torn` where the bytes end before it does.
+        DamagedFrame: the bytes are no whole batch; `torn` where the bytes end before it does.
     """
     at = 0
     while at < len(data):

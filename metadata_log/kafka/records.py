@@ -29,7 +29,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 }
 """By name."""
 SECRET_FIELDS: Final = frozenset({"salt", "stored_key", "server_key"})
-"""Fields whose values are shown to nobody."""
+"""Fields whose values are never shown."""
 
 
 class UnknownVersion(ValueError):

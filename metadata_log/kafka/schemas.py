@@ -49,7 +49,7 @@ class Field(NamedTuple):
     tagged: Versions
     tag: int | None
     default: Any
-    """What stands for the field where it is absent."""
+    """The value of the field where it is absent."""
     is_ignorable: bool
     is_flexible: bool
     """Its length is written in the form of its version."""

@@ -142,11 +142,11 @@ class ReadableLog:
         return next(self.frames(offset))
 
     def equals(self, frame: bytes, header: FrameHeader) -> None:
-        """Check that a frame which Raft commits again is, byte for byte, the one that stands here.
+        """Check that a frame which Raft commits again is, byte for byte, the one in this log.
 
         Raises:
             DamagedFile: it is no frame any more.
-            InvariantBroken: it is another: two histories have met, and no node may go on with either.
+            InvariantBroken: it is another: two histories have met, and no node may continue with either.
         """
         segment = self._segment_of(header.base_offset)
         with self._reading(segment) as file:

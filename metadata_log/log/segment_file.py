@@ -83,7 +83,7 @@ class Segment:
 
 
 class LogFile(NamedTuple):
-    """One file of the log, as far as whole frames stand in it: `size` bytes; `end_offset` is exclusive."""
+    """One file of the log, as far as it holds whole frames: `size` bytes; `end_offset` is exclusive."""
 
     path: Path
     base_offset: int
@@ -154,7 +154,7 @@ def scan(segment: Segment, *, may_be_torn: bool, is_last: bool, size: int | None
     `size`: how many bytes of it are known to be written; None: all.
 
     Raises:
-        DamagedFile: a wrong frame stands where no crash can have left it.
+        DamagedFile: a wrong frame is in a place where no crash can have left it.
     """
     with reading(segment.path) as file:
         file.seek(segment.size)

@@ -23,9 +23,9 @@ PlainFilter: TypeAlias = tuple[list[str], list[TopicId], list[tuple[TopicId, str
 
 
 class TopicFilter:
-    """Follows topics by name and by id. A name stands for every topic that bears it from the first record on.
+    """Follows topics by name and by id. A name means every topic that bears it from the first record on.
 
-    So does it for a deleted topic that may bear it again.
+    It also means a deleted topic that may bear it again.
 
     Records name a topic by its id, its settings by its name. So the filter must be asked of every record from the offset on
     at which it began: it learns from them who is called what.

@@ -9,7 +9,7 @@ HostPort: TypeAlias = tuple[str, int]
 
 PORT_MAX: Final = 65_535
 WILDCARDS: Final = frozenset({"0.0.0.0", "::", "*", ""})  # noqa: S104 (refused, not bound)
-"""Hosts that stand for all interfaces: a node may listen on them, and nobody can dial them."""
+"""Hosts that mean all interfaces: a node may listen on them, and no peer can dial them."""
 ADDRESS_BYTES_MAX: Final = TEXT_BYTES_MAX + len(f"[]:{PORT_MAX}")
 URL_BYTES_MAX: Final = 2_000
 VIA_BROKER: Final = "metaquorum-broker-"
@@ -18,7 +18,7 @@ came by one, so no request circles."""
 
 
 def address_text(address: HostPort) -> str:
-    """Return HOST:PORT; an IPv6 host stands in brackets."""
+    """Return HOST:PORT; an IPv6 host is in brackets."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -28,7 +28,7 @@ def http_url(address: HostPort, *, tls: bool = False) -> str:
 
 
 def read_address(text: str) -> HostPort:
-    """Read HOST:PORT; an IPv6 host stands in brackets, and port 0 stands for any free one.
+    """Read HOST:PORT; an IPv6 host is in brackets, and port 0 means any free one.
 
     Raises:
         ValueError: it is something else.

@@ -1,7 +1,7 @@
 """Edge: the pace at which work shares the event loop: sliced work, many small pieces, requests all at once, lone ones.
 
-Whoever works for long holds the loop for LOOP_SLICE_MS, then leaves it to others. The numbers are in `limits.py`. What is
-short goes on in the turn that it began in, as long as nothing else waits: the next look at the sockets would find nothing.
+Long work holds the loop for LOOP_SLICE_MS, then lets other work run. The numbers are in `limits.py`. Short work continues in
+the turn in which it began, as long as nothing else waits: the next look at the sockets would find nothing.
 """
 
 import asyncio

@@ -65,7 +65,7 @@ class Threads:
             try:
                 outcome.set_result(work())
             except BaseException as error:
-                outcome.set_exception(error)  # whoever waits gets it; nobody looks at the pool's own future
+                outcome.set_exception(error)  # for the waiting caller: the pool's own future is never read
                 raise
 
     def _finished(self, _: "Future[Any]") -> None:

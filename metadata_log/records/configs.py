@@ -40,7 +40,7 @@ MIN_IN_SYNC_REPLICAS = "min.insync.replicas"
 
 
 def is_sensitive(name: str) -> bool:
-    """Answer whether a setting of this name, in any letter case, is a secret: written with a mask key, shown to nobody."""
+    """Answer whether a setting of this name, in any letter case, is a secret: written with a mask key, never shown."""
     return name.lower().endswith(SECRET_ENDINGS)
 
 

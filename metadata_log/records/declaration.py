@@ -23,7 +23,7 @@ NO_SECRETS: Final[Secrets] = {}
 class Declaration:
     """`versions` holds the number of fields of version 0, of version 1, ...; a record is written in the first that says all
     of it. `levels` holds, for each version, the level of metaquorum.version from which on it is written. `mask_key` names
-    the field with the key of its secrets' masks, if it has one; it is shown to nobody.
+    the field with the key of its secrets' masks, if it has one; it is never shown.
     """
 
     type_id: int
@@ -112,10 +112,10 @@ def shown(record: R) -> R:
 
 
 def mask(secret: str, key: bytes | None) -> str:
-    """Return what stands for a secret wherever it is shown.
+    """Return what is shown instead of a secret.
 
-    Whoever sees it cannot try secrets against it, as the key stands only beside the secret itself. Without a key, as
-    releases before it wrote secrets, it is a plain hash.
+    Its reader cannot try guesses against it, because only the record of the secret has the key. Without a key, as earlier
+    releases wrote secrets, it is a plain hash.
     """
     if key is None:
         return f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"

@@ -192,7 +192,7 @@ def _json_fields(row: Any) -> dict[str, Any]:
 
 
 _CONVERTERS: Final[dict[type, tuple[tuple[str, Callable[[Any], Any] | None], ...]]] = {}
-"""By the type of a row: each field's name in JSON and what turns its value into JSON; None: it is shown to nobody."""
+"""By the type of a row: each field's name in JSON and what turns its value into JSON; None: it is never shown."""
 
 
 def _converters_of(kind: type) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:

@@ -1,4 +1,4 @@
-"""Pure: rows of plain values, as msgpack unpacks them, read as the named tuples they stand for.
+"""Pure: rows of plain values, as msgpack unpacks them, read as the named tuples that they are.
 
 A right crc says that bytes are what somebody wrote, not that it was us. So the kind of every value is checked where it is
 read, and no reader behind this gateway checks again. Numbers are checked for being numbers, not for their range.

@@ -43,7 +43,7 @@ class BegunChangeRecord(NamedTuple):
 
 @record(type_id=1002, secret_fields=NO_SECRETS, versions=(5, 6), levels=(1, 3))
 class SnapshotHeaderRecord(NamedTuple):
-    """The position a snapshot stands at: the log below `end_offset` (exclusive) adds up to it.
+    """The position of a snapshot: the log below `end_offset` (exclusive) adds up to it.
 
     `controller_id` wrote the newest claim; None where that claim was written at a level that does not know version 1.
     """

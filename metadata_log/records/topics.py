@@ -34,7 +34,7 @@ class TopicTombstoneRecord(NamedTuple):
 
     Its name is free. Its partitions keep their replicas, and lose their leaders without an election. `configs` are its
     settings, by name; none of Kafka's settings of topics is a secret. `counted_ms` is what of the grace time has passed:
-    0 in a log, and in a snapshot, where the record stands for the deleted topic, as much as was counted.
+    0 in a log. In a snapshot, where the record is the deleted topic itself, it is as much as was counted.
     """
 
     topic_id: TopicId

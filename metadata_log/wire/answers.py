@@ -38,7 +38,7 @@ class _Offers(Shape, frozen=True, forbid_unknown_fields=False):
 
 
 def cluster_name(text: str) -> str:
-    """Return a cluster's id if it can be the name of a folder, and stand in a query.
+    """Return a cluster's id if it can be the name of a folder and a part of a query.
 
     Raises:
         ValueError: it cannot.

@@ -279,10 +279,10 @@ class DirectoryLock:
     def check(self) -> None:
         """Check that the directory still is the one that was locked, and that its lock is there; for a worker thread.
 
-        A process whose directory was removed or replaced writes on into files that nobody finds again, without an error.
+        A process whose directory was removed or replaced writes without an error into files that no later process finds.
 
         Raises:
-            DiskFailed: it is gone, or another one stands in its place.
+            DiskFailed: it is gone, or another one is in its place.
         """
         assert self._fd is not None
         path = self._path / "lock"

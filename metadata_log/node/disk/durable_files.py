@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Shape)
 
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
-"""A log has the secrets of settings in plain text: nobody but its owner reads what a node writes."""
+"""A log has the secrets of settings in plain text: only its owner may read what a node writes."""
 _PAGE_BYTES: Final = 4096
 _UNREADABLE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 """Errors of a disk that has lost these bytes, and may still give all others."""

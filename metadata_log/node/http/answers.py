@@ -143,7 +143,7 @@ def errors_answered(
                 request, RequestTooLarge(f"the body exceeds {body_bytes_max} bytes; ask for less at once")
             )
         except ConnectionError:
-            return web.Response(status=400)  # the client is gone, so nobody receives this
+            return web.Response(status=400)  # the client is gone and does not receive this
         finally:
             buffers.release(request.get(BODY_BYTES_HELD, 0))
 
@@ -227,7 +227,7 @@ def encoded_items(
 
 
 def without_details(reasons: Iterable[Mapping[str, str]], *, ready: bool) -> dict[str, Any]:
-    """Return what /readyz answers to whoever may not read: each code once.
+    """Return what /readyz answers to a client without the right to read: each code once.
 
     The details name brokers, peers' addresses, certificates and files.
     """

@@ -203,7 +203,7 @@ class NamedErrors(web.RequestHandler):
         if self._idle is not None:
             self._waiter, self._idle = self._idle, None  # aiohttp's task ends
         super().connection_lost(exc)
-        # Nobody receives the answer, and a read that waits for its turn would keep other readers waiting. A write goes on.
+        # No client receives the answer, and a read that waits for its turn would delay other readers. A write continues.
         if asked is not None and asked.method in _READS and handling is not None:
             handling.cancel()
 

@@ -1,8 +1,8 @@
-"""Edge: whose a file is and who else may read or change it, looked at as ssh does before a key or a list of keys counts.
+"""Edge: the owner and the mode of a file, checked as ssh does before a key or a list of keys counts.
 
-A secret (a private key, a token) is this user's, and nobody else may read it; or it is root's, as an orchestrator mounts it,
-and then its group may. What tells a node whom to trust (an authority, principals) and who it is itself (its certificate)
-is this user's or root's, and nobody else may change it, nor put another file in its place.
+A secret (a private key, a token) belongs to this user, and no other user may read it. Or it belongs to root, as an
+orchestrator mounts it, and then its group may read it. The files that a node trusts (an authority, principals) and its own
+certificate belong to this user or to root. No other user may change them, or put another file in their place.
 
 Source: OpenSSH, sshkey_perm_ok in authfile.c, and safe_path in misc.c (StrictModes).
 """
@@ -22,7 +22,7 @@ _CHANGED_BY_OTHERS: Final = 0o022
 
 
 def check_secret(path: Path) -> None:
-    """Check that nobody but this user, or root, holds what a file has.
+    """Check that only this user, or root, can read a file.
 
     Raises:
         InvalidSettings: it is missing or another user's, or its mode lets others read it.
@@ -35,7 +35,7 @@ def check_secret(path: Path) -> None:
 
 
 def check_trusted(path: Path) -> None:
-    """Check that nobody but this user, or root, can change whom a file says to trust.
+    """Check that only this user, or root, can change a file that names what to trust.
 
     Raises:
         InvalidSettings: it is missing or another user's, or others may change it.
@@ -45,7 +45,7 @@ def check_trusted(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Check that nobody but this user, or root, can replace the files in a folder.
+    """Check that only this user, or root, can replace the files in a folder.
 
     Raises:
         InvalidSettings: it is missing or another user's, or others may change it and it is not sticky.

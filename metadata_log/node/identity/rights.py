@@ -54,7 +54,7 @@ class Node(NamedTuple):
 
 
 class Principal(NamedTuple):
-    """Who asks: `name` as records' actors have it, `Broker:11` and `Controller:1` for nodes."""
+    """The sender of requests: `name` as records' actors have it, `Broker:11` and `Controller:1` for nodes."""
 
     name: str
     rights: frozenset[Right]
@@ -98,4 +98,4 @@ class Principal(NamedTuple):
 ANYBODY: Final = Principal("User:ANONYMOUS", frozenset(Right))
 """Everybody while identity is off."""
 NOBODY: Final = Principal("User:NOBODY", frozenset())
-"""Who sends a request without identity while it is on."""
+"""The sender of a request without identity while identity is on."""
