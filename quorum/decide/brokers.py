@@ -1,10 +1,10 @@
 """Pure: what may happen to brokers: their registration and removal; the heartbeat and fencing have files of their own.
 
-A fenced broker serves nobody and leads nothing. The order of records keeps that true for every reader of the log: leaving is
-partitions first, then the broker; coming back is the broker first, then the partitions that waited for it; a controlled
-shutdown marks the broker first, so that none of its partitions is given back to it. Where a broker has more partitions than
-one batch may hold, a decision is a part (`more`): ask again on the image after it. Until the last part the broker belongs
-among the `ineligible` of every other decision.
+A fenced broker serves no client and leads nothing. The order of records keeps that true for every reader of the log. To
+leave is partitions first, then the broker; to come back is the broker first, then the partitions that waited for it. A
+controlled shutdown marks the broker first, so that none of its partitions is given back to it. Where a broker has more
+partitions than one batch may hold, a decision is a part (`more`): ask again on the image after it. Until the last part the
+broker belongs among the `ineligible` of every other decision.
 
 Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's ClusterControlManager and BrokerHeartbeatManager.
 """
@@ -217,7 +217,7 @@ def _check_registration(image: MetadataImage, command: RegisterBroker, existing:
 
 
 def _check_features(image: MetadataImage, command: RegisterBroker) -> None:
-    """Check every range against the finalized level; a feature that is not finalized stands at 0."""
+    """Check every range against the finalized level; a feature that is not finalized has the level 0."""
     ranges = {feature.name: feature for feature in command.features}
     if METADATA_VERSION not in ranges:
         raise InvalidRegistration(f"the features do not name {METADATA_VERSION}")

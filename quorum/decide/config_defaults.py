@@ -16,7 +16,7 @@ class Known(NamedTuple):
 
 
 def _table(text: str) -> dict[str, Known]:
-    """Read lines of a name, a type and a default; `-` stands for the empty text."""
+    """Read lines of a name, a type and a default; `-` is the empty text."""
     known = {}
     for line in text.strip().splitlines():
         name, kind, *default = line.split()

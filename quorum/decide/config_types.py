@@ -405,7 +405,7 @@ _STATIC: Final = frozenset(
     unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
     """.split()  # noqa: SIM905 (one name a line would be 250 lines)
 )
-"""They stand in a broker's own file, and count from its next start."""
+"""Settings of a broker's own file, which count from its next start."""
 _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _FOR_ALL_LISTENERS: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}

@@ -1,6 +1,6 @@
 """Pure: what may happen to the registrations of controllers.
 
-Each process registers itself, and its registration stands until the next process of its id registers or an operator removes
+Each process registers itself, and its registration lasts until the next process of its id registers or an operator removes
 it: a feature is finalized only at levels that every registered controller supports (`features.py`). Source: KIP-919; Kafka's
 ClusterControlManager. Kafka removes no registration; that one can be removed is ours.
 """

@@ -58,7 +58,7 @@ class ShutdownBegan:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownLeft:
-    """The broker is no longer stopping: it was fenced, or its shutdown begins anew."""
+    """The broker is no longer stopping: it was fenced, or its shutdown begins again."""
 
     broker_id: BrokerId
 
@@ -111,7 +111,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A walk stands behind the partition `visited`; None: it is at its end."""
+    """A walk has visited the partitions up to `visited`; None: it is at its end."""
 
     walk: Walk
     visited: PartitionKey | None

@@ -1,8 +1,9 @@
 """Pure: topics that were deleted for a time: how they go, come back within it, or end behind it.
 
-A deleted topic is hidden from everybody, and its name is free. Its partitions keep their replicas and the ISR that they had.
-Nobody leads them, so no message is acknowledged that not all of the ISR have: a broker that is fenced, or restarts cleanly,
-still has all. A broker leaves these ISRs if it may have lost messages: if it registers after an unclean end, or is removed.
+A deleted topic is hidden from all clients, and its name is free. Its partitions keep their replicas and the ISR that they
+had. They have no leaders, so no message is acknowledged that not all of the ISR have: a broker that is fenced, or
+restarts cleanly, still has all. A broker leaves these ISRs if it may have lost messages: if it registers after an unclean
+end, or is removed.
 
 The time is the log's own (`MetadataImage.elapsed_ms`), so a clock that jumps, or another leader's, ends no window early.
 """
@@ -137,7 +138,7 @@ def undelete(context: DecideContext, command: UndeleteTopics) -> Decision:
     """Decide that deleted topics come back, each under its id, with its settings and partitions.
 
     One that is refused changes nothing for the others. Their partitions get leaders in the same batch, as many as one part
-    of a change holds; the elections of the controller go on with the rest.
+    of a change holds; the elections of the controller elect the rest.
 
     Raises:
         PolicyViolation: they need more records than one batch holds.

@@ -37,7 +37,7 @@ def default_config(configs: ConfigsImage, node_id: int, name: str) -> str | None
 
 
 def static_config(context: DecideContext, name: str) -> str:
-    """Return the value of one of these settings where nobody set it in the log."""
+    """Return the value of one of these settings where the log does not set it."""
     return context.static_configs.get(name, _DEFAULTS[name])
 
 

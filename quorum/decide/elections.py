@@ -12,8 +12,8 @@ election is one of three kinds:
 
 Replicas are taken in the order of assignment. Without eligible leader replicas, the last member of an ISR keeps its seat
 when it leaves: it alone is known to hold every committed message, and the partition has no leader until it returns. With
-them (the feature is finalized), who leaves an ISR smaller than min.insync.replicas becomes eligible: no write was
-acknowledged without it. An ISR may then be empty; when nobody is eligible either, the last known leader is elected
+them (the feature is finalized), a replica that leaves an ISR smaller than min.insync.replicas becomes eligible: no write
+was acknowledged without it. An ISR may then be empty. If no replica is eligible either, the last known leader is elected
 uncleanly once it may lead.
 
 Source: Kafka's PartitionChangeBuilder; KIP-966.
@@ -318,7 +318,7 @@ class Electorate:
         )
 
     def _present(self, isr: Replicas) -> Replicas:
-        """Return an ISR that nobody led without brokers that are not up, unless that is all of them.
+        """Return a leaderless partition's ISR without brokers that are not up, unless that is all of them.
 
         The ISR of a topic that comes back is that of its deletion. In other leaderless partitions nothing changes: a broker
         that is fenced has left the ISR, or was the last in it.
@@ -346,7 +346,7 @@ class Electorate:
             )
         if not has_online_directory(self._image, broker_id, partition):
             return False
-        # A failure that is carried out in parts may be past this partition: nobody would take it from the broker again.
+        # A failure that is carried out in parts may be past this partition, and would not take it from the broker again.
         failing = self._context.changes.failing_directories(broker_id)
         return not failing or directory_of(partition, broker_id) not in failing
 
@@ -368,7 +368,7 @@ def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
     """Visit the partitions of a broker that leaves every ISR it is in, and, if it crashed, is eligible no longer.
 
     Those of deleted topics are visited where the broker may have lost messages: it crashed, did not end cleanly, or is
-    removed. Otherwise it still has all: nobody leads them.
+    removed. Otherwise it still has all messages, because they have no leaders.
     """
     image, broker_id = context.image, walk.broker_id
     crashed = walk.kind is WalkKind.CRASHED

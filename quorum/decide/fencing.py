@@ -43,7 +43,7 @@ def fence(context: DecideContext, *, broker_id: BrokerId, broker_epoch: int) -> 
     """Decide the records that take a silent broker out of service; the fencing record comes last.
 
     It is written for a broker that is fenced already, too: the log then says when its session ended. A broker that
-    registered anew is refused with STALE_BROKER_EPOCH.
+    registered again is refused with STALE_BROKER_EPOCH.
     """
     try:
         broker = registered(context.image, broker_id, broker_epoch)

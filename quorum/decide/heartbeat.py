@@ -281,7 +281,7 @@ def _directory_records(
 ) -> Decision:
     """Decide what failed and cordoned directories mean; `before` are the heartbeat's records so far.
 
-    `is_joining`: they unfence the broker, or go on with the elections that its unfencing began.
+    `is_joining`: they unfence the broker, or continue the elections that its unfencing began.
 
     A broker leaves the ISRs of the partitions in a failed directory, and its registration lists the rest. The last one
     stays listed, and the record changes nothing, as Kafka's: a broker without any directory ends by itself.

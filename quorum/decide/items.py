@@ -35,7 +35,7 @@ class ItemResult(Protocol):
 
 
 def why(refusal: Rejected) -> tuple[str, str]:
-    """Return the error and the message of a refused item, as they stand in its result."""
+    """Return the error and the message of a refused item, as its result has them."""
     return refusal.error, refusal.message[:ITEM_MESSAGE_LENGTH_MAX]
 
 

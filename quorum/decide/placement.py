@@ -22,7 +22,7 @@ from quorum.decide.java import hash_order
 
 
 class Placement(enum.StrEnum):
-    """Where the replicas of new partitions go if nobody assigns them.
+    """Where the replicas of new partitions go without an assignment.
 
     STRIPED: as Kafka places them, rack after rack, from a random broker on. PLAIN: with n brokers that are up, in order
     of id, replica j of partition i goes to broker (i + j) mod n.
@@ -42,7 +42,7 @@ class UsableBroker:
 def usable_brokers(context: DecideContext) -> tuple[UsableBroker, ...]:
     """Return the brokers that may get replicas: not those that shut down, nor those with every log directory cordoned.
 
-    A broker shuts down while its session says so: one that registered anew meanwhile gets replicas, but is in no ISR yet.
+    A broker shuts down while its session says so: one that registered again meanwhile gets replicas, but is in no ISR yet.
     """
     brokers, sessions = context.image.brokers, context.sessions
     stopping = {

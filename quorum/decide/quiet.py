@@ -1,7 +1,7 @@
 """Pure: how a quiet quorum marks that it is alive.
 
-Nothing is written while nothing happens, and nothing while no controller is there either: in the log both are silence. So
-whoever reads it would know of no quiet time whether anything served.
+Nothing is written while nothing happens, and nothing while no controller is there: in the log both are silence. So its
+readers could not tell for a quiet time whether the cluster served.
 Source: Kafka's QuorumController writes a NoOpRecord after metadata.max.idle.interval.ms, and for the same reason.
 """
 

@@ -71,7 +71,7 @@ class VoterIdentity(NamedTuple):
 
 
 class VotersChanged(NamedTuple):
-    """Who votes after the change, by id."""
+    """The voters after the change, by id."""
 
     voters: tuple[VoterIdentity, ...]
 
@@ -179,7 +179,7 @@ def remove_voter(context: DecideContext, command: RemoveVoter) -> Decision:
         InvalidRequest: it is the last one, or no majority of those who remain could decide.
         ChangePending: the change of voters before is not in force yet.
 
-    Source: KIP-853, RemoveVoterHandler; Kafka, too, never shrinks the set to nobody.
+    Source: KIP-853, RemoveVoterHandler; Kafka, too, never removes the last voter.
     """
     raft = _raft_status(context)
     left = _without(_voters(context.image), command.voter_id, command.directory_id)

@@ -1,4 +1,4 @@
-"""Pure: elections that nobody asks for: the controller gives leaderships back to first replicas, and leaders to leaderless
+"""Pure: elections without a request: the controller gives leaderships back to first replicas, and leaders to leaderless
 partitions whose topics accept lost messages.
 
 Source: Kafka's ReplicationControlManager; its auto.leader.rebalance and unclean leader election checks.

@@ -485,7 +485,7 @@ def _is_given_twice(
 ) -> bool:
     """Answer whether a request names a topic twice alike, or both by its name and by its id.
 
-    A name that stands there twice names nothing, so an id beside it counts.
+    A name that is given twice names nothing, so an id beside it counts.
     """
     if times[given] > 1:
         return True
