@@ -2,7 +2,7 @@
 
 A change of many partitions is made in parts: each fits into one batch and one turn of the leader's loop. The first part is
 decided with the request that leads to it, so what fits into one batch stays one. The others are made one at a time, in turn.
-What was begun is finished: whoever asks for something about the same broker meanwhile waits for the end.
+What was begun is finished: a request about the same broker that comes meanwhile waits for the end.
 """
 
 from collections.abc import Callable, Hashable, Iterator

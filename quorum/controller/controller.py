@@ -218,7 +218,7 @@ class Controller(Upkeep):
             under_way = reign.changes.under_way(concerns)
             if under_way is not None:
                 if under_way.request is None and under_way.operation == operation == UNREGISTER:
-                    under_way.request = key  # it was begun for nobody who waits any more
+                    under_way.request = key  # no waiting request began it
                 await self._until_over(under_way)
                 continue
             writing = self._writing(command, actor, operation, key)

@@ -189,7 +189,7 @@ class Sessions:
         return None
 
     def _active_offset(self, broker: BrokerImage) -> int | None:
-        """Return the offset that a broker is known to have applied; None if nobody waits for it."""
+        """Return the offset that a broker is known to have applied; None if no other broker waits for it."""
         if broker.fenced:
             return None
         session = self._session(broker.broker_id, broker.broker_epoch)

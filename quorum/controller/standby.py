@@ -4,7 +4,7 @@
   batches in flight.
 - The epoch comes from the log. A node that Raft calls leader appends a claim and is *active* once it sees that claim
   applied, as long as it has led without a break since.
-- A newer claim, whoever wrote it, ends all older waiters: what they wait for can no longer apply.
+- A newer claim, of any controller, ends all older waiters: what they wait for can no longer apply.
 
 Tests: tests/unit/quorum/controller/test_controller.py.
 """
@@ -229,7 +229,7 @@ class Standby:
         self._end_reign()
 
     def _extending(self, reign: Reign, decision: Decision, envelope: Envelope) -> Sliced[RecordBatch]:
-        """Encode records and apply them to the tip, in slices, then append them in one go: nobody sees half a batch."""
+        """Encode records and apply them to the tip, in slices, then append them at once: half a batch is never visible."""
         tip = reign.tip
         if (level := level_of(decision.records)) > (present := metaquorum_version(tip.features)):
             raise InvariantBroken(

@@ -15,7 +15,7 @@ from metadata_log.node.pace import Pieces
 class Waiter(NamedTuple):
     """A request that waits until `end_offset` (exclusive) is applied under the claim of `controller_epoch`.
 
-    `wrote`: it appended records, so that its outcome is unknown where nobody learns what became of them. `deadline` is in
+    `wrote`: it appended records, so that its outcome is unknown if their fate is not learned. `deadline` is in
     seconds of the loop's clock.
     """
 
@@ -35,7 +35,7 @@ class Waiters:
     """All who wait at one controller, in the order of claims and offsets, which is that of their deadlines, too."""
 
     def __init__(self, commit_timeout_ms: int, *, on_unknown: Callable[[], None]) -> None:
-        """`on_unknown` is called for each write that nobody learned the outcome of within `commit_timeout_ms`."""
+        """`on_unknown` is called for each write whose outcome was not learned within `commit_timeout_ms`."""
         self._commit_timeout_ms = commit_timeout_ms
         self._on_unknown = on_unknown
         self._waiting: deque[Waiter] = deque()
@@ -43,7 +43,7 @@ class Waiters:
         """Those that wait for no record any more, but for their slice: ended all at once, they would answer in one turn."""
         self._pieces = Pieces(self._end_next, pieces_max=limits.WAITERS_ENDED_AT_ONCE)
         self._sweep: asyncio.TimerHandle | None = None
-        """Ends the waiters whose time is up; None while nobody waits."""
+        """Ends the waiters whose time is up; None while no request waits."""
 
     def __len__(self) -> int:
         return len(self._ending) + len(self._waiting)
@@ -65,7 +65,7 @@ class Waiters:
         if self._sweep is None:
             self._sweep = loop.call_at(deadline, self._end_overdue)
         place = len(self._waiting)
-        # Who repeats a request, or was refused by a state that is not applied yet, waits for records before those of others.
+        # A repetition, or a refusal that rests on unapplied records, waits for an earlier offset than the newest waiters.
         for other in reversed(self._waiting):
             if (other.controller_epoch, other.end_offset) <= (controller_epoch, end_offset):
                 break
@@ -121,7 +121,7 @@ class Waiters:
             pass
 
     def end_all_in_slices(self, fate: Fate) -> None:
-        """Let nobody wait for records any more; they learn of it in slices, each by what `fate` returns for it then."""
+        """End all waits for records: the waiters learn of it in slices, each by what `fate` returns for it then."""
         self._ending.extend((waiter, fate) for waiter in self._waiting)
         self._waiting.clear()
         self._end_in_slices()
