@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 SEGMENT_SYNC_S: Final = 1.0
 POSITIONS_KEPT: Final = 1_000
-"""Of ends of cold reads: whoever read so far asks next with this position."""
+"""Of ends of cold reads: their readers ask next with this position."""
 RunInThread = Callable[..., Awaitable[Any]]
 Answer = TypeVar("Answer")
 

@@ -25,7 +25,7 @@ COMPLETE_LOG_AGAIN_S: Final = 0.5
 
 
 def covered_offset(disk: PointerDisk) -> int:
-    """Return the end of the snapshot that the journal stands on: Raft commits everything after it once more.
+    """Return the end of the snapshot at which the journal begins: Raft commits everything after it once more.
 
     Raises:
         WrittenByAnotherVersion: before a file of the log is touched.

@@ -2,7 +2,7 @@
 
 Threads of one Python process share its interpreter: while one of them turns the log into lines, or folds a past state, the
 event loop waits for it many times a second. The child process has an interpreter of its own and a lower priority. It is
-given bytes and returns bytes; of the disk it reads snapshots alone, which nobody changes. It is started when it is first
+given bytes and returns bytes; of the disk it reads only snapshots, which never change. It is started when it is first
 needed, and ends with the socket that links it to this process, however this process ends.
 
     parent -> child    length, 8 bytes, big-endian; msgpack of [name of the work, arguments]
@@ -33,12 +33,12 @@ log = logging.getLogger(__name__)
 
 _LENGTH: Final = struct.Struct(">Q")
 _NICE: Final = 5
-"""Whoever reads the past gets about a third of the share of a processor that the controller gets."""
+"""The reader of the past gets about a third of the share of a processor that the controller gets."""
 _ROOT: Final = Path(__file__).parents[2]
 
 
 class WorkFailed(Exception):
-    """What the child was asked for raised an error there. Whoever does it here meets the error itself."""
+    """The work that the child was asked for raised an error there. A caller that does it here meets the error itself."""
 
 
 class HistoryProcess:

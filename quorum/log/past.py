@@ -39,7 +39,7 @@ def wait_ends_s() -> float:
 
 
 class PastState:
-    """The state at an offset, under the key by which whoever computes holds it."""
+    """The state at an offset, under the key by which the process or thread that computed it holds it."""
 
     def __init__(self, key: int, call: Call, order: int) -> None:
         """All of the answer has one `order`: a state that is made already is not held while later answers are made."""
@@ -77,7 +77,7 @@ class Past:
         self._process = process
         self._states = Slots("past states", held_max=states_max, waiting_max=limits.PAST_STATES_WAITING_MAX)
         self._left: list[int] = []
-        """Keys of states that the process still holds, and nobody reads."""
+        """Keys of states that the process still holds, without readers."""
 
     def order_of_lines(self) -> int:
         """Return the `order` of all lines of an answer that begins now."""
@@ -174,7 +174,7 @@ class Past:
         return None, 0
 
     async def _forget_there(self) -> None:
-        """Have the process drop what nobody reads any more; what it was not told now, it is told next time."""
+        """Have the process drop states without readers; what it could not be asked now, it is asked next time."""
         left, self._left = self._left, []
         is_told = False
         try:

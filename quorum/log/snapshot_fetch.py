@@ -42,7 +42,7 @@ class SnapshotFetch:
         One that is here under this id, but belongs to another history or cluster, goes to quarantine and is downloaded.
 
         Raises:
-            SnapshotNotFound: nobody has it, or what the leader announced is none of ours.
+            SnapshotNotFound: no controller has it, or what the leader announced is none of ours.
             DamagedFile: the file here is damaged, and there is no other controller.
         """
         try:

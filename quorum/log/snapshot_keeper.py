@@ -38,7 +38,7 @@ RETRY_S = 10.0
 COUNT_EVERY_S = 60.0
 """Time between two looks at the size of Raft's log, which also grows without records."""
 QUIET_FRAMES = 20
-"""After so many frames of a snapshot, some 200 ms, in which the log did not grow, its writer rests no more."""
+"""After this many frames of a snapshot, some 200 ms, in which the log did not grow, its writer stops resting."""
 BUSY = 10
 """While records arrive, tolerate this many times more untrimmed entries."""
 
@@ -121,7 +121,7 @@ class SnapshotKeeper(AppliedListener):
     async def count(self) -> None:
         """Let Raft trim its log if it grows without records, until cancelled.
 
-        While records arrive, the policy decides: its snapshots stand at the same offsets on all nodes, so that each node can
+        While records arrive, the policy decides: its snapshots have the same offsets on all nodes, so that each node can
         use another's. A timer's snapshots do not. If the log grows BUSY times longer, it is trimmed all the same.
         """
         seen = -1
@@ -214,7 +214,7 @@ class SnapshotKeeper(AppliedListener):
     def _resting(self) -> Callable[[float], None]:
         """Return how the thread that writes a snapshot rests after each frame: only while the log grows.
 
-        Whoever writes records waits for the interpreter while a frame is made; where nobody does, the file is soon written.
+        Writers of records wait for the interpreter while a frame is made. Without writers, the file is soon written.
         """
         end_offset, quiet = self._controller.committed.end_offset, 0
 
