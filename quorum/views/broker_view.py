@@ -79,7 +79,7 @@ class BrokerView:
     def waits_for(self, broker: BrokerImage) -> str | None:
         """Return why a fenced broker is not unfenced, or why one that shuts down may not go.
 
-        None: it waits for nothing, or nobody knows here.
+        None: it waits for nothing, or this node does not know.
         """
         sessions = self.sessions
         if sessions is None:

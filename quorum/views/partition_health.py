@@ -26,11 +26,11 @@ class PartitionHealth(NamedTuple):
     offline: int
     """Without a leader."""
     under_replicated: int
-    """Whose ISR lacks a replica."""
+    """With an ISR that lacks a replica."""
     under_min_isr: int
-    """Whose ISR is smaller than min.insync.replicas: writes with acks=all are refused."""
+    """With an ISR smaller than min.insync.replicas: writes with acks=all are refused."""
     at_min_isr: int
-    """Whose ISR is just that large; for many, that is all their replicas."""
+    """With an ISR just that large; for many, that is all their replicas."""
     one_loss_from_refusal: int
     """Of these, the ones that lack a replica: with one loss more they refuse such writes."""
     not_preferred: int

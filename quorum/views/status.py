@@ -91,7 +91,7 @@ class QuorumStatus:
         self.recent = recent
         self.tls = tls
         self.one_in_a_turn = OneInATurn()
-        """Held, until the next turn of the loop at least, by whoever describes the quorum to a client."""
+        """Held, until the next turn of the loop at least, by a request that describes the quorum."""
         self.snapshot_set_aside: str | None = None
         """What was wrong with the snapshot that this node set aside since it started."""
         self.log_not_completed: str | None = None
@@ -103,7 +103,7 @@ class QuorumStatus:
     # --- what /v1/quorum reports
 
     def quorum(self, counted: MetadataImage) -> dict[str, Any]:
-        """Return `/v1/quorum`: leader_id is -1 if none is known; None stands for what this node does not know.
+        """Return `/v1/quorum`: leader_id is -1 if none is known; None is what this node does not know.
 
         The digest is that of `counted`, a committed state whose digest the caller has counted in slices. More may be
         committed by now. A node that replays its log, or fences a broker, would count all of that in one turn of the loop.

@@ -93,7 +93,7 @@ class Cluster:
 
     With `checks_as_brokers` it is asked by clients, and not by Kafka's brokers, which refuse some requests themselves.
     `linked` are the controllers that run; None: nothing is known of links, and no controller is taken for dead. `rng` draws
-    ids and the keys of secrets' masks; without one they follow from the seed, so whoever sees a mask can draw its key, too.
+    ids and the keys of secrets' masks; without one they follow from the seed, so a reader of a mask can also draw its key.
     """
 
     def __init__(

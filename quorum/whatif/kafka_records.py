@@ -30,7 +30,7 @@ def as_kafka_json(record: Record, word: Word) -> dict[str, Any]:
     version = row.version_of(record, METADATA_VERSION_LEVEL)
     shown = _named(row.schema.fields, row.values(record, version), version, word)
     if isinstance(record, ConfigRecord) and record.value is not None and is_masked(record):
-        # Not a mask: the same script gets the same keys, so whoever sees a mask could try secrets against it.
+        # Not a mask: the same script gets the same keys, so a reader of a mask could try secrets against it.
         shown["value"] = REDACTED
     return {"type": f"{_WORD.sub('_', row.kafka)}_RECORD".upper(), "version": version, **shown}
 

@@ -19,7 +19,7 @@ from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.whatif.cluster import Cluster, Written
 
 SHUTDOWN_HEARTBEATS_MAX = 100
-"""A stopping broker that was not let go after so many heartbeats is waited for by nobody."""
+"""A stopping broker that is not let go after this many heartbeats is not waited for any longer."""
 
 
 class Suffering(NamedTuple):

@@ -24,7 +24,7 @@ class Names:
         self._epochs: dict[BrokerId, tuple[int, int]] = {}
 
     def uuid(self, word: str) -> Uuid:
-        """Return the uuid that a word stands for."""
+        """Return the uuid that a word means."""
         known = self._uuids.get(word)
         if known is None:
             raw = bytearray(hashlib.md5(word.encode(), usedforsecurity=False).digest())
