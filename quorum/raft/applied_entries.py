@@ -40,7 +40,7 @@ class AppliedEntries:
         """
 
     def stand_on(self, position: RaftPosition) -> None:
-        """Go on behind a snapshot: an entry half applied is forgotten, as nobody has seen anything of it."""
+        """Continue after a snapshot: an entry half applied is forgotten, because none of it was visible."""
         self.position, self._under_way = position, None
 
     @property

@@ -1,22 +1,22 @@
 """Pure: which messages are believed, and of whom; all others are ignored, or cost their sender its link.
 
-A *member* is a voter in force here, or one that the newest change in our log names. Anybody else who passed the handshake
-is a *stranger*: an observer, a removed voter, a voter that was added while this node was away, or whoever dialled.
+A *member* is a voter in force here, or one that the newest change in our log names. Any other node that passed the handshake
+is a *stranger*: an observer, a removed voter, a voter that was added while this node was away, or any host that dialled.
 
     from anybody     no term above TERM_MAX, and none that would raise ours by more than TERM_JUMP_MAX, or faster than
                      `term_pace` allows; a request of a lower term is answered with ours
     from a stranger  how far it follows our log: `next_node_idx` of our term or an older one, to a leader. What it answers
-                     to other questions, and its `nack`, are ignored: a stranger's term deposes nobody
+                     to other questions, and its `nack`, are ignored: a stranger's term deposes no leader
                      what candidates ask: ignored
                      what leaders send: only of the leader that this node follows already, which a change may just have
                      removed. While a member leads, another's costs the link; in a silence it is ignored
     from a member    what a leader of another node sends in the term in which we lead, or a second one in the term in which
                      we follow a member, costs the link
 
-An exception is needed: a node that was away for long may know nobody who votes by now, and nothing in its log tells a new
+An exception is needed: a node that was away for long may know none of the present voters, and nothing in its log tells a new
 voter from a stranger. So it believes strangers once it has heard no leader for RAFT_STRANGER_TIMEOUTS election timeouts, in
 which it was awake, and at once if its log is empty and its settings name it as no voter: it has acknowledged nothing and
-voted for nobody. A node with an empty log that founds no quorum takes any term, since the quorum that it joins may be old.
+given no vote. A node with an empty log that founds no quorum takes any term, since the quorum that it joins may be old.
 A founder does not: the term of its first message would be that of the new quorum, for good.
 What is refused here never reaches the engine, so it is never journalled. Source: Raft thesis 4.1, for the exception.
 """

@@ -168,7 +168,7 @@ class Dialler:
     def _looked_up(self, address: HostPort, ended: "asyncio.Future[list[AddressInfo]]") -> None:
         del self._look_ups[address]
         if not ended.cancelled():
-            ended.exception()  # whoever waits for it has it; perhaps nobody does any more
+            ended.exception()  # marked as seen: its waiters have it, if there still are any
 
     # --- peers that cannot be reached
 

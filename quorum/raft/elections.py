@@ -25,7 +25,7 @@ CANDIDACY_MS: Final = 120
 """A candidate that lost its leader waits this long for votes before it asks for another term; voters whose disks are slower
 refuse that (`awaits_own_vote`)."""
 POSTPONE_MS: Final = 30
-"""After granting a vote, leave that candidate this time to win, and on slow disks that of so many syncs more."""
+"""After granting a vote, leave that candidate this time to win, and on slow disks that of this many syncs more."""
 POSTPONE_SYNCS: Final = 2
 """One may be under way on the candidate's disk when it stands for election; the next holds its vote for itself."""
 LATE_MS: Final = 10
@@ -51,7 +51,7 @@ class Elections:
         self._retry_until = NEVER
         """Until when a lost leader makes this node repeat its pre-vote quickly."""
         self._pre_votes: set[NodeId] | None = None
-        """Who would vote for us in the pre-vote under way; None if none is."""
+        """The voters that granted the pre-vote under way; None outside a pre-vote."""
         self._pre_vote_term = 0
         self._votes: set[NodeId] = set()
         self._votes_term = 0
@@ -178,7 +178,7 @@ class Elections:
     def lost_leader(self, leader: NodeId) -> None:
         """Forget a leader whose process or host closed the link, and prepare to follow it; timers are for black holes.
 
-        A peer that still hears the leader refuses, so one flapping link elects nobody.
+        A peer that still hears the leader refuses, so one flapping link elects no leader.
         """
         state = self._state
         state.forget_leader()
@@ -301,7 +301,7 @@ class Elections:
 
     def on_pre_vote(self, source: NodeId, message: Message) -> None:
         # A pre-vote names the term after its sender's own. If that own term is lower than ours, its sender must learn ours:
-        # otherwise it might ask for too low a term for ever, though nobody else can win.
+        # otherwise it might ask for too low a term for ever, though no other node can win.
         if self._state.rejects_lower_term(source, message | {"term": message["term"] - 1}):
             return
         _, last_index, last_term = self._state.log[-1]

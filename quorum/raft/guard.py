@@ -4,7 +4,7 @@ The engine keeps the parts that are right: term and vote, candidacy and its log 
 of matching followers, the commit rule. Every message in either direction passes the guard. Each rule below is one method,
 and closes one way in which the library, as shipped, loses or invents committed entries:
 
-    Belief         admits               nobody but a member leads or is voted for, no term jumps, no second leader of a term
+    Belief         admits               only members lead or get votes, no term jumps, no second leader of a term
     TermPace       allowance            messages raise no term faster than elections could, so none takes a voter out of the
                                         others' reach
     QuorumState    counts               only voters in force are counted, each by its id and directory
@@ -258,5 +258,5 @@ class Guard:
                 pass  # a command forwarded to a leader: we submit only where we lead
 
     def drops_appends(self) -> bool:
-        """Answer whether the engine's own append_entries are dropped: it knows nobody's position."""
+        """Answer whether the engine's own append_entries are dropped: it knows no peer's position."""
         return True

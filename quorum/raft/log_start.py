@@ -216,7 +216,7 @@ class LogStart:
         return pointer
 
     async def prepare(self, leader: NodeId, pointer: Pointer) -> bool:
-        """Fetch a snapshot that was accepted, and replace the pointer; answer whether the log is to stand on it now.
+        """Fetch a snapshot that was accepted, and replace the pointer; answer whether the log is to begin at it now.
 
         The log may have caught up meanwhile. Then it stays, and the pointer says no more than that of any compaction.
         """

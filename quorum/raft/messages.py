@@ -63,7 +63,7 @@ class RaftTransport(Protocol):
 
 
 def is_entry_command(command: bytes) -> bool:
-    """Answer whether bytes may stand in the log: the engine's no-op, a payload of ours, or a change of voters."""
+    """Answer whether bytes may be in the log: the engine's no-op, a payload of ours, or a change of voters."""
     if is_change(command):
         try:
             from_command(command)

@@ -55,7 +55,7 @@ def _why_locked_out(guard: Guard, peer: Member, now: float) -> str | None:
 
 
 def why_led_below(guard: Guard, now: float) -> str | None:
-    """Return why this node follows none although somebody leads, and the cure; None if it follows, or nobody leads."""
+    """Return why this node does not follow a leader that there is, and the cure; None if it follows, or there is none."""
     state, found = guard.state, guard.belief.led_below
     if found is None or state.leader is not None or now - found[2] > REFUSED_AGAIN_MS:
         return None

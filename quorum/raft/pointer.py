@@ -6,8 +6,8 @@ so that every node's copy has the same bytes. Bytes of a pointer: a msgpack arra
     [2, snapshot id, [[command, index, term], [command, index, term]], [[node id, directory id], ...], seal bin]
     [1, ...] without the seal: of a release before it, still read
 
-The seal ties the snapshot to this log: whoever named the snapshot said with it what its bytes must be. Only the fetcher
-reads it. Without it a snapshot of the same id from another history would be taken.
+The seal ties the snapshot to this log: the node that named the snapshot said with it what its bytes must be. Only the
+fetcher reads it. Without it a snapshot of the same id from another history would be taken.
 Tests: tests/unit/quorum/raft/test_adapter.py.
 """
 

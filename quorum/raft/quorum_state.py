@@ -43,7 +43,7 @@ class GuardedLog(Protocol):
 
     @property
     def has_durable_vote(self) -> bool:
-        """Whether the newest vote is on stable storage; true if this node voted for nobody in its term."""
+        """Whether the newest vote is on stable storage; true if this node gave no vote in its term."""
 
     def __getitem__(self, position: int, /) -> Entry: ...
     def __len__(self) -> int: ...
@@ -70,7 +70,7 @@ class QuorumState:
         self.engine: Engine
         """Set before the first event, and again when a snapshot was installed or the voters changed."""
         self.links: dict[NodeId, Uuid] = {}
-        """Who is connected, and under which directory; observers among them. The longest connected comes first."""
+        """The connected peers with their directories, observers among them. The longest connected comes first."""
         self.leader: NodeId | None = None
         self.leader_heard_at = NEVER
         """When a message of it, or a part of one, arrived last."""
@@ -105,7 +105,7 @@ class QuorumState:
     def commit_index(self) -> int:
         """Index up to which entries are committed, as far as this node may act on it."""
         if self.is_voter and not self.others:
-            # The engine counts its own entries before they are synced, and here nobody's answer comes after that.
+            # The engine counts its own entries before they are synced, and no peer's answer comes after that here.
             return min(self.engine.commit_index, self.log.synced_index)
         return self.engine.commit_index
 

@@ -400,8 +400,8 @@ class RawNode:
     def _may_confirm_voters(self) -> bool:
         """Answer whether the next entry repeats the voters in force: once in each leadership, if no change is pending.
 
-        In the log it proves that these were in force, to nodes that start anew and know of no commit. Without it they would
-        ask a majority of older voters, some of which may be gone for good.
+        In the log it proves that these were in force, to nodes that have just started and know of no commit. Without it
+        they would ask a majority of older voters, some of which may be gone for good.
         """
         return self.state.now is State.LEADS_UNCONFIRMED and not self.change_pending()
 

@@ -1,6 +1,6 @@
 """Pure: the leader's side: which entries each follower is sent, and how much of its log counts towards a commit.
 
-A leader's engine believes that nobody is connected, so its own loop, which sends everything in flight again on each
+A leader's engine believes that no peer is connected, so its own loop, which sends everything in flight again on each
 acknowledgement, never runs. Replication sends instead, and before our own sync: leader and followers write at the same
 time. The engine counts its own node in any case, so it learns of an acknowledgement only as far as is synced here.
 
@@ -255,8 +255,8 @@ class Replication:
     def _refuse_unsent(self, sender: Member, acked: int) -> NoReturn:
         """Refuse the acknowledgement of an entry that was never sent.
 
-        If a voter tells the truth, our disk was set back, and entries of our own term stand elsewhere: we must not write
-        others in their place. Whoever holds them may lead next.
+        If a voter tells the truth, our disk was set back, and other nodes hold entries of our own term: we must not write
+        others in their place. A node that holds them may lead next.
         """
         if self._state.counts(sender):
             self._state.step_down(self._state.engine.term + 1)

@@ -69,7 +69,7 @@ class LeadershipTransfer:
         self._send(target, {"type": "timeout_now", "term": self._state.engine.term})
 
     def leave_to(self, target: NodeId | None) -> None:
-        """Send all followers the commit index, and have `target` (None: nobody) campaign at once.
+        """Send all followers the commit index, and have `target` (None: no node) campaign at once.
 
         For the end of a leadership under voters that are no longer in force: what changed them is committed, and the
         others are to know before they vote.

@@ -48,7 +48,7 @@ REFUSED_LATELY_MS: Final = 10 * RECONNECT_MAX_MS
 """A refused peer is reported for this time after its last attempt. While it runs, it dials again within a tenth of it."""
 _STRANGERS_SPAN_MS: Final = 1_000
 _STRANGERS_LOGGED_MAX: Final = 10
-"""Links of others than voters, refusals and dropped links logged within _STRANGERS_SPAN_MS. Whoever dials again and again
+"""Links of others than voters, refusals and dropped links logged within _STRANGERS_SPAN_MS. A host that dials without end
 would push all else out of the log. What is dropped is counted."""
 _REMEMBERED_MAX: Final = 2 * CONTROLLERS_MAX
 """The transport remembers the last hello, and the last refusal, of this many peers."""
@@ -193,7 +193,7 @@ class TcpTransport:
     def others_founded(self) -> bool:
         """Answer whether the log of any linked controller sets the voters.
 
-        Without TLS anybody may say so. Then only voters are believed, and whoever answers at an address that this node
+        Without TLS any host may say so. Then only voters are believed, and hosts that answer at an address that this node
         dials: a stranger must not keep new disks from founding the quorum.
         """
         return any(
@@ -329,7 +329,7 @@ class TcpTransport:
             )
 
     def has_much_unsent(self, link: Link) -> None:
-        """Bound the unsent bytes of all observers: whoever reads least of what it is sent loses its link."""
+        """Bound the unsent bytes of all observers: the one with the most unsent bytes loses its link."""
         if self._is_voters(link):
             return
         unsent = {

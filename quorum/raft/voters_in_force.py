@@ -39,7 +39,7 @@ class VotersInForce:
         return self._from_snapshot or bool(self._log.voter_changes)
 
     def stand_on(self, voters: Voters) -> None:
-        """Take `voters` as those before all entries held: the log now stands on a snapshot whose pointer names them."""
+        """Take `voters` as those before all entries held: the log now begins at a snapshot whose pointer names them."""
         self._before_log, self._from_snapshot = voters, True
 
     def set_up_to(self, index: int) -> Voters:
@@ -48,7 +48,7 @@ class VotersInForce:
         return from_command(self._log[change - self._log[0][1]][0])[0] if change else self._before_log
 
     def begin(self, applied_index: int) -> None:
-        """Read the voters in force off a log that was opened, or that now stands on another snapshot."""
+        """Read the voters in force off a log that was opened, or that now begins at another snapshot."""
         self.set_at = self._change_in_force(applied_index)
         self.voters = self.set_up_to(self.set_at)
 

@@ -40,7 +40,7 @@ class Wake:
         self._event.clear()
 
     def arm(self, due_ms: float, now_ms: float) -> None:
-        """Ring at `due_ms`. A timer that runs out earlier is left, and set anew then: most are put off before they ring."""
+        """Ring at `due_ms`. A timer that runs out earlier is left, and set again then: most are put off before they ring."""
         self._due = asyncio.get_running_loop().time() + max(due_ms - now_ms, 0.1) / 1000
         if self._timer is None or self._timer_at > self._due:
             self.disarm()

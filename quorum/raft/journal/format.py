@@ -10,7 +10,7 @@ A file without a header is not begun: recovery removes it, and it is made again.
     then batches, one behind the other, then zeros
 
     batch: 4 bytes "MQJB" | u32 length | u64 batch number | u32 crc | records (`length` bytes)
-    crc = CRC-32C of: the file's random id, the length and the number as they stand in the batch, the records
+    crc = CRC-32C of: the file's random id, the length and the number as in the batch, the records
     records: nothing (an idle mark), else one msgpack array of arrays:
       [0, previous, term, vote, first, last]
             checkpoint: the state before this batch. It is the first record of each file's first batch, and

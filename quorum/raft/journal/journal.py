@@ -64,7 +64,7 @@ class Journal(list[tuple[bytes, int, int]]):
     snapshot_index: int
     """The last index that the pointer's snapshot covers; 1 without a snapshot."""
     known_commit: int = 0
-    """The commit index that an engine made anew begins with."""
+    """The commit index with which a new engine begins."""
     synced_index: int
     """Entries up to this index are on stable storage; truncation lowers it."""
     voter_changes: list[int]
@@ -192,7 +192,7 @@ class Journal(list[tuple[bytes, int, int]]):
 
     @property
     def has_durable_vote(self) -> bool:
-        """Whether the newest vote is on stable storage; true if this node voted for nobody in its term."""
+        """Whether the newest vote is on stable storage; true if this node gave no vote in its term."""
         return self._vote is None or self._synced_vote == (self._term, self._vote)
 
     @property

@@ -253,7 +253,7 @@ def settle(current: JournalFile, content: bytes, frames: list[Frame]) -> None:
 
 
 def refuse_damage(name: str, content: bytes, identity: bytes, frames: list[Frame], *, after: int) -> None:
-    """Raise DamagedFile if a valid batch stands behind the place where reading ended."""
+    """Raise DamagedFile if a valid batch follows the place where reading ended."""
     end = frames[-1].end if frames else FILE_HEADER.size
     after = frames[-1].number if frames else after
     # Each batch uses two numbers at most, an idle mark's and its own. Without this bound, a torn batch full of bytes
