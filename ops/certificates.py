@@ -32,7 +32,7 @@ class Authority:
     """The authority of one test cluster, in a folder with all that it certified."""
 
     def __init__(self, folder: Path, *, cluster_id: str) -> None:
-        """Read the authority, or make it where the folder has none. Nobody else may enter the folder from now on.
+        """Read the authority, or make it where the folder has none. No other user may enter the folder from now on.
 
         Raises:
             DiskFailed: the folder cannot be written.

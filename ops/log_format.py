@@ -24,9 +24,9 @@ LOG_FILE_BYTES_MAX: Final = 16 * MIB
 STREAM_VARIABLE: Final = "METAQUORUM_LOG"
 """What goes to stderr: text, json or none; unset: text on a terminal, JSON elsewhere."""
 STRANGERS_BYTES_PER_S: Final = 1 * KIB
-"""Of the lines that anybody who reaches a port may cause: at this pace they replace a whole text log in nine hours."""
+"""Of the lines that any host that reaches a port may cause: at this pace they replace a whole text log in nine hours."""
 STRANGERS_BURST_BYTES: Final = 32 * KIB
-"""Room for the beginning of such a flood. How many lines were left out stands in the next one."""
+"""Room for the beginning of such a flood. The next line says how many were left out."""
 STRANGERS_LOGGERS: Final = ("aiohttp", "asyncio")
 """They log what arrives on connections, and errors of handlers with their tracebacks; our own lines say so themselves."""
 
@@ -92,7 +92,7 @@ class _ForeignBytes(logging.Filter):
 class _Strangers(logging.Filter):
     """Lets lines that strangers cause through while their bytes keep within STRANGERS_BYTES_PER_S, after a burst.
 
-    Whoever causes more and more of them would push all else out of the log. Each handler asks about the same record: all
+    A flood of them would push all else out of the log. Each handler asks about the same record: all
     get the first answer.
     """
 

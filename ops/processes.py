@@ -11,7 +11,7 @@ PRIVATE_UMASK: Final = 0o077
 
 
 def keep_files_private() -> None:
-    """Let nobody but this user read what the process writes from now on: data and logs hold secrets."""
+    """Let only this user read what the process writes from now on: data and logs hold secrets."""
     os.umask(PRIVATE_UMASK)
 
 

@@ -25,7 +25,7 @@ _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class Around(NamedTuple):
-    """The settings file that a value stands in, and whether that file has [tls]."""
+    """The settings file that has a value, and whether that file has [tls]."""
 
     file: Path
     tls: bool
@@ -100,7 +100,7 @@ def host_name(value: object) -> str:
 
 
 def host_port(value: object) -> HostPort:
-    """Read HOST:PORT; an IPv6 host stands in brackets."""
+    """Read HOST:PORT; an IPv6 host is in brackets."""
     try:
         return read_address(text(value))
     except ValueError:

@@ -14,7 +14,7 @@ from ops.given import Misuse
 
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 PATIENCE_S: Final = 2.0
-"""After so long, a line says that work goes on."""
+"""After this many seconds, a line says that work continues."""
 
 
 def put(text: str, *, output: str = "table", flush: bool = False) -> None:
@@ -43,7 +43,7 @@ def _escaped(text: str, output: str) -> str:
     if text.isascii():
         return text
     match output:
-        case "json" | "jsonl":  # every letter that is not ASCII stands in a string
+        case "json" | "jsonl":  # every letter that is not ASCII is part of a string
             return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
         case "html":
             return text.encode("ascii", "xmlcharrefreplace").decode("ascii")

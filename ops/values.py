@@ -34,7 +34,7 @@ def existing_path(text: str) -> Path:
 
 
 def directory(text: str) -> Path:
-    """Read the path of a directory, or of one to be made: nothing else stands on the way."""
+    """Read the path of a directory, or of one to be made: no file is on the way."""
     if not text:
         raise ValueError("the empty text names no directory; the current one is .")
     path = Path(text)

@@ -333,7 +333,7 @@ def _exchange(
     parts = urllib.parse.urlsplit(url)
     assert parts.hostname is not None
     if tls is not None and parts.scheme != "https":
-        # Whoever names an authority expects that no token leaves unencrypted, whichever node named this URL.
+        # A user who names an authority expects that no token leaves unencrypted, whichever node named this URL.
         raise _NoAnswer("is not asked: with --ca (METAQUORUM_CA) name https:// addresses alone", sent=False)
     connection = (
         http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=tls)

@@ -63,7 +63,7 @@ def foresee(
 class DryRun:
     """The state of a running cluster, on which commands are decided as its active controller would; nothing is written.
 
-    Replicas that nobody assigns are placed by chance, and new topics get chance ids: the real ones will differ.
+    Replicas without an assignment are placed by chance, and new topics get chance ids: the real ones will differ.
     """
 
     def __init__(self, client: ClusterClient, *, linked: Collection[NodeId] | None = None) -> None:
@@ -75,7 +75,7 @@ class DryRun:
             live_image(client),
             checks_as_brokers=True,
             linked=linked,
-            # What is printed has masks of secrets: nobody else may draw their keys.
+            # The output has masks of secrets: their keys must be unguessable.
             rng=random.SystemRandom(),
         )
         self._end_offset = self.cluster.image.end_offset

@@ -44,7 +44,7 @@ class NotAPlan(ValueError):
 
 
 def read_plan(value: Any) -> list[Wanted]:
-    """Return the partitions of a plan as kafka-reassign-partitions has it, whatever else stands in it.
+    """Return the partitions of a plan as kafka-reassign-partitions has it, whatever else it holds.
 
     Raises:
         NotAPlan.
@@ -165,7 +165,7 @@ class Carrying:
     at_most: int
     """Of the plan's reassignments so many are under way at a time; 0: no bound."""
     patience_s: float
-    """The plan ends if for so long everything under way is stuck, and nothing changes."""
+    """The plan ends if for this long everything under way is stuck, and nothing changes."""
     more: Mapping[str, Any]
 
     def run(self, plan: Sequence[Wanted]) -> Progress:

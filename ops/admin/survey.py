@@ -124,7 +124,7 @@ def _broker_ready(
     Failures are code and reason of those whose certificate is not valid now.
     A broker that does not answer, or is none of our agents, is absent: its health rests on the controllers' view alone.
     """
-    # A broker registers any endpoint it likes: with the token, whoever listens there could act as this client.
+    # A broker registers any endpoint it likes: with the token, a process that listens there could act as this client.
     asking = ClusterClient(
         client.bootstrap,
         timeout_s=min(client.timeout_s, ONE_BROKER_S),

@@ -1,7 +1,7 @@
 """Edge: `bench broker-loss`: how soon the brokers that are left know where a dead broker's leaderships went.
 
 Etcd gets a key for each leadership, of the bytes of a partition, under one lease. The lease is revoked, and a watch at each
-of its three members, through the JSON gateway, waits for all deletions. Etcd elects nobody: it deletes.
+of its three members, through the JSON gateway, waits for all deletions. Etcd elects no leader here: it deletes.
 Tests: tests/cluster/test_bench.py.
 """
 

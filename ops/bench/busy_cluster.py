@@ -29,7 +29,7 @@ RECORDS_OF_A_PARTITION: Final = 20
 SNAPSHOTS_KEPT: Final = 1_000
 """So many that the state at any offset is soon made."""
 _HEAD_BYTES: Final = 200
-"""Less than the shortest state has; the end offset and the digest stand in them."""
+"""Less than the shortest state has; it has the end offset and the digest."""
 _ANSWER_S: Final = 180.0
 _POLL_S: Final = 0.05
 

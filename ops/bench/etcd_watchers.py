@@ -2,7 +2,7 @@
 
     python -m ops.bench.etcd_watchers '{"count": N, "endpoints": [URL, ...], "key": KEY}'
 
-Each watch has a connection of its own to the JSON gateway. Positions are revisions. A watch that breaks begins anew behind
+Each watch has a connection of its own to the JSON gateway. Positions are revisions. A watch that breaks begins again after
 the revision that it had, so that it misses nothing. Tests: tests/cluster/test_bench.py.
 """
 

@@ -98,7 +98,7 @@ async def _change_voters(peer: OurPeer, leader: str) -> None:
 
 
 async def _gap(peer: OurPeer | EtcdPeer, move: Move) -> tuple[float, int]:
-    """Have leadership begin anew under a client that writes without pause, and goes to the next controller when refused.
+    """Have a new leadership begin under a client that writes without pause, and goes to the next controller when refused.
 
     Returns: its longest pause in ms, and what the host took from all processors from the move until the client was done.
     """

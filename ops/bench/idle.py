@@ -1,4 +1,4 @@
-"""Edge: `bench idle`: what many connections that nobody has logged in on cost a controller, in the clear and with TLS.
+"""Edge: `bench idle`: what many connections without a login cost a controller, in the clear and with TLS.
 
 The active controller gets all of them, from several source addresses; with `spread` the controllers share them. Others send
 their request a byte at a time: how soon these are closed is measured, too.
@@ -70,7 +70,7 @@ def _check_room(connections: int) -> None:
 
     Raises:
         BenchmarkFailed: a controller holds fewer connections than are wanted, so that it would refuse the others, and
-            whoever looks at it.
+            observers of the run.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

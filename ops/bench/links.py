@@ -2,7 +2,7 @@
 
 A silent direction closes nothing and loses nothing: what is sent waits until it may pass, as segments do that TCP sends
 again once the network heals. A proxy for each listening port cannot do that for etcd, whose members all dial one
-advertised address: here whoever dials is known by the first request's X-Server-From.
+advertised address: here the member that dials is known by the first request's X-Server-From.
 """
 
 import asyncio

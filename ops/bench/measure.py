@@ -121,8 +121,8 @@ async def load(
 async def _client(
     peer: Peer, run: Run, goes_on: Callable[[int], bool], every_s: float = 0.0, leader: str | None = None
 ) -> None:
-    """Write to the leader while `goes_on(writes tried)`, every `every_s` at most; one that fails has the leader looked up
-    anew.
+    """Write to the leader while `goes_on(writes tried)`, every `every_s` at most; after a failed one the leader is looked up
+    again.
     """
     endpoint = leader or await peer.leader()
     tried = 0

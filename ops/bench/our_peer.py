@@ -49,7 +49,7 @@ class OurPeer:
         return await self._leader(among_whole=False)
 
     async def write(self, endpoint: str) -> None:
-        """Set a cluster-wide broker config, whose name is not checked, anew: one record, batch and entry.
+        """Set a cluster-wide broker config, whose name is not checked, again: one record, batch and entry.
 
         Always the same one: the answer lists all settings of the resource, and is kept in the log.
         """
@@ -213,8 +213,8 @@ class OurPeer:
     async def wait_until_whole(self) -> None:
         """Wait until the active controller sees every voter reachable and caught up, and each says that it is ready.
 
-        As whoever restarts one controller after the other does: one that has just started holds the log before it has
-        applied it.
+        An operator who restarts one controller after the other waits likewise: a controller that has just started holds the
+        log before it has applied it.
         """
         await self._leader(among_whole=True)
         async with asyncio.timeout(_START_TIMEOUT_S):

@@ -20,10 +20,10 @@ _ELSEWHERE: Final = re.compile(rb"\r\n(?:X-Controller|X-Preferred-Read-Replica):
 
 
 def connected(url: str) -> socket.socket:
-    """Return a connection that blocks nobody.
+    """Return a connection that does not block.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no process listens there.
     """
     parts = urlsplit(url)
     connection = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=CONNECT_S)

@@ -45,7 +45,7 @@ SEED: Final = 1
 def replay(
     *, records: int, engines: Sequence[str], small: int = SMALL_RECORDS, by_controllers: bool = False
 ) -> dict[str, Any]:
-    """Return the times of the questions that `replay` answers, in ms; the second engine's stand as those of a peer.
+    """Return the times of the questions that `replay` answers, in ms; those of the second engine are listed as a peer's.
 
     Time the questions on a log of `records` records, and the report on one of `small`, too.
     """

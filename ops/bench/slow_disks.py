@@ -21,7 +21,7 @@ from ops.cluster_layout import Member
 
 SYNCS_MS: Final = (5, 100, 400, 1_500)
 SLOW: Final = ("all", "two", "one")
-"""Whose syncs are slow: all three controllers', both followers', or one follower's."""
+"""The slow syncs: those of all three controllers, of both followers, or of one follower."""
 SLOW_FOR_SYNCS: Final = 4
 """How many syncs the disks are slow before the leader goes, so that some sync is under way then."""
 LOOK_AGAIN_S: Final = 0.005

@@ -41,7 +41,7 @@ class Sample(TypedDict):
 async def soak(peers: Sequence[str], *, minutes: float, saturate_s: float = SATURATE_S) -> dict[str, Any]:
     """Return memory and open files of each process over time, and how fast they grow once the kept results do not.
 
-    Find out what saturates, and write half as much for so long; each system after the other.
+    Find out what saturates, and write half as much for that time; each system after the other.
     """
     async with beside_etcd(peers, brokers=BROKERS) as (directory, ours, etcd):
         own = await _soaked(ours, minutes=minutes, saturate_s=saturate_s)

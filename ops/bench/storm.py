@@ -91,7 +91,7 @@ class _Side:
 
 
 async def _written(peer: OurPeer | EtcdPeer) -> int:
-    """Write at whoever leads by now, and return the position behind it."""
+    """Write at the present leader, and return the position after it."""
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         try:

@@ -77,7 +77,7 @@ async def unread(*, clients: int, seconds: float, log_bytes: int = _LOG_BYTES) -
 
 
 async def _write(ours: OurPeer, log_bytes: int) -> None:
-    """Write settings until the log has so many bytes; the next write stands in for one that fails."""
+    """Write settings until the log has this many bytes; the next write replaces one that fails."""
     written, number = 0, 0
     while written < log_bytes:
         number += 1

@@ -3,7 +3,7 @@
 `etcd/`, `etcd_benchmark/` and `toxiproxy/` hold one small Go module each: a require line, the checksums of all it
 needs, and a blank import that keeps `go mod tidy` from dropping it. They are local modules because `go install`
 refuses etcd's server (its go.mod has replace directives) and pins no checksums. A binary is kept under its version:
-raising a version builds anew.
+raising a version builds it again.
 """
 
 import os

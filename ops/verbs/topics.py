@@ -247,9 +247,9 @@ def key_values(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _value_of(key: str, given: str) -> str | None:
-    """Return a value as given, or a file's content for `@FILE`; None for `-`, which stands for the standard input.
+    """Return a value as given, or a file's content for `@FILE`; None for `-`, which means the standard input.
 
-    A value on the command line is shown by `ps` and kept by the shell: secrets come from elsewhere. `@@` stands for one `@`.
+    A value on the command line is shown by `ps` and kept by the shell: secrets come from elsewhere. `@@` means one `@`.
     """
     if given == "-":
         return None

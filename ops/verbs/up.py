@@ -30,7 +30,7 @@ from ops.when import time_text
 LOOK_S = 0.25
 """The period of looking at the cluster: short enough that a change is printed at once."""
 LATE_MS: Final = 2_000
-"""A change that is seen so long after the last look (this process was stopped, no controller was active) is no news."""
+"""A change that is seen this long after the last look (this process was stopped, no controller was active) is no news."""
 FAILED = 6
 LOCAL_BROKERS_MAX: Final = 50
 """Each broker is a process of some 60 MB on this machine."""

@@ -123,7 +123,7 @@ def _image(asked: Network, path: Path | None) -> MetadataImage:
 
 
 def _options(asked: Network, path: Path | None) -> "Options":
-    """Return the settings of the cluster that is asked; of a snapshot nobody tells any, so Kafka's defaults count."""
+    """Return the settings of the cluster that is asked; a snapshot has none, so Kafka's defaults count."""
     from ops.admin.live_state import live_options
     from quorum.whatif.cluster import Options
 
