@@ -2,8 +2,9 @@
 
 asyncio serves all sockets that are ready in one turn. A stranger who closes 12,000 connections at once would have all of
 them handled before the next heartbeat leaves: 150 ms and more. So a turn serves SOCKETS_PER_TURN, and the next one begins
-with the others. Sockets wait in line for that: behind 18,000 connections that end, for a second. So the links to the other
-voters do not: each turn serves those that are ready (`serve_first`), else the leader would believe that nobody hears it.
+with the others. Sockets wait in line for that: after 18,000 connections that end, for a second. The links to the other
+voters do not wait: each turn serves those that are ready (`serve_first`), else the leader would believe that no voter hears
+it.
 
 A turn is what the loop does between two looks at its sockets. On a machine that others use as well, a turn of 5 ms may last
 for 50 (`metaquorum_loop_lag_seconds`); how much of it is our own work, without what the process waits for a processor,
@@ -38,7 +39,7 @@ class TimedSelector(EpollSelector):
         self.begin()
 
     def begin(self) -> None:
-        """Count from now on: what a process does before it serves anybody keeps nobody waiting."""
+        """Count from now on: no client waits for what a process does before it serves."""
         self.short = 0
         """Turns that lasted for less than SHORT_S."""
         self.longer = [0] * (len(TURN_SECONDS) + 1)

@@ -33,7 +33,7 @@ class Turns:
         self.is_mid_decision = False
         """A decision rests between two slices."""
         self.is_exclusive = False
-        """One rests that nothing overtakes: whoever would extend the tip waits, or does so later."""
+        """A decision rests that nothing overtakes: work that would extend the tip waits, or comes later."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         """A heap of those that wait for their turn, by their tickets."""
         self._tickets = count()
@@ -81,7 +81,7 @@ class Turns:
         self._waking = None
         for _ in range(min(TURNS_AT_ONCE, len(self._waiting))):
             _, woken = heappop(self._waiting)
-            if not woken.done():  # else its request was called off
+            if not woken.done():  # else its request was cancelled
                 woken.set_result(None)
         if self._waiting:
             self._wake_later()
@@ -141,7 +141,7 @@ class Turns:
             self._rest(took_ms)
 
     def _rest(self, pause_ms: int) -> None:
-        """Have other writes wait for so long, unless they wait already."""
+        """Have other writes wait for this long, unless they wait already."""
         if not self._is_held:
             self._hold()
             asyncio.get_running_loop().call_later(pause_ms / 1000, self._end_turn)

@@ -48,9 +48,9 @@ class PySyncObjLog:
     `voters` found the quorum; once the log has set voters, only the log counts. `now_ms` is monotonic;
     `run_in_thread` runs its first argument off the loop, one at a time, and then calls the second one on the loop with the
     MetadataError that was raised, or None;
-    `others_founded` answers whether a linked controller's log says who votes. `only_joins`: until the log says who
-    votes, this node founds no quorum, whoever is linked. The journal and the transport belong to the caller, who closes
-    them after `run` has ended.
+    `others_founded` answers whether a linked controller's log names the voters. `only_joins`: until the log names the
+    voters, this node founds no quorum, whichever nodes are linked. The journal and the transport belong to the caller, who
+    closes them after `run` has ended.
     """
 
     def __init__(
@@ -385,7 +385,7 @@ class PySyncObjLog:
                 self._spawn(self._install(leader, pointer))
 
     async def _install(self, leader: NodeId, pointer: Pointer) -> None:
-        """Fetch the snapshot that a leader offers, and stand on it, unless the log has caught up meanwhile."""
+        """Fetch the snapshot that a leader offers, and begin the log at it, unless the log has caught up meanwhile."""
         if await self._log_start.prepare(leader, pointer):
             self._stand_on(pointer)
             self._node.begin()
