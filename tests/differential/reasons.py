@@ -91,15 +91,17 @@ def _completed_and_offline(difference: Difference) -> bool:
     line, before = difference.line, difference.before
     if line["op"] != "AssignReplicasToDirs" or difference.faults:
         return False
-    completed = {
-        key
-        for record in _records(difference.kafka)
-        if (key := _key(record)) in before.partitions
-        and "replicas" in record
-        and {*record["replicas"]} < {*before.partitions[key].replicas}
-    }
-    return bool(completed) and _equal_without(
-        difference, lambda record: _key(record) in completed and "replicas" not in record
+    completes: dict[Key | None, Record] = {}
+    for record in _records(difference.kafka):
+        key = _key(record)
+        if (
+            key in before.partitions
+            and "replicas" in record
+            and {*record["replicas"]} < {*before.partitions[key].replicas}
+        ):
+            completes.setdefault(key, record)
+    return bool(completes) and _equal_without(
+        difference, lambda record: completes.get(_key(record), record) != record
     )
 
 
@@ -193,8 +195,8 @@ REASONS: Final = (
     ),
     Reason(
         "completed-reassignment",
-        "a broker reports a replica in a directory that it has not, and that completes a reassignment: Kafka then elects "
-        "among the replicas before that, perhaps one that is none any more",
+        "a broker reports a replica in a directory that it has not, and that completes a reassignment: Kafka then decides "
+        "once more on the state before that, elects perhaps a broker without a replica, or takes the report back",
         "ReplicationControlManager.handleAssignReplicasToDirs: PartitionChangeBuilder, then generateLeaderAndIsrUpdates",
         _completed_and_offline,
     ),
