@@ -34,8 +34,8 @@ KAFKA_OBSERVER_MS: Final = 300_000
 KAFKA_PIN_MS: Final = 30_000
 """A snapshot of which a broker of Kafka has fetched a piece is kept for this time."""
 KAFKA_BEHIND_BYTES_MAX: Final = 4 * MIB
-"""Of frames that nobody has wanted to be translated: with more, the window begins anew at the end of the log. To translate
-them would take the loop a second, and brokers that are up to date would wait for it."""
+"""Of frames that no fetch has wanted to be translated: with more, the window begins again at the end of the log. To
+translate them would take the loop a second, and brokers that are up to date would wait for it."""
 
 # --- Raft
 RAFT_ENTRY_BYTES_MAX: Final = 4 * MIB

@@ -35,7 +35,7 @@ from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderR
 
 SUFFIX: Final = ".snapshot"
 DERIVED_SUFFIX: Final = ".kafka"
-"""Of what stands beside a snapshot, and is made of it alone: it goes with it, and at each start."""
+"""Of a file that is made of a snapshot alone, and lies beside it: it is removed with it, and at each start."""
 RESTS: Final = 3
 """Ratio of rest to work while a snapshot is written."""
 _ID: Final = re.compile(r"([0-9]{20})-([0-9]{10})")

@@ -19,7 +19,7 @@ from metadata_log.errors import UnsupportedVersion
 from metadata_log.records.registry import TYPES, Record, from_row, from_rows
 
 UNKNOWN_VERSION: Final = -2
-"""Stands for the type of a record of a known type in an unknown version: no query for the type finds a record that it
+"""Replaces the type of a record of a known type in an unknown version: no query for the type finds a record that it
 cannot read."""
 _TYPE_MAX: Final = 2**31 - 1
 """The column of types is an INT."""

@@ -43,7 +43,7 @@ from metadata_log.wire.answers import cluster_name
 from metadata_log.wire.shapes import Shape, convert
 
 if TYPE_CHECKING:
-    from metadata_log.replay.engines import Engine  # which loads DuckDB; who only looks for files needs none
+    from metadata_log.replay.engines import Engine  # which loads DuckDB; a look for files needs none
 
 Table = TypeVar("Table")
 

@@ -66,7 +66,7 @@ async def commit(
     grpc_writes: int | None = None,
 ) -> dict[str, Any]:
     """Return p50, p99 and max in ms, writes per second, and microseconds of processor time per write and process.
-    Measure every system `rounds` times in turn, each way of writing for `seconds`; through gRPC for so many writes.
+    Measure every system `rounds` times in turn, each way of writing for `seconds`; through gRPC for a number of writes.
     """
     async with systems.systems(peers) as (directory, running):
         loads = {name: _loads(peer, clients) for name, peer in running.items()}

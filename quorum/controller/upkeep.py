@@ -186,7 +186,7 @@ class Upkeep(Standby):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether decisions have had the loop for so long in this turn that others wait for a later one."""
+        """Whether decisions have held the loop in this turn until further ones wait for a later turn."""
         return self.turns.is_round_long
 
     def count_round(self) -> None:

@@ -73,7 +73,7 @@ class Elections:
 
         The followers of one leader share the span between the bounds by rank. So the first of them begins hardly later
         than its peers stop refusing (`has_live_leader`), and no two split the vote. Each draws its place in its share once:
-        to draw anew at each message of the leader would part them no further.
+        to draw again at each message of the leader would part them no further.
         """
         state = self._state
         if self._share is not None and self._share[0] == state.leader and self._share[1] is state.voters:

@@ -64,7 +64,7 @@ class Replication:
         self.may_lack = True
 
     def linked(self, member: Member) -> None:
-        """Go on with a follower whose link is new: what was in flight on an older one may be lost."""
+        """Resume with a follower whose link is new: what was in flight on an older one may be lost."""
         self.may_lack = True
         self._heard_until = NEVER  # a voter may come with another disk, and is not heard from any more
         progress = self.peers.get(member.node_id)

@@ -15,7 +15,7 @@ from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record, type_name
 
 REDACTED: Final = "(redacted)"
-"""Stands for a secret, as in the records that Kafka logs."""
+"""Replaces a secret, as in the records that Kafka logs."""
 _WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 Word = Callable[[bytes], str]
 """Returns the name of a uuid."""
