@@ -45,6 +45,13 @@ MUTANTS: Final = (
         Directed(f"{_IDENTITY}::test_nobody_speaks_as_another_node"),
     ),
     Mutant(
+        "unasked-poll",
+        "a poll is answered whichever principal sends it",
+        "quorum.controller.callers:authorize_poll",
+        always(None),
+        Directed(f"{_IDENTITY}::test_bytes_of_the_log_are_for_admins_controllers_and_registered_brokers"),
+    ),
+    Mutant(
         "unregistered-reads",
         "a broker reads the log although it is not registered",
         "quorum.controller.callers:_is_registered",
