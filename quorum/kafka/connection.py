@@ -67,7 +67,7 @@ class Serving:
         """Connections that this node closed, by the reason."""
         self._log_again_s = 0.0
         self._sweep: asyncio.TimerHandle | None = None
-        self._under_way: set[asyncio.Future[tuple[BaseException | None]]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
 
     def closing(self, reason: str, address: str | None) -> None:
         """Count a connection that this node closes; log one now and then, since strangers may have many closed."""
@@ -81,17 +81,16 @@ class Serving:
 
     def carry_out(self, work: Coroutine[Any, Any, None], failed: Callable[[], None]) -> None:
         """Carry out work of one request. What nobody foresaw ends that request alone, by `failed`, and is logged."""
-        under_way = asyncio.gather(work, return_exceptions=True)
-        self._under_way.add(under_way)
-        under_way.add_done_callback(partial(self._ended, failed))
+        # No task of a group: the first that fails would end all others.
+        task = asyncio.Task(work)
+        self._under_way.add(task)
+        task.add_done_callback(partial(self._ended, failed))
 
-    def _ended(
-        self, failed: Callable[[], None], under_way: asyncio.Future[tuple[BaseException | None]]
-    ) -> None:
-        self._under_way.discard(under_way)
-        if under_way.cancelled() or under_way.exception() is not None:
+    def _ended(self, failed: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if task.cancelled():
             return  # this node stops
-        [error] = under_way.result()
+        error = task.exception()
         if error is not None:
             log.error("kafka_request_failed", exc_info=error)
             failed()
