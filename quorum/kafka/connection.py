@@ -36,6 +36,7 @@ from quorum.kafka.door import (
     Waits,
     answered_at_once,
     answered_in_time,
+    tail_in_time,
 )
 
 log = logging.getLogger(__name__)
@@ -385,8 +386,9 @@ class KafkaConnection(asyncio.Protocol):
                 self._park(api, handler, asked)
 
     async def _wait(self, api: Api, handler: Waits, asked: Asked) -> None:
-        answer = await answered_in_time(api, handler, self._serving.door, asked)
-        self._answer(api, asked.version, answer)
+        door = self._serving.door
+        answer = await answered_in_time(api, handler, door, asked)
+        self._send(await tail_in_time(api, door, asked.version, answer))
 
     def _park(self, api: Api, handler: Parks, asked: Asked) -> None:
         self._is_busy = True

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from metadata_log.errors import Fault, MetadataError
+from metadata_log.errors import Fault, MetadataError, ThrottlingQuotaExceeded
 from metadata_log.kafka.messages import ANSWERS, REQUESTS, answer_tail
 from metadata_log.kafka.reading import Values
 from metadata_log.kafka.schemas import Versions
@@ -156,6 +156,32 @@ async def answered_in_time(api: Api, handler: Waits, door: KafkaDoor, asked: Ask
         return api.refusal(door, asked, error)
 
 
+async def tail_in_time(api: Api, door: KafkaDoor, version: int, answer: Answer) -> bytes:
+    """Return the bytes of an answer after its correlation id; those of a large one are made in a thread."""
+    if isinstance(answer, Prepared) or not _is_large(answer):
+        return api.tail(version, answer)
+    try:
+        return await door.reads.run(api.tail, version, answer)
+    except ThrottlingQuotaExceeded:
+        return api.tail(version, answer)  # what it tells is done: it is not refused
+
+
+def _is_large(answer: Values) -> bool:
+    """Return whether an answer has many items, or items of items."""
+    count = 0
+    for field in answer:
+        if isinstance(field, list | tuple):
+            for row in field:
+                count += 1
+                if isinstance(row, tuple):
+                    count += sum(len(cell) for cell in row if isinstance(cell, list | tuple))
+                if count > ITEMS_AT_ONCE:
+                    return True
+    return False
+
+
+ITEMS_AT_ONCE: Final = 2_000
+"""Of an answer that is encoded in one turn of the loop: a few milliseconds."""
 NO_THROTTLE: Final = 0
 """The first field of most answers: how long Kafka's quotas have delayed a client, in ms."""
 

@@ -23,7 +23,7 @@ from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.certified_names import NAME
 from metadata_log.node.identity.rights import Principal, Right
 from quorum.controller.callers import Caller
-from quorum.kafka.door import Answer, Api, Asked, AtOnce, KafkaDoor, Waits
+from quorum.kafka.door import Answer, Api, Asked, AtOnce, KafkaDoor, Waits, tail_in_time
 
 ENVELOPE: Final = 58
 NONE, INVALID_REQUEST, PRINCIPAL_DESERIALIZATION_FAILURE = 0, 42, 97
@@ -57,7 +57,8 @@ async def unwrap(door: KafkaDoor, asked: Asked) -> Values:
         return _refused(NotController.code)
     except MetadataError as error:
         answer = api.refusal(door, inner, error)
-    return (header.correlation_id.to_bytes(4, signed=True) + api.tail(header.version, answer), NONE)
+    tail = await tail_in_time(api, door, header.version, answer)
+    return (header.correlation_id.to_bytes(4, signed=True) + tail, NONE)
 
 
 def _refused(error: int) -> Values:

@@ -39,11 +39,11 @@ async def alter_partition(door: KafkaDoor, asked: Asked) -> Values:
     parts = await decided_in_parts(
         door,
         asked.caller,
-        [
+        (
             _reported(topic_id, partition, has_epochs=has_epochs)
             for topic_id, partitions in topics
             for partition in partitions
-        ],
+        ),
         lambda some: AlterPartition(
             broker_id=BrokerId(broker_id), broker_epoch=broker_epoch, partitions=tuple(some)
         ),
@@ -89,12 +89,12 @@ async def assign_replicas(door: KafkaDoor, asked: Asked) -> Values:
     parts = await decided_in_parts(
         door,
         asked.caller,
-        [
+        (
             ReplicaDirectory(Uuid(directory), TopicId(Uuid(topic_id)), partition_id)
             for directory, topics in directories
             for topic_id, partitions in topics
             for (partition_id,) in partitions
-        ],
+        ),
         lambda some: AssignReplicasToDirs(
             broker_id=BrokerId(broker_id), broker_epoch=broker_epoch, replicas=tuple(some)
         ),

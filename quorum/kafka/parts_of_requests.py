@@ -29,7 +29,7 @@ class Part(NamedTuple):
 async def decided_in_parts(
     door: KafkaDoor,
     caller: Caller,
-    items: Sequence[T],
+    items: Iterable[T],
     command_of: Callable[[Sequence[T]], Command],
     *,
     weight: Callable[[T], int] = lambda _: 1,
@@ -38,8 +38,8 @@ async def decided_in_parts(
 ) -> list[Part]:
     """Have items decided, in as many commands as they need.
 
-    An item that weighs more than `weight_max` has a command of its own. Items of the same `name` are decided together, as
-    the decision refuses what is named twice.
+    Items may be made as they are taken: those of one command in a turn of the loop. One that weighs more than `weight_max`
+    has a command of its own. Items of the same `name` are decided together, as the decision refuses what is named twice.
 
     Raises:
         NotController: this one is not active, or no longer; some commands may have been carried out.
@@ -66,7 +66,7 @@ async def decided_in_parts(
     return parts
 
 
-def _by_name(items: Sequence[T], name: Callable[[T], Hashable] | None) -> Iterable[Sequence[T]]:
+def _by_name(items: Iterable[T], name: Callable[[T], Hashable] | None) -> Iterable[Sequence[T]]:
     """Return the items in groups of one name, in order of their first."""
     if name is None:
         return ((item,) for item in items)

@@ -25,11 +25,11 @@ async def alter_reassignments(door: KafkaDoor, asked: Asked) -> Values:
     parts = await decided_in_parts(
         door,
         asked.caller,
-        [
+        (
             Reassignment(topic, partition_id, None if replicas is None else tuple(map(BrokerId, replicas)))
             for topic, partitions in topics
             for partition_id, replicas in partitions
-        ],
+        ),
         lambda some: AlterPartitionReassignments(
             reassignments=tuple(some), allow_replication_factor_change=may_change_factor
         ),

@@ -19,7 +19,7 @@ from quorum.kafka.door import Answer, Api, Asked, AtOnce, Done, KafkaDoor, Parks
 from tests.support.kafka_client import KafkaClient, answer_values, request_bytes, sized
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk, until
 
-UNREGISTER, FEATURES, ALLOCATE = 64, 57, 67
+UNREGISTER, FEATURES, ALLOCATE, LISTING = 64, 57, 67, 46
 """Keys whose handlers the tests replace."""
 VERSIONS = request_bytes(API_VERSIONS, 4, ("a", "1"))
 
@@ -209,6 +209,30 @@ def test_a_large_request_is_read_beside_the_loop_and_counted_until_it_is_answere
             committed.set()
             assert answer_values(FEATURES, 2, await client.answer()) == (7, (0, 0, None, ()))
             await until(lambda: bodies.bytes_total == 0)
+
+    at_kafka_desk(tmp_path, story)
+
+
+@pytest.mark.parametrize(("count", "in_thread"), [(10, 0), (3_000, 1)])
+def test_a_large_answer_is_encoded_beside_the_loop(tmp_path: Path, count: int, in_thread: int) -> None:
+    rows = [("a", [(n, (1,), (), ()) for n in range(count)])]
+
+    async def wait(_door: KafkaDoor, _asked: Asked) -> Answer:
+        return (0, 0, None, rows)
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(LISTING, Waits(wait), Right.READ))
+        made: list[object] = []
+        run = desk.door.reads.run
+
+        async def counted(*work: Any, **how: Any) -> Any:
+            made.append(work)
+            return await run(*work, **how)
+
+        desk.door.reads.run = counted  # type: ignore[method-assign]
+        async with desk.client() as client:
+            _, _, _, [(topic, told)] = await client.ask(LISTING, 0, 1_000, None)
+        assert (topic, len(told), len(made)) == ("a", count, in_thread)
 
     at_kafka_desk(tmp_path, story)
 
