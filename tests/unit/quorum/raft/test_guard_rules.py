@@ -37,20 +37,27 @@ from tests.simulation.world.node import directory_of
 OBSERVERS_WINDOW = 8 * KIB
 
 
-def patch(monkeypatch: pytest.MonkeyPatch, rules: type[object], rule: str, replacement: Any) -> None:
-    monkeypatch.setattr(rules, rule, replacement)
+def on_and_off(rules: type[object], method: str, without: Any) -> pytest.MarkDecorator:
+    """Run a test with a rule, and without: then `without` stands for the method that keeps it."""
+    off = (rules, method, without)
+    return pytest.mark.parametrize("rule", [None, off], indirect=True, ids=["True", "False"])
+
+
+@pytest.fixture
+def rule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if request.param is not None:
+        monkeypatch.setattr(*request.param)
+    return request.param is None
 
 
 # --- who is counted
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_member_a_wiped_voter_is_not_counted(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(QuorumState, "counts", lambda *_: True)
+def test_member_a_wiped_voter_is_not_counted(*, rule: bool) -> None:
     """B7: no commit without a majority of the voters. Method: B's disk was lost; on an empty one it follows, as another
     member of the same id, and acknowledges what only it and A hold.
     """
-    if not rule:
-        patch(monkeypatch, QuorumState, "counts", lambda *_: True)
     quorum = HandQuorum()
     quorum.elect(A)
     wiped = Member(B, directory_of(B, 1))
@@ -64,13 +71,11 @@ def test_member_a_wiped_voter_is_not_counted(monkeypatch: pytest.MonkeyPatch, *,
     assert quorum[A].engine.commit_index == (2 if rule else 3)
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_member_a_wiped_voters_vote_is_not_counted(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(QuorumState, "counts", lambda *_: True)
+def test_member_a_wiped_voters_vote_is_not_counted(*, rule: bool) -> None:
     """Goal: no leader without a majority of the voters. Method: B, on an empty disk, votes for A, whose log is long enough
     for it.
     """
-    if not rule:
-        patch(monkeypatch, QuorumState, "counts", lambda *_: True)
     quorum = HandQuorum()
     quorum.now += 700.0
     quorum[A].guard.elections.campaign()
@@ -84,15 +89,11 @@ def test_member_a_wiped_voters_vote_is_not_counted(monkeypatch: pytest.MonkeyPat
 # --- terms
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_term_an_old_acknowledgement_counts_for_nothing(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
+@on_and_off(QuorumState, "is_current", lambda *_: True)
+def test_term_an_old_acknowledgement_counts_for_nothing(*, rule: bool) -> None:
     """Goal: no commit without a majority. Method: B acknowledges 5@1, then loses it to leader C; A leads again and
     is shown the old acknowledgement for its new entry 5.
     """
-    if not rule:
-        patch(monkeypatch, QuorumState, "is_current", lambda *_: True)
     quorum = HandQuorum(voters=5)
     quorum.elect(A)
     quorum.take()
@@ -131,15 +132,10 @@ def test_term_a_higher_one_deposes() -> None:
 # --- lower terms
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_a_lower_term_is_answered_with_the_higher_one(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
-    if not rule:
-        patch(
-            monkeypatch,
-            QuorumState,
-            "rejects_lower_term",
-            lambda state, _source, message: message["term"] < state.engine.term,
-        )
+@on_and_off(
+    QuorumState, "rejects_lower_term", lambda state, _source, message: message["term"] < state.engine.term
+)
+def test_a_lower_term_is_answered_with_the_higher_one(*, rule: bool) -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.elect(B, B, C)
@@ -153,13 +149,9 @@ def test_a_lower_term_is_answered_with_the_higher_one(monkeypatch: pytest.Monkey
 # --- held entries, and what a message proved
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_held_entries_a_late_heartbeat_truncates_nothing(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
+@on_and_off(FollowerLog, "drop_held_entries", lambda _guard, message: (message, None))
+def test_held_entries_a_late_heartbeat_truncates_nothing(*, rule: bool) -> None:
     """Goal: acknowledged entries stay. Method: a heartbeat sent before an entry arrives after it."""
-    if not rule:
-        patch(monkeypatch, FollowerLog, "drop_held_entries", lambda _guard, message: (message, None))
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.beat(A)
@@ -172,15 +164,11 @@ def test_held_entries_a_late_heartbeat_truncates_nothing(
     assert quorum[B].text == ("1@0 2@1 3@1" if rule else "1@0 2@1")
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_proved_a_follower_acknowledges_no_more_than_was_proved(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
+@on_and_off(FollowerLog, "limit_to_proved", lambda _guard, value, _proved: value)
+def test_proved_a_follower_acknowledges_no_more_than_was_proved(*, rule: bool) -> None:
     """Goal: a stale tail is neither acknowledged nor committed. Method: B holds 4..7 of a term that failed; the new
     leader's message proves entry 3 and speaks of commit 7.
     """
-    if not rule:
-        patch(monkeypatch, FollowerLog, "limit_to_proved", lambda _guard, value, _proved: value)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"3")
@@ -200,11 +188,9 @@ def test_proved_a_follower_acknowledges_no_more_than_was_proved(
 # --- votes
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_votes_one_voter_has_one_vote(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(Elections, "is_new_vote", lambda *_: True)
+def test_votes_one_voter_has_one_vote(*, rule: bool) -> None:
     """Goal: one leader per term. Method: one vote of five arrives three times."""
-    if not rule:
-        patch(monkeypatch, Elections, "is_new_vote", lambda *_: True)
     quorum = HandQuorum(voters=5)
     quorum.now += 700
     quorum[A].guard.elections.campaign()
@@ -230,15 +216,11 @@ def test_votes_are_counted_anew_in_a_repeated_candidacy() -> None:
     assert quorum[A].engine.role is Role.LEADER
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_own_vote_no_votes_are_counted_before_it_is_durable(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
+@on_and_off(Elections, "awaits_own_vote", lambda _: False)
+def test_own_vote_no_votes_are_counted_before_it_is_durable(*, rule: bool) -> None:
     """Goal: one leader per term. Method: A gets B's vote, loses power before its own is durable, and votes for C in the
     same term; C was elected by A alone.
     """
-    if not rule:
-        patch(monkeypatch, Elections, "awaits_own_vote", lambda _: False)
     quorum = HandQuorum()
     quorum.now += 700
     quorum.syncs = False
@@ -261,7 +243,8 @@ def test_own_vote_no_votes_are_counted_before_it_is_durable(
     assert led is not rule
 
 
-def test_own_vote_votes_that_came_early_count_once_it_is_durable() -> None:
+def _with_an_early_vote() -> HandQuorum:
+    """B's vote for A comes before A's own is durable."""
     quorum = HandQuorum()
     quorum.now += 700
     quorum.syncs = False
@@ -270,33 +253,27 @@ def test_own_vote_votes_that_came_early_count_once_it_is_durable() -> None:
     quorum.deliver(A, B, "request_vote")
     quorum[B].sync()
     quorum.deliver(B, A, "response_vote")
+    return quorum
+
+
+def test_own_vote_votes_that_came_early_count_once_it_is_durable() -> None:
+    quorum = _with_an_early_vote()
     assert quorum[A].engine.role is Role.CANDIDATE
     quorum[A].sync()
     assert quorum[A].engine.role is Role.LEADER
 
 
 def test_own_vote_an_early_vote_of_a_former_candidacy_counts_for_nothing() -> None:
-    quorum = HandQuorum()
-    quorum.now += 700
-    quorum.syncs = False
-    quorum[A].guard.elections.campaign()
-    quorum[A].flush()
-    quorum.deliver(A, B, "request_vote")
-    quorum[B].sync()
-    quorum.deliver(B, A, "response_vote")
+    quorum = _with_an_early_vote()
     quorum[A].guard.elections.campaign(force=True)
     quorum[A].flush()
     quorum[A].sync()
     assert (quorum[A].engine.role, quorum[A].engine.term) == (Role.CANDIDATE, 2)
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_own_vote_no_candidacy_overtakes_one_that_waits_for_a_slow_disk(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
+@on_and_off(Elections, "awaits_own_vote", lambda _: False)
+def test_own_vote_no_candidacy_overtakes_one_that_waits_for_a_slow_disk(*, rule: bool) -> None:
     """Goal: elections end on slow disks. Method: the leader is lost; B stands, C votes, and both syncs take 3 s."""
-    if not rule:
-        patch(monkeypatch, Elections, "awaits_own_vote", lambda _: False)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.beat(A)
@@ -329,18 +306,15 @@ def test_own_vote_a_sync_that_hung_keeps_no_voter_from_standing_soon() -> None:
     assert quorum[B].guard.elections.due_at - quorum.now <= 3 * RaftSettings().disk_stall_ms
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_request_vote_names_a_log_that_is_durable(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(
+    Outbox,
+    "split_by_sync",
+    lambda _, message: (None, message) if message["type"] == "response_vote" else (message, None),
+)
+def test_request_vote_names_a_log_that_is_durable(*, rule: bool) -> None:
     """Goal: a leader holds all that was committed. Method: entry 3 is committed by A and B. C has it in memory alone when
     it stands, and loses power; B's vote was given for it, and arrives when C stands in the same term again.
     """
-    if not rule:
-        patch(
-            monkeypatch,
-            Outbox,
-            "split_by_sync",
-            lambda _, message: (None, message) if message["type"] == "response_vote" else (message, None),
-        )
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.settle()
@@ -370,11 +344,9 @@ def test_request_vote_names_a_log_that_is_durable(monkeypatch: pytest.MonkeyPatc
 # --- pre-votes, live and lost leaders, check-quorum
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_pre_vote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(Elections, "begin_pre_vote", lambda guard: guard.campaign())
+def test_pre_vote_a_lonely_node_keeps_its_term(*, rule: bool) -> None:
     """B4, B71: it asks first, and nobody says yes."""
-    if not rule:
-        patch(monkeypatch, Elections, "begin_pre_vote", lambda guard: guard.campaign())
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.wait(700, C)  # one heartbeat more: it comes late to its own deadline
@@ -384,11 +356,9 @@ def test_pre_vote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, 
     assert quorum[C].engine.term == (1 if rule else 11)
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_live_leader_is_not_voted_away(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(Elections, "has_live_leader", lambda *_: False)
+def test_live_leader_is_not_voted_away(*, rule: bool) -> None:
     """B4, B71"""
-    if not rule:
-        patch(monkeypatch, Elections, "has_live_leader", lambda *_: False)
     quorum = HandQuorum()
     quorum.elect(A)
     request = {
@@ -469,12 +439,8 @@ def test_pre_vote_a_node_that_can_win_learns_a_term_that_nobody_leads() -> None:
     assert quorum[B].engine.role is Role.LEADER
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_lost_leader_a_closed_link_starts_the_pre_vote(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
-    if not rule:
-        patch(monkeypatch, Elections, "lost_leader", lambda *_: None)
+@on_and_off(Elections, "lost_leader", lambda *_: None)
+def test_lost_leader_a_closed_link_starts_the_pre_vote(*, rule: bool) -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.beat(A)
@@ -511,11 +477,9 @@ def test_lost_leader_one_flapping_link_elects_nobody() -> None:
     assert quorum[B].engine.term == quorum[C].engine.term == 1
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_check_quorum_an_unheard_leader_steps_down(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(Replication, "check_quorum_seconds", lambda _guard: 30.0)
+def test_check_quorum_an_unheard_leader_steps_down(*, rule: bool) -> None:
     """B3: within eight heartbeats, and not after the library's 30 s."""
-    if not rule:
-        patch(monkeypatch, Replication, "check_quorum_seconds", lambda _guard: 30.0)
     quorum = HandQuorum()
     quorum.elect(A)
     for _ in range(8):
@@ -610,15 +574,11 @@ def test_a_leader_that_steps_down_after_a_long_reign_waits_as_any_follower(ended
         quorum.wait(10, A)
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_own_delay_a_node_that_was_delayed_waits_one_more_heartbeat(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
+@on_and_off(Elections, "waits_for_own_delay", lambda _guard, _due: False)
+def test_own_delay_a_node_that_was_delayed_waits_one_more_heartbeat(*, rule: bool) -> None:
     """Goal: a stall of the whole machine elects nobody. Method: all stand still for longer than any timeout, and a
     follower is the first to go on; then the leader does.
     """
-    if not rule:
-        patch(monkeypatch, Elections, "waits_for_own_delay", lambda _guard, _due: False)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.wait(700, B, C)
@@ -699,7 +659,7 @@ def test_probe_has_one_question_in_flight(monkeypatch: pytest.MonkeyPatch, *, ru
         asked(replication, peer, progress)
 
     if not rule:
-        patch(monkeypatch, Replication, "_probe", impatient)
+        monkeypatch.setattr(Replication, "_probe", impatient)
     quorum = HandQuorum()
     quorum.now += 700
     quorum[A].guard.elections.campaign()
@@ -711,12 +671,8 @@ def test_probe_has_one_question_in_flight(monkeypatch: pytest.MonkeyPatch, *, ru
     assert (len(questions) <= 1) is rule
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_next_index_an_acknowledgement_resends_nothing(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
-    if not rule:
-        patch(monkeypatch, Replication, "next_index", lambda _guard, _progress, acked: acked + 1)
+@on_and_off(Replication, "next_index", lambda _guard, _progress, acked: acked + 1)
+def test_next_index_an_acknowledgement_resends_nothing(*, rule: bool) -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"3", b"4", b"5")
@@ -735,7 +691,7 @@ def test_observers_that_acknowledge_nothing_are_sent_little(
     """Goal: strangers cannot make a leader buffer its log for each of them. Method: ten of them answer once, and no more."""
     monkeypatch.setattr(replication, "RAFT_OBSERVER_IN_FLIGHT_BYTES", OBSERVERS_WINDOW)
     if not rule:
-        patch(monkeypatch, Replication, "window", lambda *_: RAFT_IN_FLIGHT_BYTES)
+        monkeypatch.setattr(Replication, "window", lambda *_: RAFT_IN_FLIGHT_BYTES)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.settle()
@@ -785,11 +741,9 @@ def test_an_entry_above_an_observers_window_is_sent_alone(monkeypatch: pytest.Mo
     assert messages_of_one_entry == [[first], [first + 1], [first + 2], [first + 3]]
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_the_engine_sends_no_entry_itself(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(Guard, "drops_appends", lambda _guard: False)
+def test_the_engine_sends_no_entry_itself(*, rule: bool) -> None:
     """Goal: nothing is sent but by the guard, who knows what is in flight. Method: the engine thinks a peer is connected."""
-    if not rule:
-        patch(monkeypatch, Guard, "drops_appends", lambda _guard: False)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.syncs = False
@@ -812,13 +766,9 @@ def _acknowledged_before_our_sync() -> HandQuorum:
     return quorum
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_synced_a_leader_counts_itself_only_when_synced(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
+@on_and_off(Replication, "limit_to_synced", lambda _guard, index: index)
+def test_synced_a_leader_counts_itself_only_when_synced(*, rule: bool) -> None:
     """Goal: what is committed is on a majority's disks. Method: B acknowledges before A's own sync."""
-    if not rule:
-        patch(monkeypatch, Replication, "limit_to_synced", lambda _guard, index: index)
     quorum = _acknowledged_before_our_sync()
     assert quorum[A].journal.synced_index == 2
     assert (quorum[A].engine.commit_index == 2) is rule
@@ -884,21 +834,18 @@ def _news(quorum: HandQuorum, index: int, term: int) -> messages.Message:
     }
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_offered_snapshot_commits_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(
+    FollowerLog,
+    "as_heartbeat",
+    lambda _guard, message: {
+        "type": "append_entries",
+        "term": message["term"],
+        "commit_index": message["index"],
+        "serialized": None,
+    },
+)
+def test_offered_snapshot_commits_nothing(*, rule: bool) -> None:
     """Goal: entries nobody else ever had stay uncommitted. Method: B's tail of term 2, then news of a snapshot."""
-    if not rule:
-        patch(
-            monkeypatch,
-            FollowerLog,
-            "as_heartbeat",
-            lambda _guard, message: {
-                "type": "append_entries",
-                "term": message["term"],
-                "commit_index": message["index"],
-                "serialized": None,
-            },
-        )
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.settle()
@@ -912,10 +859,8 @@ def test_offered_snapshot_commits_nothing(monkeypatch: pytest.MonkeyPatch, *, ru
         assert quorum[B].guard.follower.offered == (A, SnapshotOffer(7, 3, b"opaque to the guard"))
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_offered_snapshot_replaces_no_newer_log(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
-    if not rule:
-        patch(monkeypatch, FollowerLog, "holds", lambda *_: False)
+@on_and_off(FollowerLog, "holds", lambda *_: False)
+def test_offered_snapshot_replaces_no_newer_log(*, rule: bool) -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"3", b"4", b"5")
@@ -931,10 +876,8 @@ def test_offered_snapshot_replaces_no_newer_log(monkeypatch: pytest.MonkeyPatch,
 # --- reads
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_read_a_deposed_leader_answers_none(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
-    if not rule:
-        patch(monkeypatch, ReadRounds, "is_confirmed", lambda *_: True)
+@on_and_off(ReadRounds, "is_confirmed", lambda *_: True)
+def test_read_a_deposed_leader_answers_none(*, rule: bool) -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"x")
@@ -991,11 +934,9 @@ def test_sync_a_leader_that_elected_itself_sends_nothing_before_its_term_is_sync
     assert [letter[2]["type"] for letter in quorum.take(A, B)] == ["append_entries"]
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_sync_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(Outbox, "split_by_sync", lambda _guard, message: (message, None))
+def test_sync_no_acknowledgement_before_the_sync(*, rule: bool) -> None:
     """B2: Goal: what is acknowledged survives a power cut. Method: the cut comes before B's sync."""
-    if not rule:
-        patch(monkeypatch, Outbox, "split_by_sync", lambda _guard, message: (message, None))
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"precious")
@@ -1009,11 +950,9 @@ def test_sync_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch
     assert quorum[B].text == "1@0 2@1"
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_sync_no_vote_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+@on_and_off(Outbox, "split_by_sync", lambda _guard, message: (message, None))
+def test_sync_no_vote_before_the_sync(*, rule: bool) -> None:
     """B2: Goal: one vote per term across a power cut. Method: B votes for A, loses power, and is asked by C."""
-    if not rule:
-        patch(monkeypatch, Outbox, "split_by_sync", lambda _guard, message: (message, None))
     quorum = HandQuorum()
     quorum.now += 700
     for candidate in (A, C):
@@ -1084,15 +1023,11 @@ def test_entries_without_content_are_bounded_in_a_message_as_others_are() -> Non
 # --- a large message arrives
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_arriving_bytes_of_a_large_message_keep_a_leader(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
+@on_and_off(FollowerLog, "on_arriving", lambda *_: None)
+def test_arriving_bytes_of_a_large_message_keep_a_leader(*, rule: bool) -> None:
     """Goal: a leader's own entries do not depose it. Method: an entry takes 450 ms to reach B and C, and heartbeats wait
     behind it; each sees bytes arrive every 50 ms.
     """
-    if not rule:
-        patch(monkeypatch, FollowerLog, "on_arriving", lambda *_: None)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.settle()
@@ -1115,15 +1050,11 @@ def test_arriving_bytes_of_a_large_message_keep_a_leader(
         assert quorum[A].engine.commit_index == 3
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_arriving_bytes_of_a_former_leader_keep_nobody(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
+@on_and_off(Belief, "follows", lambda *_: True)
+def test_arriving_bytes_of_a_former_leader_keep_nobody(*, rule: bool) -> None:
     """Goal: only the leader that B follows in the term of now counts. Method: bytes of A arrive at B, whose leader is C
     by now and falls silent.
     """
-    if not rule:
-        patch(monkeypatch, Belief, "follows", lambda *_: True)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.settle()
