@@ -26,11 +26,19 @@ _is_free = cluster_layout._is_free
 cluster_layout._is_free = lambda port: port % WORKERS == WORKER and _is_free(port)
 
 
+HANG_S = 240.0
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine on a loop of its own."""
+    """Run a test that is a coroutine on a loop of its own. One that hangs fails alone, before pytest ends the whole run."""
     if not asyncio.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(pyfuncitem.obj(**arguments))
+
+    async def bounded() -> None:
+        async with asyncio.timeout(HANG_S):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(bounded())
     return True

@@ -140,28 +140,27 @@ def test_a_broker_forwards_what_the_controllers_table_of_routes_says() -> None:
     assert sorted(FORWARDED) == sorted(route.key for route in ROUTES if route.forwarded)
 
 
-def test_a_request_and_its_answer_pass_unchanged_though_the_broker_is_not_registered(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [DONE]) as (agent, [controller]):
-            assert not agent.may_serve()
-            topic = {"name": "t"}
-            status, body, headers = await ask(
-                agent,
-                "DELETE",
-                "/v1/topics/%2F..%3F?now=false",
-                topic,
-                X_Request_Id=REQUEST_ID,
-                X_Other="private",
-            )
-            assert (status, body) == (201, {"name": "t"})
-            assert (headers["X-Controller-Epoch"], headers["X-High-Watermark"]) == ("7", "40")
-            [(method, target, sent, raw)] = controller.seen
-            assert (method, target, json.loads(raw)) == ("DELETE", "/v1/topics/%2F..%3F?now=false", topic)
-            assert sent["X-Request-Id"] == REQUEST_ID
-            assert sent["Content-Type"] == "application/json"
-            assert "X-Other" not in sent
-
-    run(scenario())
+async def test_a_request_and_its_answer_pass_unchanged_though_the_broker_is_not_registered(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path, [DONE]) as (agent, [controller]):
+        assert not agent.may_serve()
+        topic = {"name": "t"}
+        status, body, headers = await ask(
+            agent,
+            "DELETE",
+            "/v1/topics/%2F..%3F?now=false",
+            topic,
+            X_Request_Id=REQUEST_ID,
+            X_Other="private",
+        )
+        assert (status, body) == (201, {"name": "t"})
+        assert (headers["X-Controller-Epoch"], headers["X-High-Watermark"]) == ("7", "40")
+        [(method, target, sent, raw)] = controller.seen
+        assert (method, target, json.loads(raw)) == ("DELETE", "/v1/topics/%2F..%3F?now=false", topic)
+        assert sent["X-Request-Id"] == REQUEST_ID
+        assert sent["Content-Type"] == "application/json"
+        assert "X-Other" not in sent
 
 
 @pytest.mark.parametrize(
@@ -173,38 +172,32 @@ def test_a_request_and_its_answer_pass_unchanged_though_the_broker_is_not_regist
         "/v1/brokers/http:%2f%2fexample.org",
     ],
 )
-def test_a_path_reaches_the_controller_as_it_was_sent(tmp_path: Path, target: str) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [says(404, {})]) as (agent, [controller]):
-            reader, writer = await asyncio.open_connection(
-                agent.settings.listen_http[0], URL(agent.http_url).port
-            )
-            # In the absolute form a target names a host, which the broker does not look at.
-            for prefix in (b"", b"http://example.org"):
-                writer.write(b"GET %b%b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (prefix, target.encode()))
-                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404")
-                await reader.readexactly(2)
-            writer.close()
-            assert [seen[1] for seen in controller.seen] == [target, target]
-            assert controller.seen[0][2]["Host"] == URL(controller.url).authority
-
-    run(scenario())
+async def test_a_path_reaches_the_controller_as_it_was_sent(tmp_path: Path, target: str) -> None:
+    async with broker(tmp_path, [says(404, {})]) as (agent, [controller]):
+        reader, writer = await asyncio.open_connection(
+            agent.settings.listen_http[0], URL(agent.http_url).port
+        )
+        # In the absolute form a target names a host, which the broker does not look at.
+        for prefix in (b"", b"http://example.org"):
+            writer.write(b"GET %b%b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (prefix, target.encode()))
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404")
+            await reader.readexactly(2)
+        writer.close()
+        assert [seen[1] for seen in controller.seen] == [target, target]
+        assert controller.seen[0][2]["Host"] == URL(controller.url).authority
 
 
 @pytest.mark.parametrize(
     "path", ["/v1/log", "/v1/snapshots", "/v1/metadata/fetch", "//example.org/v1/topics"]
 )
-def test_what_is_not_for_admins_is_not_forwarded(tmp_path: Path, path: str) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [DONE]) as (agent, [controller]):
-            status, body, _ = await ask(agent, "GET", path)
-            assert (status, body["error"]) == (404, "INVALID_REQUEST")
-            status, body, _ = await ask(agent, "POST", "/v1/brokers/register", {})
-            assert (status, body["error"]) == (404, "INVALID_REQUEST")
-            assert controller.url in body["message"]
-            assert not controller.seen
-
-    run(scenario())
+async def test_what_is_not_for_admins_is_not_forwarded(tmp_path: Path, path: str) -> None:
+    async with broker(tmp_path, [DONE]) as (agent, [controller]):
+        status, body, _ = await ask(agent, "GET", path)
+        assert (status, body["error"]) == (404, "INVALID_REQUEST")
+        status, body, _ = await ask(agent, "POST", "/v1/brokers/register", {})
+        assert (status, body["error"]) == (404, "INVALID_REQUEST")
+        assert controller.url in body["message"]
+        assert not controller.seen
 
 
 @pytest.mark.parametrize(
@@ -217,148 +210,122 @@ def test_what_is_not_for_admins_is_not_forwarded(tmp_path: Path, path: str) -> N
         ({"Host": "rebound.example"}, 403),
     ],
 )
-def test_what_a_foreign_page_can_send_is_not_forwarded(
+async def test_what_a_foreign_page_can_send_is_not_forwarded(
     tmp_path: Path, headers: dict[str, str], wanted: int
 ) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [DONE]) as (agent, [controller]):
-            for method, path in FORWARDED:
-                if method != "GET":
-                    status, body, _ = await ask(agent, method, path, {}, **headers)
-                    assert (status, body["error"]) == (wanted, "INVALID_REQUEST")
-            if wanted == 403:
-                status, _, _ = await ask(agent, "GET", "/v1/metadata", **headers)
-                assert status == 403
-            assert not controller.seen
-
-    run(scenario())
+    async with broker(tmp_path, [DONE]) as (agent, [controller]):
+        for method, path in FORWARDED:
+            if method != "GET":
+                status, body, _ = await ask(agent, method, path, {}, **headers)
+                assert (status, body["error"]) == (wanted, "INVALID_REQUEST")
+        if wanted == 403:
+            status, _, _ = await ask(agent, "GET", "/v1/metadata", **headers)
+            assert status == 403
+        assert not controller.seen
 
 
-def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: Path) -> None:
+async def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: Path) -> None:
     """Goal: what a broker may do is never lent to its clients. The controller judges the token."""
     file = tmp_path / "principals.toml"
     token = "a-token-of-the-reader"
     digest = hashlib.sha256(token.encode()).hexdigest()
     file.write_text(f'[[principals]]\nname = "User:reader"\nroles = ["reader"]\ntoken_sha256 = "{digest}"\n')
-
-    async def scenario() -> None:
-        async with broker(tmp_path, [DONE], principals=file) as (agent, [controller]):
-            for method, path in FORWARDED:
-                status, body, _ = await ask(agent, method, path, None if method == "GET" else {})
-                assert (status, body["error"]) == (401, "SASL_AUTHENTICATION_FAILED")
-            assert not controller.seen
-            status, _, _ = await ask(
-                agent, "POST", "/v1/topics", {}, Authorization="Bearer the-controllers-judge"
-            )
-            assert (status, controller.seen[0][2]["Authorization"]) == (201, "Bearer the-controllers-judge")
-            for (method, path), (right, *_) in RULES.items():
-                if right is Right.TOKEN:
-                    continue
-                wrong = await ask(agent, method, path, Authorization="Bearer of-nobody-that-is-known")
-                none = await ask(agent, method, path)
-                if right is Right.OPEN:
-                    assert {wrong[0], none[0]} <= {200, 404, 503}
-                else:
-                    assert (wrong[0], none[0]) == (401, 401)
-            known = await ask(agent, "POST", "/v1/brokers/register", {}, Authorization=f"Bearer {token}")
-            assert "ask one of its controllers: http://" in known[1]["message"]
-            known = await ask(agent, "GET", "/readyz", Authorization=f"Bearer {token}")
-            assert known[1]["reasons"][0]["detail"]
-            for stranger in ({}, {"Authorization": "Bearer of-nobody-that-is-known"}):
-                for path in ("/v1/brokers/register", "/v1/controllers/register"):
-                    _, refusal, sent = await ask(agent, "POST", path, {}, **stranger)
-                    assert refusal["message"] == f"no such path: {path}"
-                    assert (refusal["controller_id"], refusal["controller_epoch"]) == (-1, -1)
-                    assert not {"X-High-Watermark", "X-Controller-Epoch"} & sent.keys()
-                told = await ask(agent, "GET", "/readyz", **stranger)
-                assert told[:2] == (known[0], {"ready": False, "reasons": [{"code": "NOT_SERVING"}]})
-            async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
-                for method, path in RULES.keys() - set(FORWARDED):
-                    async with http.request(method, agent.http_url + path) as answer:
-                        assert answer.status not in (401, 403), (method, path)
-                        assert answer.status == 200 or path != "/metrics"
-
-    run(scenario())
+    async with broker(tmp_path, [DONE], principals=file) as (agent, [controller]):
+        for method, path in FORWARDED:
+            status, body, _ = await ask(agent, method, path, None if method == "GET" else {})
+            assert (status, body["error"]) == (401, "SASL_AUTHENTICATION_FAILED")
+        assert not controller.seen
+        status, _, _ = await ask(
+            agent, "POST", "/v1/topics", {}, Authorization="Bearer the-controllers-judge"
+        )
+        assert (status, controller.seen[0][2]["Authorization"]) == (201, "Bearer the-controllers-judge")
+        for (method, path), (right, *_) in RULES.items():
+            if right is Right.TOKEN:
+                continue
+            wrong = await ask(agent, method, path, Authorization="Bearer of-nobody-that-is-known")
+            none = await ask(agent, method, path)
+            if right is Right.OPEN:
+                assert {wrong[0], none[0]} <= {200, 404, 503}
+            else:
+                assert (wrong[0], none[0]) == (401, 401)
+        known = await ask(agent, "POST", "/v1/brokers/register", {}, Authorization=f"Bearer {token}")
+        assert "ask one of its controllers: http://" in known[1]["message"]
+        known = await ask(agent, "GET", "/readyz", Authorization=f"Bearer {token}")
+        assert known[1]["reasons"][0]["detail"]
+        for stranger in ({}, {"Authorization": "Bearer of-nobody-that-is-known"}):
+            for path in ("/v1/brokers/register", "/v1/controllers/register"):
+                _, refusal, sent = await ask(agent, "POST", path, {}, **stranger)
+                assert refusal["message"] == f"no such path: {path}"
+                assert (refusal["controller_id"], refusal["controller_epoch"]) == (-1, -1)
+                assert not {"X-High-Watermark", "X-Controller-Epoch"} & sent.keys()
+            told = await ask(agent, "GET", "/readyz", **stranger)
+            assert told[:2] == (known[0], {"ready": False, "reasons": [{"code": "NOT_SERVING"}]})
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
+            for method, path in RULES.keys() - set(FORWARDED):
+                async with http.request(method, agent.http_url + path) as answer:
+                    assert answer.status not in (401, 403), (method, path)
+                    assert answer.status == 200 or path != "/metrics"
 
 
-def test_every_route_of_a_broker_has_a_rule_and_every_rule_a_route(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with (
-            broker(tmp_path, [DONE]) as (agent, _),
-            forwarding(agent.settings, lambda: "", AnswerBuffers(), None) as forwarder,
-        ):
-            threads = Threads("answers", threads=1, unfinished_max=1)
-            app = HttpApi(agent, threads, AnswerBuffers(), forwarder).application()
-            made = {
-                (route.method, route.resource.canonical) for route in app.router.routes() if route.resource
-            }
-            assert {route for route in made if route[0] != "HEAD"} == {*RULES}
-            await threads.shut_down()
-
-    run(scenario())
+async def test_every_route_of_a_broker_has_a_rule_and_every_rule_a_route(tmp_path: Path) -> None:
+    async with (
+        broker(tmp_path, [DONE]) as (agent, _),
+        forwarding(agent.settings, lambda: "", AnswerBuffers(), None) as forwarder,
+    ):
+        threads = Threads("answers", threads=1, unfinished_max=1)
+        app = HttpApi(agent, threads, AnswerBuffers(), forwarder).application()
+        made = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource}
+        assert {route for route in made if route[0] != "HEAD"} == {*RULES}
+        await threads.shut_down()
 
 
-def test_a_broker_refuses_the_queries_that_its_own_routes_do_not_have_and_judges_no_other(
+async def test_a_broker_refuses_the_queries_that_its_own_routes_do_not_have_and_judges_no_other(
     tmp_path: Path,
 ) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [DONE]) as (agent, [controller]):
-            asked = 0
-            for (method, pattern), query, name in refused_queries(RULES):
-                body: Any = None if method == "GET" else {}
-                status, refusal, _ = await ask(agent, method, f"{path_of(pattern)}?{query}", body)
-                assert (status, refusal["error"]) == (400, "INVALID_REQUEST"), (pattern, query)
-                assert name in refusal["message"], (pattern, query, refusal)
-                asked += 1
-            assert asked > 10
-            assert not controller.seen
-            for path in ("/healthz", "/readyz"):
-                assert (await ask(agent, "GET", f"{path}?cb=1&cb=1"))[0] in (200, 503)
-            trial = await ask(agent, "DELETE", "/v1/topics/t?validate_only=true")
-            assert trial[0] == 201
-            assert controller.seen[0][1] == "/v1/topics/t?validate_only=true"
-            wrong = await ask(agent, "DELETE", "/v1/topics/t?nonsense=1")
-            assert (wrong[0], controller.seen[1][1]) == (201, "/v1/topics/t?nonsense=1"), (
-                "the controller's table"
-            )
-
-    run(scenario())
+    async with broker(tmp_path, [DONE]) as (agent, [controller]):
+        asked = 0
+        for (method, pattern), query, name in refused_queries(RULES):
+            body: Any = None if method == "GET" else {}
+            status, refusal, _ = await ask(agent, method, f"{path_of(pattern)}?{query}", body)
+            assert (status, refusal["error"]) == (400, "INVALID_REQUEST"), (pattern, query)
+            assert name in refusal["message"], (pattern, query, refusal)
+            asked += 1
+        assert asked > 10
+        assert not controller.seen
+        for path in ("/healthz", "/readyz"):
+            assert (await ask(agent, "GET", f"{path}?cb=1&cb=1"))[0] in (200, 503)
+        trial = await ask(agent, "DELETE", "/v1/topics/t?validate_only=true")
+        assert trial[0] == 201
+        assert controller.seen[0][1] == "/v1/topics/t?validate_only=true"
+        wrong = await ask(agent, "DELETE", "/v1/topics/t?nonsense=1")
+        assert (wrong[0], controller.seen[1][1]) == (201, "/v1/topics/t?nonsense=1"), "the controller's table"
 
 
-def test_redirects_are_followed_and_an_election_is_waited_out(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [NOBODY], [DONE], dead=1) as (agent, [first, active]):
-            first.script[:] = [NOBODY, NOBODY, says(421, {}, X_Controller=active.url)]
-            active.script[:] = [NOBODY, DONE]
-            status, _, _ = await ask(agent, "POST", "/v1/topics", {})
-            assert status == 201
-            assert len(active.seen) == 2
-
-    run(scenario())
+async def test_redirects_are_followed_and_an_election_is_waited_out(tmp_path: Path) -> None:
+    async with broker(tmp_path, [NOBODY], [DONE], dead=1) as (agent, [first, active]):
+        first.script[:] = [NOBODY, NOBODY, says(421, {}, X_Controller=active.url)]
+        active.script[:] = [NOBODY, DONE]
+        status, _, _ = await ask(agent, "POST", "/v1/topics", {})
+        assert status == 201
+        assert len(active.seen) == 2
 
 
 @pytest.mark.slow
-def test_controllers_that_name_each_other_end_the_request_with_their_refusal(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [NOBODY], [NOBODY]) as (agent, [one, other]):
-            one.script[:] = [says(421, {"error": "NOT_CONTROLLER"}, X_Controller=other.url)]
-            other.script[:] = [says(421, {"error": "NOT_CONTROLLER"}, X_Controller=one.url)]
-            status, body, headers = await ask(agent, "DELETE", "/v1/topics/t")
-            assert (status, body["error"]) == (421, "NOT_CONTROLLER")
-            assert headers["X-Controller"] in {one.url, other.url}
-            assert len(one.seen) + len(other.seen) == limits.FORWARD_ATTEMPTS_MAX
-
-    run(scenario())
+async def test_controllers_that_name_each_other_end_the_request_with_their_refusal(tmp_path: Path) -> None:
+    async with broker(tmp_path, [NOBODY], [NOBODY]) as (agent, [one, other]):
+        one.script[:] = [says(421, {"error": "NOT_CONTROLLER"}, X_Controller=other.url)]
+        other.script[:] = [says(421, {"error": "NOT_CONTROLLER"}, X_Controller=one.url)]
+        status, body, headers = await ask(agent, "DELETE", "/v1/topics/t")
+        assert (status, body["error"]) == (421, "NOT_CONTROLLER")
+        assert headers["X-Controller"] in {one.url, other.url}
+        assert len(one.seen) + len(other.seen) == limits.FORWARD_ATTEMPTS_MAX
 
 
-def test_a_redirect_to_no_address_of_a_node_is_not_followed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [NOBODY]) as (agent, [controller]):
-            controller.script[:] = [says(421, {}, X_Controller=f"{controller.url}/evil?"), DONE]
-            assert (await ask(agent, "POST", "/v1/topics", {}))[0] == 201
-            assert {seen[1] for seen in controller.seen} == {"/v1/topics"}
-
-    run(scenario())
+async def test_a_redirect_to_no_address_of_a_node_is_not_followed(tmp_path: Path) -> None:
+    async with broker(tmp_path, [NOBODY]) as (agent, [controller]):
+        controller.script[:] = [says(421, {}, X_Controller=f"{controller.url}/evil?"), DONE]
+        assert (await ask(agent, "POST", "/v1/topics", {}))[0] == 201
+        assert {seen[1] for seen in controller.seen} == {"/v1/topics"}
 
 
 def test_without_any_controller_nothing_was_written(tmp_path: Path) -> None:
@@ -373,36 +340,26 @@ def test_without_any_controller_nothing_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/v1/topics"), ("DELETE", "/v1/topics/t")])
-def test_a_write_without_an_id_is_sent_once(tmp_path: Path, method: str, path: str) -> None:
+async def test_a_write_without_an_id_is_sent_once(tmp_path: Path, method: str, path: str) -> None:
     """A connection that broke may have carried the write: a second one could carry it out twice."""
-
-    async def scenario() -> None:
-        async with broker(tmp_path, [breaks, DONE], [DONE]) as (agent, [controller, other]):
-            status, body, _ = await ask(agent, method, path, {})
-            assert (status, body["error"], body["family"]) == (504, "REQUEST_TIMED_OUT", "OutcomeUnknown")
-            assert (len(controller.seen), len(other.seen)) == (1, 0)
-
-    run(scenario())
+    async with broker(tmp_path, [breaks, DONE], [DONE]) as (agent, [controller, other]):
+        status, body, _ = await ask(agent, method, path, {})
+        assert (status, body["error"], body["family"]) == (504, "REQUEST_TIMED_OUT", "OutcomeUnknown")
+        assert (len(controller.seen), len(other.seen)) == (1, 0)
 
 
-def test_a_transfer_of_leadership_is_sent_once_whatever_its_id(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [breaks, DONE]) as (agent, [controller]):
-            status, _, _ = await ask(agent, "POST", "/v1/quorum/transfer", {}, X_Request_Id=REQUEST_ID)
-            assert status == 504
-            assert len(controller.seen) == 1
-
-    run(scenario())
+async def test_a_transfer_of_leadership_is_sent_once_whatever_its_id(tmp_path: Path) -> None:
+    async with broker(tmp_path, [breaks, DONE]) as (agent, [controller]):
+        status, _, _ = await ask(agent, "POST", "/v1/quorum/transfer", {}, X_Request_Id=REQUEST_ID)
+        assert status == 504
+        assert len(controller.seen) == 1
 
 
-def test_a_write_with_an_id_is_repeated_and_gets_the_first_answer(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [breaks, breaks, DONE]) as (agent, [controller]):
-            status, _, _ = await ask(agent, "POST", "/v1/topics", {}, X_Request_Id=REQUEST_ID)
-            assert status == 201
-            assert [seen[2]["X-Request-Id"] for seen in controller.seen] == [REQUEST_ID] * 3
-
-    run(scenario())
+async def test_a_write_with_an_id_is_repeated_and_gets_the_first_answer(tmp_path: Path) -> None:
+    async with broker(tmp_path, [breaks, breaks, DONE]) as (agent, [controller]):
+        status, _, _ = await ask(agent, "POST", "/v1/topics", {}, X_Request_Id=REQUEST_ID)
+        assert status == 201
+        assert [seen[2]["X-Request-Id"] for seen in controller.seen] == [REQUEST_ID] * 3
 
 
 @pytest.mark.slow
@@ -420,29 +377,22 @@ def test_once_a_write_may_be_done_no_answer_says_that_it_is_not(tmp_path: Path, 
         run(scenario())
 
 
-def test_a_read_is_repeated(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, [breaks, says(200, {"items": []})]) as (agent, _):
-            status, body, _ = await ask(agent, "GET", "/v1/topics")
-            assert (status, body) == (200, {"items": []})
-
-    run(scenario())
+async def test_a_read_is_repeated(tmp_path: Path) -> None:
+    async with broker(tmp_path, [breaks, says(200, {"items": []})]) as (agent, _):
+        status, body, _ = await ask(agent, "GET", "/v1/topics")
+        assert (status, body) == (200, {"items": []})
 
 
-def test_what_came_by_a_broker_is_not_forwarded_again(tmp_path: Path) -> None:
+async def test_what_came_by_a_broker_is_not_forwarded_again(tmp_path: Path) -> None:
     """A broker may stand among the controllers of another one's settings, or of its own."""
-
-    async def scenario() -> None:
-        async with broker(tmp_path, [DONE]) as (agent, [controller]):
-            assert (await ask(agent, "GET", "/v1/topics"))[0] == 201
-            sent = controller.seen.pop()[2]["Via"]
-            status, body, _ = await ask(agent, "GET", "/v1/topics", Via=sent)
-            assert (status, body["error"]) == (400, "INVALID_REQUEST")
-            assert "came by another broker" in body["message"]
-            assert (await ask(agent, "GET", "/v1/topics", Via="1.1 proxy"))[0] == 201
-            assert len(controller.seen) == 1
-
-    run(scenario())
+    async with broker(tmp_path, [DONE]) as (agent, [controller]):
+        assert (await ask(agent, "GET", "/v1/topics"))[0] == 201
+        sent = controller.seen.pop()[2]["Via"]
+        status, body, _ = await ask(agent, "GET", "/v1/topics", Via=sent)
+        assert (status, body["error"]) == (400, "INVALID_REQUEST")
+        assert "came by another broker" in body["message"]
+        assert (await ask(agent, "GET", "/v1/topics", Via="1.1 proxy"))[0] == 201
+        assert len(controller.seen) == 1
 
 
 def test_bodies_and_requests_in_flight_are_bounded(tmp_path: Path) -> None:
@@ -479,7 +429,9 @@ def test_bodies_and_requests_in_flight_are_bounded(tmp_path: Path) -> None:
         run(scenario())
 
 
-def test_a_large_answer_passes_whole_and_one_that_breaks_off_is_not_whole_here_either(tmp_path: Path) -> None:
+async def test_a_large_answer_passes_whole_and_one_that_breaks_off_is_not_whole_here_either(
+    tmp_path: Path,
+) -> None:
     size = 3 * limits.MIB
 
     async def sends(_: Controller, request: web.Request) -> web.StreamResponse:
@@ -493,59 +445,48 @@ def test_a_large_answer_passes_whole_and_one_that_breaks_off_is_not_whole_here_e
         await response.write(b'"')
         return response
 
-    async def scenario() -> None:
-        async with broker(tmp_path, [sends]) as (agent, _):
-            status, body, _ = await ask(agent, "GET", "/v1/state")
-            assert (status, len(body)) == (200, size)
-            with pytest.raises(aiohttp.ClientPayloadError):
-                await ask(agent, "GET", "/v1/state?at=1")
-
-    run(scenario())
+    async with broker(tmp_path, [sends]) as (agent, _):
+        status, body, _ = await ask(agent, "GET", "/v1/state")
+        assert (status, len(body)) == (200, size)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await ask(agent, "GET", "/v1/state?at=1")
 
 
 @pytest.mark.parametrize("with_identity", [True, False])
-def test_what_is_no_http_is_refused_and_leaves_no_traceback(
+async def test_what_is_no_http_is_refused_and_leaves_no_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, with_identity: bool
 ) -> None:
     file = tmp_path / "principals.toml"
     file.write_text("principals = []\n")
-
-    async def scenario() -> None:
-        async with broker(tmp_path, [DONE], principals=file if with_identity else None) as (agent, _):
-            await refuses_what_is_no_http(read_url(agent.http_url), caplog)
-
-    run(scenario())
+    async with broker(tmp_path, [DONE], principals=file if with_identity else None) as (agent, _):
+        await refuses_what_is_no_http(read_url(agent.http_url), caplog)
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-def test_a_large_body_is_read_of_a_known_token_alone(tmp_path: Path, *, is_chunked: bool) -> None:
+async def test_a_large_body_is_read_of_a_known_token_alone(tmp_path: Path, *, is_chunked: bool) -> None:
     """Goal: a broker holds no megabytes of strangers, who may send any token; small requests pass for the controller."""
     file, token = tmp_path / "principals.toml", "a-token-of-the-reader"
     digest = hashlib.sha256(token.encode()).hexdigest()
     file.write_text(f'[[principals]]\nname = "User:reader"\nroles = ["reader"]\ntoken_sha256 = "{digest}"\n')
     small, large = b" " * 1_000, b" " * (limits.HTTP_BODY_AT_ONCE_BYTES + 1)
-
-    async def scenario() -> None:
-        async with (
-            broker(tmp_path, [DONE], principals=file) as (agent, [controller]),
-            aiohttp.ClientSession() as http,
+    async with (
+        broker(tmp_path, [DONE], principals=file) as (agent, [controller]),
+        aiohttp.ClientSession() as http,
+    ):
+        for who, body, status in (
+            ("of-nobody-that-is-known", small, 201),
+            ("of-nobody-that-is-known", large, 413),
+            (token, large, 201),
+            ("short", small, 401),
         ):
-            for who, body, status in (
-                ("of-nobody-that-is-known", small, 201),
-                ("of-nobody-that-is-known", large, 413),
-                (token, large, 201),
-                ("short", small, 401),
-            ):
-                headers = {"Authorization": f"Bearer {who}", "Content-Type": "application/json"}
+            headers = {"Authorization": f"Bearer {who}", "Content-Type": "application/json"}
 
-                async def pieces(body: bytes = body) -> AsyncIterator[bytes]:
-                    yield body
+            async def pieces(body: bytes = body) -> AsyncIterator[bytes]:
+                yield body
 
-                data = pieces() if is_chunked else io.BytesIO(body)
-                async with http.post(f"{agent.http_url}/v1/topics", data=data, headers=headers) as answer:
-                    refusal = await answer.json()
-                    assert answer.status == status, refusal
-                    assert status != 413 or "does not know this token" in refusal["message"]
-            assert [len(body) for *_, body in controller.seen] == [len(small), len(large)]
-
-    run(scenario())
+            data = pieces() if is_chunked else io.BytesIO(body)
+            async with http.post(f"{agent.http_url}/v1/topics", data=data, headers=headers) as answer:
+                refusal = await answer.json()
+                assert answer.status == status, refusal
+                assert status != 413 or "does not know this token" in refusal["message"]
+        assert [len(body) for *_, body in controller.seen] == [len(small), len(large)]

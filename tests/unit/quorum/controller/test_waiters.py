@@ -41,13 +41,13 @@ async def test_who_waits_for_earlier_records_is_overdue_with_those_that_wait_for
     loop, ahead_s = asyncio.get_running_loop(), [0.0]
     clock = loop.time
     monkeypatch.setattr(loop, "time", lambda: clock() + ahead_s[0])
-    waiters = _waiters()
+    waiters = _waiters(commit_timeout_ms=60_000)
     later = _waits(waiters, 9)
-    ahead_s[0] = 10.0
+    ahead_s[0] = 1.0
     earlier = _waits(waiters, 5)
     assert [waiter.end_offset for waiter in waiters] == [5, 9]
     assert len({waiter.deadline for waiter in waiters}) == 1
-    ahead_s[0] = 3_600.0
+    ahead_s[0] = 60.0
     ended = await asyncio.gather(later, earlier, return_exceptions=True)
     assert [type(error) for error in ended] == [NotController] * 2
 
