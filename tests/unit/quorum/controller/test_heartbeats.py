@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -14,7 +13,7 @@ from quorum.controller.controller import Controller
 from quorum.controller.heartbeats import Heartbeats
 from quorum.decide.heartbeat import HeartbeatAnswered
 from tests.support.callers import anybody
-from tests.support.lab import Lab, online, poll, registration, run, spin
+from tests.support.lab import Lab, online, poll, registration, spin
 from tests.unit.quorum.controller.test_controller import (
     MANY,
     leaders,
@@ -23,14 +22,13 @@ from tests.unit.quorum.controller.test_controller import (
 )
 
 LONG_MS = 60_000
-Story = Callable[["Beats"], Awaitable[None]]
 
 
 class Beats:
     """A lab whose brokers send heartbeats to controller 1."""
 
-    def __init__(self, lab: Lab, *, max_wait_ms: int = LONG_MS) -> None:
-        self.lab = lab
+    def __init__(self, *, max_wait_ms: int = LONG_MS) -> None:
+        self.lab = lab = Lab()
         self.controller: Controller = lab.controllers[1]
         self.released: list[int] = []
         self.heartbeats = Heartbeats(
@@ -61,54 +59,40 @@ class Beats:
         return await answer
 
 
-def beats(story: Story, **options: int) -> None:
-    async def main(lab: Lab) -> None:
-        await story(Beats(lab, **options))
-
-    run(main)
-
-
-def test_the_answer_that_unfences_comes_with_its_record() -> None:
-    async def story(made: Beats) -> None:
-        controller = made.lab.lead(1)
-        epoch = (await made.lab.write(controller, registration(11))).outcome[0]
-        behind = await made.send(poll(11, epoch, applied=epoch))
-        assert behind == HeartbeatAnswered(BrokerState.FENCED, should_shut_down=False, is_caught_up=False)
-        answer = made.send(poll(11, epoch, applied=epoch + 1))
-        await spin()
-        assert not answer.done()
-        await made.commit()
-        assert await answer == HeartbeatAnswered(
-            BrokerState.ONLINE, should_shut_down=False, is_caught_up=True
-        )
-
-    beats(story)
+async def test_the_answer_that_unfences_comes_with_its_record() -> None:
+    made = Beats()
+    controller = made.lab.lead(1)
+    epoch = (await made.lab.write(controller, registration(11))).outcome[0]
+    behind = await made.send(poll(11, epoch, applied=epoch))
+    assert behind == HeartbeatAnswered(BrokerState.FENCED, should_shut_down=False, is_caught_up=False)
+    answer = made.send(poll(11, epoch, applied=epoch + 1))
+    await spin()
+    assert not answer.done()
+    await made.commit()
+    assert await answer == HeartbeatAnswered(BrokerState.ONLINE, should_shut_down=False, is_caught_up=True)
 
 
-def test_a_shutdown_of_many_leaderships_takes_one_heartbeat() -> None:
+async def test_a_shutdown_of_many_leaderships_takes_one_heartbeat() -> None:
     """Goal: its parts wait for no heartbeat. Method: five parts; another broker reports the last of them."""
-
-    async def story(made: Beats) -> None:
-        controller, epochs = await with_many_partitions(made.lab, 11, 12)
-        controller.records_per_part_max = MANY // 5
-        assert leaders(controller) == {11: MANY}
-        answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
-        await spin()
-        assert leaders_of_tip(controller) > 0, "the first part is made"
-        made.lab.finish(controller)
-        await made.commit()
-        assert leaders(controller) == {12: MANY}
-        assert not answer.done(), "the other broker does not know yet"
-        made.lab.now_ms += 1_999  # its next heartbeat
-        caught_up = made.send(made.at_end(12, epochs[12]))
-        await made.commit()
-        assert (await answer).should_shut_down
-        assert made.released == [11]
-        assert (await caught_up).state is BrokerState.ONLINE
-        assert controller.committed.brokers[BrokerId(11)].fenced
-        assert not controller.sessions.has_session(BrokerId(11), epochs[11], now_ms=made.lab.now_ms)
-
-    beats(story)
+    made = Beats()
+    controller, epochs = await with_many_partitions(made.lab, 11, 12)
+    controller.records_per_part_max = MANY // 5
+    assert leaders(controller) == {11: MANY}
+    answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
+    await spin()
+    assert leaders_of_tip(controller) > 0, "the first part is made"
+    made.lab.finish(controller)
+    await made.commit()
+    assert leaders(controller) == {12: MANY}
+    assert not answer.done(), "the other broker does not know yet"
+    made.lab.now_ms += 1_999  # its next heartbeat
+    caught_up = made.send(made.at_end(12, epochs[12]))
+    await made.commit()
+    assert (await answer).should_shut_down
+    assert made.released == [11]
+    assert (await caught_up).state is BrokerState.ONLINE
+    assert controller.committed.brokers[BrokerId(11)].fenced
+    assert not controller.sessions.has_session(BrokerId(11), epochs[11], now_ms=made.lab.now_ms)
 
 
 def leaders_of_tip(controller: Controller) -> int:
@@ -117,120 +101,99 @@ def leaders_of_tip(controller: Controller) -> int:
     return sum(partition.leader == 12 for partition in topic.partitions)
 
 
-def test_a_broker_that_may_not_go_yet_is_told_so_after_a_while() -> None:
-    async def story(made: Beats) -> None:
-        controller, epochs = await with_many_partitions(made.lab, 11, 12)
-        answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
-        await spin()
-        made.lab.finish(controller)
-        await made.commit()
-        assert await answer == HeartbeatAnswered(
-            BrokerState.STOPPING, should_shut_down=False, is_caught_up=True
-        )
-        assert controller.sessions.has_session(BrokerId(11), epochs[11], now_ms=made.lab.now_ms)
-
-    beats(story, max_wait_ms=50)
+async def test_a_broker_that_may_not_go_yet_is_told_so_after_a_while() -> None:
+    made = Beats(max_wait_ms=50)
+    controller, epochs = await with_many_partitions(made.lab, 11, 12)
+    answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
+    await spin()
+    made.lab.finish(controller)
+    await made.commit()
+    assert await answer == HeartbeatAnswered(BrokerState.STOPPING, should_shut_down=False, is_caught_up=True)
+    assert controller.sessions.has_session(BrokerId(11), epochs[11], now_ms=made.lab.now_ms)
 
 
 @pytest.mark.parametrize("is_fenced", [False, True])
-def test_a_broker_that_is_fenced_meanwhile_may_go_with_the_same_heartbeat(is_fenced: bool) -> None:
+async def test_a_broker_that_is_fenced_meanwhile_may_go_with_the_same_heartbeat(is_fenced: bool) -> None:
     """Goal: it need not send another one. Method: its fencing for silence is under way, in parts, or over."""
-
-    async def story(made: Beats) -> None:
-        controller, epochs = await with_many_partitions(made.lab, 11, 12)
-        controller.records_per_part_max = MANY // 5
-        silence(made.lab, controller, (12, epochs[12]))
-        if is_fenced:
-            made.lab.finish(controller)
-            await made.commit()
-        answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
+    made = Beats()
+    controller, epochs = await with_many_partitions(made.lab, 11, 12)
+    controller.records_per_part_max = MANY // 5
+    silence(made.lab, controller, (12, epochs[12]))
+    if is_fenced:
+        made.lab.finish(controller)
         await made.commit()
-        assert answer.done() == is_fenced
-        made.lab.finish(controller)
-        assert (await made.told(answer)).should_shut_down
-        assert leaders(controller) == {12: MANY}
-
-    beats(story)
-
-
-def test_the_last_broker_waits_for_no_other() -> None:
-    async def story(made: Beats) -> None:
-        controller, epochs = await with_many_partitions(made.lab, 11)
-        answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
-        await spin()
-        made.lab.finish(controller)
-        assert (await made.told(answer)).should_shut_down
-        assert leaders(controller) == {-1: MANY}
-
-    beats(story)
-
-    beats(story)
+    answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
+    await made.commit()
+    assert answer.done() == is_fenced
+    made.lab.finish(controller)
+    assert (await made.told(answer)).should_shut_down
+    assert leaders(controller) == {12: MANY}
 
 
-def test_a_heartbeat_that_came_late_renews_its_session_and_waits_for_nothing() -> None:
-    async def story(made: Beats) -> None:
-        controller, epochs = await with_many_partitions(made.lab, 11, 12)
-        answer = await made.send(made.at_end(11, epochs[11], want_shut_down=True), ago_ms=1_000)
-        assert answer.state is BrokerState.ONLINE
-        assert leaders(controller) == {11: MANY}
+async def test_the_last_broker_waits_for_no_other() -> None:
+    made = Beats()
+    controller, epochs = await with_many_partitions(made.lab, 11)
+    answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
+    await spin()
+    made.lab.finish(controller)
+    assert (await made.told(answer)).should_shut_down
+    assert leaders(controller) == {-1: MANY}
 
-    beats(story)
+
+async def test_a_heartbeat_that_came_late_renews_its_session_and_waits_for_nothing() -> None:
+    made = Beats()
+    controller, epochs = await with_many_partitions(made.lab, 11, 12)
+    answer = await made.send(made.at_end(11, epochs[11], want_shut_down=True), ago_ms=1_000)
+    assert answer.state is BrokerState.ONLINE
+    assert leaders(controller) == {11: MANY}
 
 
-def test_an_answer_without_records_waits_for_a_proof_of_leadership() -> None:
+async def test_an_answer_without_records_waits_for_a_proof_of_leadership() -> None:
     """Goal: a deposed leader tells nobody for long that it is well; a thousand idle brokers share one round of probes."""
-
-    async def story(made: Beats) -> None:
-        controller = made.lab.lead(1)
-        epoch = await online(made.lab, controller, 11)
-        node = made.lab.quorum.nodes[NodeId(1)]
-        node.hold_reads = True
-        answers = [made.send(made.at_end(11, epoch)) for _ in range(3)]
-        while len(node._reads) < 3 and not any(answer.done() for answer in answers):
-            await asyncio.sleep(0.001)
-        assert not any(answer.done() for answer in answers)
-        node.answer_reads()
-        for answer in answers:
-            assert (await answer).state is BrokerState.ONLINE
-        deposed = made.send(made.at_end(11, epoch))
-        await spin()
-        made.lab.quorum.elect(2)
-        with pytest.raises(NotController):
-            await deposed
-
-    beats(story)
+    made = Beats()
+    controller = made.lab.lead(1)
+    epoch = await online(made.lab, controller, 11)
+    node = made.lab.quorum.nodes[NodeId(1)]
+    node.hold_reads = True
+    answers = [made.send(made.at_end(11, epoch)) for _ in range(3)]
+    while len(node._reads) < 3 and not any(answer.done() for answer in answers):
+        await asyncio.sleep(0.001)
+    assert not any(answer.done() for answer in answers)
+    node.answer_reads()
+    for answer in answers:
+        assert (await answer).state is BrokerState.ONLINE
+    deposed = made.send(made.at_end(11, epoch))
+    await spin()
+    made.lab.quorum.elect(2)
+    with pytest.raises(NotController):
+        await deposed
 
 
-def test_all_that_wait_hear_that_the_controller_resigned() -> None:
-    async def story(made: Beats) -> None:
-        controller, epochs = await with_many_partitions(made.lab, 11, 12)
-        answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
-        await spin()
-        made.lab.finish(controller)
-        await made.commit()
-        assert not answer.done()
-        made.lab.lead(2)
-        with pytest.raises(NotController):
-            await answer
-        assert not made.heartbeats._stopping
-
-    beats(story)
+async def test_all_that_wait_hear_that_the_controller_resigned() -> None:
+    made = Beats()
+    controller, epochs = await with_many_partitions(made.lab, 11, 12)
+    answer = made.send(made.at_end(11, epochs[11], want_shut_down=True))
+    await spin()
+    made.lab.finish(controller)
+    await made.commit()
+    assert not answer.done()
+    made.lab.lead(2)
+    with pytest.raises(NotController):
+        await answer
+    assert not made.heartbeats._stopping
 
 
-def test_two_heartbeats_of_one_broker_are_both_answered() -> None:
+async def test_two_heartbeats_of_one_broker_are_both_answered() -> None:
     """Goal: a broker whose connection broke sends its wish again on another one."""
-
-    async def story(made: Beats) -> None:
-        controller, epochs = await with_many_partitions(made.lab, 11, 12)
-        command = made.at_end(11, epochs[11], want_shut_down=True)
-        given_up, answer = made.send(command), made.send(dataclasses.replace(command))
-        await spin()
-        made.lab.finish(controller)
-        await made.commit()
-        given_up.cancel()
-        await spin()
-        made.send(made.at_end(12, epochs[12]))
-        await made.commit()
-        assert (await answer).should_shut_down
-
-    beats(story)
+    made = Beats()
+    controller, epochs = await with_many_partitions(made.lab, 11, 12)
+    command = made.at_end(11, epochs[11], want_shut_down=True)
+    given_up, answer = made.send(command), made.send(dataclasses.replace(command))
+    await spin()
+    made.lab.finish(controller)
+    await made.commit()
+    given_up.cancel()
+    await spin()
+    made.send(made.at_end(12, epochs[12]))
+    await made.commit()
+    assert (await answer).should_shut_down
