@@ -90,6 +90,9 @@ OF_NO_SUBJECT: Final[Mapping[str, Access]] = {
     "DescribeLog": DESCRIBES,
     "DescribeMetrics": DESCRIBES,
     "DescribeState": DESCRIBES,
+    "Envelope": Access(
+        Right.BROKER, AclOperation.CLUSTER_ACTION
+    ),  # and the request in it what that needs itself
     FETCH: FETCHES,
     "FetchSnapshot": FETCHES,
     "ListSnapshots": DESCRIBES,

@@ -6,7 +6,6 @@ from typing import Final
 from metadata_log.errors import InvalidRequest, MetadataError, Rejected
 from metadata_log.ids import BrokerId, Uuid
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker
 from metadata_log.wire.fetch import BrokerState
 from metadata_log.wire.shapes import INT64_MAX
@@ -80,7 +79,7 @@ async def unregister(door: KafkaDoor, asked: Asked) -> Values:
 
 
 APIS: Final = (
-    Api(BROKER_REGISTRATION, Waits(register), Right.BROKER),
-    Api(BROKER_HEARTBEAT, Waits(heartbeat), Right.BROKER),
-    Api(UNREGISTER_BROKER, Waits(unregister), Right.CLUSTER, in_envelopes=True),
+    Api(BROKER_REGISTRATION, Waits(register), "RegisterBroker"),
+    Api(BROKER_HEARTBEAT, Waits(heartbeat), "BrokerHeartbeat"),
+    Api(UNREGISTER_BROKER, Waits(unregister), "UnregisterBroker", in_envelopes=True),
 )

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from metadata_log.kafka.messages import ANSWERS, API_VERSIONS, REQUESTS, answer_tail
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL
 from quorum.decide.access import AclOperation
 from quorum.decide.features import SUPPORTED
@@ -86,6 +85,6 @@ def describe_cluster(door: KafkaDoor, asked: Asked) -> Values:
 
 
 APIS: Final = (
-    Api(API_VERSIONS, AtOnce(api_versions), right=None),
-    Api(DESCRIBE_CLUSTER, AtOnce(describe_cluster), Right.READ),
+    Api(API_VERSIONS, AtOnce(api_versions), operation=None),
+    Api(DESCRIBE_CLUSTER, AtOnce(describe_cluster), "DescribeCluster"),
 )

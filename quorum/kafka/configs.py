@@ -6,7 +6,6 @@ from typing import Any, Final
 from metadata_log.errors import InvalidRequest, MetadataError, UnknownTopicOrPartition
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from quorum.decide.configs import (
     ConfigChange,
@@ -214,12 +213,12 @@ def _refused_description(_api: Api, asked: Asked, error: KafkaError) -> Values:
 
 
 APIS: Final = (
-    Api(DESCRIBE_CONFIGS, Waits(describe_configs), Right.READ, _refused_description),
-    Api(ALTER_CONFIGS, Waits(alter_wholly), Right.ALTER, _refused_change, in_envelopes=True),
+    Api(DESCRIBE_CONFIGS, Waits(describe_configs), "DescribeConfigs", _refused_description),
+    Api(ALTER_CONFIGS, Waits(alter_wholly), "LegacyAlterConfigs", _refused_change, in_envelopes=True),
     Api(
         INCREMENTAL_ALTER_CONFIGS,
         Waits(alter_incrementally),
-        Right.ALTER,
+        "IncrementalAlterConfigs.many",
         _refused_change,
         in_envelopes=True,
     ),

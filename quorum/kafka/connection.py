@@ -342,7 +342,7 @@ class KafkaConnection(asyncio.Protocol):
                 return
             if api is None:
                 self._refuse("unknown")
-            elif api.right is not None and self._principal() is NOBODY:
+            elif api.operation is not None and self._principal() is NOBODY:
                 self._refuse("login")
             elif len(request) > limits.HTTP_BODY_AT_ONCE_BYTES:
                 self._is_busy = True
@@ -394,7 +394,7 @@ class KafkaConnection(asyncio.Protocol):
         self._is_busy = True
         self._parked = parked = (api, asked)
         try:
-            api.check(asked.caller)
+            api.check(self._serving.door, asked.caller)
             give_up = handler.take(self._serving.door, asked, self._done)
         except MetadataError as error:
             self._done(error)

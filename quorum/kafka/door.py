@@ -15,8 +15,9 @@ from metadata_log.errors import Fault, MetadataError, ThrottlingQuotaExceeded
 from metadata_log.kafka.messages import ANSWERS, REQUESTS, answer_tail
 from metadata_log.kafka.reading import Values
 from metadata_log.kafka.schemas import Versions
-from metadata_log.node.identity.rights import Right
-from quorum.controller.callers import Caller
+from quorum.controller.callers import Caller, authorize
+from quorum.decide.access import CLUSTER, AclOperation
+from quorum.decide.registry import OPERATIONS
 from quorum.kafka.errors import KafkaError, kafka_error, whole
 from quorum.node.parts import Parts
 
@@ -102,13 +103,13 @@ def _wholly(api: "Api", _asked: Asked, error: KafkaError) -> Values:
 class Api(NamedTuple):
     """One row of the table: how requests of a key are handled.
 
-    `right` is what the sender needs; None: it is answered before login, too. `refuse` says an error where clients look for
-    it: Kafka's answers have one field for it, or one in each item.
+    `operation` is what the sender must be allowed; None: it is answered before login, too. `refuse` says an error where
+    clients look for it: Kafka's answers have one field for it, or one in each item.
     """
 
     key: int
     handler: AtOnce | Waits | Parks
-    right: Right | None
+    operation: str | None
     refuse: Refuse = _wholly
     in_envelopes: bool = False
     """Brokers forward it for their clients."""
@@ -118,20 +119,25 @@ class Api(NamedTuple):
     def versions(self) -> Versions:
         return REQUESTS[self.key].versions
 
-    def check(self, caller: Caller) -> None:
-        """Check that a caller may ask for this.
+    def check(self, door: KafkaDoor, caller: Caller) -> None:
+        """Check that a caller may ask for this. Of what is decided, the decision's own step looks at the resources, too.
 
         Raises:
-            NotAuthorized: it may not.
+            AuthenticationFailed, NotAuthorized: as `authorize`.
         """
-        if self.right is not None:
-            caller.principal.authorize(self.right, REQUESTS[self.key].name)
+        if self.operation is not None:
+            authorize(caller, self.operation, (CLUSTER,), door.controller.committed)
 
     def refusal(self, door: KafkaDoor, asked: Asked, error: MetadataError) -> Values:
         """Return the answer that says an error."""
         if isinstance(error, Fault):
             door.on_fault(error)
-        return self.refuse(self, asked, kafka_error(error, to_broker=self.right is Right.BROKER))
+        return self.refuse(self, asked, kafka_error(error, to_broker=self._is_of_brokers))
+
+    @property
+    def _is_of_brokers(self) -> bool:
+        """Whether brokers ask for themselves."""
+        return self.operation is not None and OPERATIONS[self.operation].does is AclOperation.CLUSTER_ACTION
 
     def tail(self, version: int, answer: Answer) -> bytes:
         """Return the bytes of an answer after its correlation id."""
@@ -141,7 +147,7 @@ class Api(NamedTuple):
 def answered_at_once(api: Api, handler: AtOnce, door: KafkaDoor, asked: Asked) -> Answer:
     """Return the answer of a handler, errors included."""
     try:
-        api.check(asked.caller)
+        api.check(door, asked.caller)
         return handler.answer(door, asked)
     except MetadataError as error:
         return api.refusal(door, asked, error)
@@ -150,7 +156,7 @@ def answered_at_once(api: Api, handler: AtOnce, door: KafkaDoor, asked: Asked) -
 async def answered_in_time(api: Api, handler: Waits, door: KafkaDoor, asked: Asked) -> Answer:
     """Return the answer of a handler that waits, errors included."""
     try:
-        api.check(asked.caller)
+        api.check(door, asked.caller)
         return await handler.answer(door, asked)
     except MetadataError as error:
         return api.refusal(door, asked, error)

@@ -6,7 +6,6 @@ from typing import Final
 
 from metadata_log.errors import ElectionNotNeeded, InvalidRequest, MetadataError
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from quorum.decide.partitions import ElectLeaders, partitions_of_concern
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE, KafkaError, item_error, kafka_error
@@ -65,4 +64,4 @@ def _refused(_api: Api, asked: Asked, error: KafkaError) -> Values:
     return (NO_THROTTLE, error.code if asked.version >= WHOLE_ERROR_FROM else NONE, by_topic(rows))
 
 
-APIS: Final = (Api(ELECT_LEADERS, Waits(elect_leaders), Right.ALTER, _refused, in_envelopes=True),)
+APIS: Final = (Api(ELECT_LEADERS, Waits(elect_leaders), "ElectLeaders", _refused, in_envelopes=True),)

@@ -21,7 +21,7 @@ from metadata_log.kafka.messages import (
 )
 from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.certified_names import NAME
-from metadata_log.node.identity.rights import Principal, Right
+from metadata_log.node.identity.rights import Principal
 from quorum.controller.callers import Caller
 from quorum.kafka.door import Answer, Api, Asked, AtOnce, KafkaDoor, Waits, tail_in_time
 
@@ -95,7 +95,7 @@ async def _read(door: KafkaDoor, header: RequestHeader, data: bytes) -> Values:
 
 async def _answered(door: KafkaDoor, api: Api, asked: Asked) -> Answer:
     """Return the answer to an inner request, or raise a MetadataError."""
-    api.check(asked.caller)
+    api.check(door, asked.caller)
     match api.handler:
         case AtOnce(answer=answer_at_once):
             return answer_at_once(door, asked)
@@ -104,4 +104,4 @@ async def _answered(door: KafkaDoor, api: Api, asked: Asked) -> Answer:
     raise AssertionError(f"request {api.key} is parked: nothing of that kind is forwarded")
 
 
-APIS: Final = (Api(ENVELOPE, Waits(unwrap), Right.BROKER),)
+APIS: Final = (Api(ENVELOPE, Waits(unwrap), "Envelope"),)

@@ -4,7 +4,6 @@ from typing import Final
 
 from metadata_log.errors import InvalidUpdateVersion
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from quorum.decide.features import FeaturesUpdated, FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE
@@ -36,4 +35,4 @@ def _update(update: Values, *, has_type: bool) -> FeatureUpdate:
     return FeatureUpdate(feature, level, UpgradeType(upgrade_type))
 
 
-APIS: Final = (Api(UPDATE_FEATURES, Waits(update_features), Right.CLUSTER, in_envelopes=True),)
+APIS: Final = (Api(UPDATE_FEATURES, Waits(update_features), "UpdateFeatures", in_envelopes=True),)

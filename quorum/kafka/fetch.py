@@ -7,7 +7,6 @@ from typing import Final
 
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, UnsupportedVersion
 from metadata_log.ids import BrokerId, Uuid
-from metadata_log.node.identity.rights import Right
 from quorum.controller.callers import authorize_poll
 from quorum.kafka.door import Api, Asked, Done, GiveUp, KafkaDoor, Parks, Prepared
 from quorum.kafka.fetches import FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, Fetch
@@ -74,4 +73,4 @@ def check_cluster(asked: str | None, cluster_id: str) -> None:
         raise InconsistentClusterId(f"this is cluster {cluster_id}, not {asked}")
 
 
-APIS: Final = (Api(FETCH, Parks(take), right=Right.BROKER),)
+APIS: Final = (Api(FETCH, Parks(take), "BrokerHeartbeat"),)

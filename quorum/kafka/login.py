@@ -76,6 +76,6 @@ def _is_named(principal: Principal, name: str) -> bool:
 
 
 APIS: Final = (
-    Api(SASL_HANDSHAKE, AtOnce(handshake), right=None),
-    Api(SASL_AUTHENTICATE, AtOnce(authenticate), right=None),
+    Api(SASL_HANDSHAKE, AtOnce(handshake), operation=None),
+    Api(SASL_AUTHENTICATE, AtOnce(authenticate), operation=None),
 )

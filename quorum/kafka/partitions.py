@@ -9,7 +9,6 @@ from typing import Any, Final
 from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import BrokerId, TopicId, Uuid
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from metadata_log.records.partitions import RECOVERED, RECOVERING
 from metadata_log.wire.commands import (
     AlterPartition,
@@ -127,6 +126,6 @@ def _rows(
 
 
 APIS: Final = (
-    Api(ALTER_PARTITION, Waits(alter_partition), Right.BROKER),
-    Api(ASSIGN_REPLICAS_TO_DIRS, Waits(assign_replicas), Right.BROKER),
+    Api(ALTER_PARTITION, Waits(alter_partition), "AlterPartition"),
+    Api(ASSIGN_REPLICAS_TO_DIRS, Waits(assign_replicas), "AssignReplicasToDirs"),
 )

@@ -4,7 +4,6 @@ from typing import Final
 
 from metadata_log.ids import BrokerId
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from metadata_log.wire.commands import AllocateProducerIds
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE
@@ -19,4 +18,4 @@ async def allocate(door: KafkaDoor, asked: Asked) -> Values:
     return (NO_THROTTLE, NONE, first, length)
 
 
-APIS: Final = (Api(ALLOCATE_PRODUCER_IDS, Waits(allocate), Right.BROKER),)
+APIS: Final = (Api(ALLOCATE_PRODUCER_IDS, Waits(allocate), "AllocateProducerIds"),)

@@ -7,7 +7,6 @@ from metadata_log.errors import InconsistentClusterId, InvalidRequest, NotContro
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.kafka.reading import Values
 from metadata_log.node.addresses import read_address
-from metadata_log.node.identity.rights import Right
 from metadata_log.records.quorum import KAFKA_ENDPOINT
 from quorum.decide.quorum import AddVoter, RemoveVoter
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor, Waits
@@ -158,7 +157,7 @@ def _check_cluster(door: KafkaDoor, cluster_id: str | None) -> None:
 
 
 APIS: Final = (
-    Api(DESCRIBE_QUORUM, AtOnce(describe_quorum), Right.READ, _refused, in_envelopes=True),
-    Api(ADD_VOTER, Waits(add_voter), Right.CLUSTER, in_envelopes=True),
-    Api(REMOVE_VOTER, Waits(remove_voter), Right.CLUSTER, in_envelopes=True),
+    Api(DESCRIBE_QUORUM, AtOnce(describe_quorum), "DescribeQuorum", _refused, in_envelopes=True),
+    Api(ADD_VOTER, Waits(add_voter), "AddRaftVoter", in_envelopes=True),
+    Api(REMOVE_VOTER, Waits(remove_voter), "RemoveRaftVoter", in_envelopes=True),
 )

@@ -10,7 +10,6 @@ from metadata_log.errors import MetadataError
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment, ongoing
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.elections import by_topic
@@ -63,6 +62,6 @@ def _named(topics: Iterable[Values]) -> list[tuple[str, int]]:
 
 
 APIS: Final = (
-    Api(ALTER_REASSIGNMENTS, Waits(alter_reassignments), Right.ALTER, in_envelopes=True),
-    Api(LIST_REASSIGNMENTS, Waits(list_reassignments), Right.READ, in_envelopes=True),
+    Api(ALTER_REASSIGNMENTS, Waits(alter_reassignments), "AlterPartitionReassignments", in_envelopes=True),
+    Api(LIST_REASSIGNMENTS, Waits(list_reassignments), "ListPartitionReassignments", in_envelopes=True),
 )

@@ -7,7 +7,6 @@ from typing import Final
 
 from metadata_log.kafka.messages import ANSWERS, REQUESTS
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor
 from quorum.kafka.errors import UNSUPPORTED_VERSION, KafkaError, whole
 
@@ -22,6 +21,8 @@ NO_SCRAM: Final = KafkaError(UNSUPPORTED_VERSION, "this controller has no SCRAM 
 NO_KAFKA_CONTROLLERS: Final = KafkaError(
     UNSUPPORTED_VERSION, "controllers of Kafka cannot take part in this quorum"
 )
+NOTHING: Final = "DescribeCluster"
+"""What may be refused to whom: nothing is told that a description of the cluster does not tell."""
 CONTROLLERS_ONLY: Final = (52, 53, 54, 70, 82)
 """Vote, BeginQuorumEpoch, EndQuorumEpoch, ControllerRegistration, UpdateRaftVoter: only a controller of Kafka sends them."""
 
@@ -70,16 +71,16 @@ class _Asking:
 
 _ASKING: Final = _Asking()
 APIS: Final = (
-    Api(29, _whole(29, NO_ACLS), Right.READ),
-    Api(30, _of(_each_acl), Right.READ, in_envelopes=True),
-    Api(31, _of(_each_filter), Right.READ, in_envelopes=True),
-    *(Api(key, _whole(key, NO_TOKENS), Right.READ, in_envelopes=True) for key in (38, 39, 40)),
-    Api(41, _whole(41, NO_TOKENS), Right.READ),
-    Api(49, _of(_each_quota), Right.READ, in_envelopes=True),
-    Api(50, _whole(50, NO_SCRAM), Right.READ),
-    Api(51, _of(_each_credential), Right.READ, in_envelopes=True),
+    Api(29, _whole(29, NO_ACLS), NOTHING),
+    Api(30, _of(_each_acl), NOTHING, in_envelopes=True),
+    Api(31, _of(_each_filter), NOTHING, in_envelopes=True),
+    *(Api(key, _whole(key, NO_TOKENS), NOTHING, in_envelopes=True) for key in (38, 39, 40)),
+    Api(41, _whole(41, NO_TOKENS), NOTHING),
+    Api(49, _of(_each_quota), NOTHING, in_envelopes=True),
+    Api(50, _whole(50, NO_SCRAM), NOTHING),
+    Api(51, _of(_each_credential), NOTHING, in_envelopes=True),
     *(
-        Api(key, AtOnce(partial(_ASKING.refuse, key)), Right.READ, is_advertised=False)
+        Api(key, AtOnce(partial(_ASKING.refuse, key)), NOTHING, is_advertised=False)
         for key in CONTROLLERS_ONLY
     ),
 )

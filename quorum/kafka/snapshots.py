@@ -8,7 +8,6 @@ from typing import Final
 from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import BrokerId
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from quorum.controller.callers import authorize_poll
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE, kafka_error
@@ -50,4 +49,4 @@ async def fetch_snapshot(door: KafkaDoor, asked: Asked) -> Values:
     return (NO_THROTTLE, NONE, ((topic, (partition,)),), tuple(each[:3] for each in endpoints))
 
 
-APIS: Final = (Api(FETCH_SNAPSHOT, Waits(fetch_snapshot), right=Right.BROKER),)
+APIS: Final = (Api(FETCH_SNAPSHOT, Waits(fetch_snapshot), "BrokerHeartbeat"),)

@@ -8,7 +8,6 @@ from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.kafka.reading import Values
 from metadata_log.limits import BATCH_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX
-from metadata_log.node.identity.rights import Right
 from metadata_log.records.configs import TOPIC
 from quorum.decide.described_configs import describe_topic_configs
 from quorum.decide.topic_outcomes import NO_ID, TopicResult
@@ -259,7 +258,7 @@ def _refused_growth(_api: Api, asked: Asked, error: KafkaError) -> Values:
 
 
 APIS: Final = (
-    Api(CREATE_TOPICS, Waits(create_topics), Right.ALTER, _refused_creation, in_envelopes=True),
-    Api(DELETE_TOPICS, Waits(delete_topics), Right.ALTER, _refused_deletion, in_envelopes=True),
-    Api(CREATE_PARTITIONS, Waits(create_partitions), Right.ALTER, _refused_growth, in_envelopes=True),
+    Api(CREATE_TOPICS, Waits(create_topics), "CreateTopics.many", _refused_creation, in_envelopes=True),
+    Api(DELETE_TOPICS, Waits(delete_topics), "DeleteTopics.many", _refused_deletion, in_envelopes=True),
+    Api(CREATE_PARTITIONS, Waits(create_partitions), "CreatePartitions", _refused_growth, in_envelopes=True),
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from metadata_log.kafka.messages import API_VERSIONS, REQUESTS
+from quorum.decide.registry import OPERATIONS
 from quorum.kafka.apis import APIS
 from tests.support.kafka_client import answer_values, request_bytes, sized
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
@@ -42,3 +43,13 @@ def test_a_newer_question_for_versions_is_answered_in_the_oldest_form(tmp_path: 
             await client.ask(API_VERSIONS, 4, "a client", "1")
 
     at_kafka_desk(tmp_path, story)
+
+
+def test_each_request_asks_for_an_operation_that_has_a_rule_and_only_the_way_to_a_login_for_none() -> None:
+    asked = {key: api.operation for key, api in APIS.items()}
+    assert {key for key, operation in asked.items() if operation is None} == {API_VERSIONS, 17, 36}
+    assert {operation for operation in asked.values() if operation is not None} <= OPERATIONS.keys()
+    for key, operation in asked.items():
+        name = REQUESTS[key].name
+        if operation is not None and name in OPERATIONS and name not in ("Fetch", "FetchSnapshot"):
+            assert operation.removesuffix(".many") == name

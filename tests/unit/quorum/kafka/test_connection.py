@@ -13,7 +13,6 @@ from metadata_log.errors import NotController
 from metadata_log.kafka import messages
 from metadata_log.kafka.messages import API_VERSIONS, REQUESTS, answer_head
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.rights import Right
 from quorum.kafka import connection
 from quorum.kafka.door import Answer, Api, Asked, AtOnce, Done, KafkaDoor, Parks, Waits, prepared
 from tests.support.kafka_client import KafkaClient, answer_values, request_bytes, sized
@@ -93,8 +92,8 @@ def test_a_request_waits_for_the_one_before_it(tmp_path: Path) -> None:
 
     async def story(desk: KafkaDesk) -> None:
         desk.serve(
-            Api(ALLOCATE, Parks(take), Right.BROKER),
-            Api(UNREGISTER, Waits(wait), Right.CLUSTER),
+            Api(ALLOCATE, Parks(take), "AllocateProducerIds"),
+            Api(UNREGISTER, Waits(wait), "UnregisterBroker"),
         )
         async with desk.client() as client:
             client.send(ALLOCATE, 0, (11, 5), correlation_id=1)
@@ -127,7 +126,7 @@ def test_a_parked_request_may_be_answered_at_once_and_is_given_up_with_its_clien
         return lambda: given_up.append(broker_id)
 
     async def story(desk: KafkaDesk) -> None:
-        desk.serve(Api(ALLOCATE, Parks(take), Right.BROKER))
+        desk.serve(Api(ALLOCATE, Parks(take), "AllocateProducerIds"))
         async with desk.client() as client:
             assert await client.ask(ALLOCATE, 0, 1, 5) == (0, 0, 5, 1000)
             assert await client.ask(ALLOCATE, 0, 2, 5) == (0, 41, 0, 0)
@@ -180,7 +179,7 @@ def test_a_handler_that_fails_unforeseen_ends_its_connection_alone(
         raise KeyError("nobody foresaw this")
 
     async def story(desk: KafkaDesk) -> None:
-        desk.serve(Api(UNREGISTER, Waits(fail), Right.CLUSTER))
+        desk.serve(Api(UNREGISTER, Waits(fail), "UnregisterBroker"))
         async with desk.client() as client:
             client.send(UNREGISTER, 0, (11,))
             assert await client.is_closed()
@@ -199,7 +198,7 @@ def test_a_large_request_is_read_beside_the_loop_and_counted_until_it_is_answere
         return (0, 0, None, ()) if len(asked.values[1]) == 2_000 else (0, -1, None, ())
 
     async def story(desk: KafkaDesk) -> None:
-        desk.serve(Api(FEATURES, Waits(wait), Right.CLUSTER))
+        desk.serve(Api(FEATURES, Waits(wait), "UpdateFeatures"))
         bodies = desk.desk.door.body_buffers
         values = (1, tuple((f"feature.{n}", 1, False, 1) for n in range(2_000)), False)
         size = len(sized(request_bytes(FEATURES, 2, values)))
@@ -221,7 +220,7 @@ def test_a_large_answer_is_encoded_beside_the_loop(tmp_path: Path, count: int, i
         return (0, 0, None, rows)
 
     async def story(desk: KafkaDesk) -> None:
-        desk.serve(Api(LISTING, Waits(wait), Right.READ))
+        desk.serve(Api(LISTING, Waits(wait), "ListPartitionReassignments"))
         made: list[object] = []
         run = desk.door.reads.run
 
@@ -264,7 +263,7 @@ def test_a_client_that_sends_on_while_it_waits_is_read_no_more(tmp_path: Path) -
     parked: list[Done] = []
 
     async def story(desk: KafkaDesk) -> None:
-        desk.serve(Api(ALLOCATE, Parks(take), Right.BROKER))
+        desk.serve(Api(ALLOCATE, Parks(take), "AllocateProducerIds"))
         async with desk.client() as client:
             client.send(ALLOCATE, 0, (11, 5))
             await until(lambda: len(parked) == 1)
