@@ -299,6 +299,7 @@ def test_a_mutant_that_names_rafts_leader_ends_a_broker(
             "leadership",
             lambda *, epoch, heard, **_: Leadership(epoch, heard or NodeId(NOBODY), is_ours=False),
         )
+        lab.fetches[2]._led_by = (None, False, None)  # what was found before it counts no more
         asked = lab.ask(2, broker.fetch())
         with pytest.raises(Ended, match="epoch 1 has leaders 1 and 3"):
             broker.read(asked.answer)
