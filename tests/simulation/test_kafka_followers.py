@@ -1,0 +1,18 @@
+"""A seeded slice of clusters that brokers of Kafka follow, under faults of controllers, links and disks."""
+
+import pytest
+
+from tests.simulation.faults.profiles import PROFILES
+from tests.simulation.world.kafka_followers import KafkaWorld
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["returns", "nasty", "members", "deposed"])
+def test_no_broker_of_kafka_ends(profile: str) -> None:
+    """Goal: no two answers name two leaders of an epoch, nothing that a broker has is taken back, and all controllers send
+    the same bytes. Method: brokers that end where Kafka's do, whatever befalls the controllers.
+    """
+    world = KafkaWorld(seed=1, profile=PROFILES[profile])
+    assert not world.run(20.0), world.violations
+    assert len(world.batches) > 20
+    assert all(follower.observer.high_watermark > 0 for follower in world.followers)
