@@ -100,13 +100,15 @@ class Authority:
         return files
 
     def write_principals(self, file: Path) -> None:
-        """Give the admin of this cluster the role of one, unless the file is there.
+        """Give the admin of this cluster the role of one, unless the file is there; brokers of Kafka name it in their way.
 
         Raises:
             DiskFailed: it cannot be written.
         """
         if not file.exists():
-            replace_file(file, f'[[principals]]\nname = "User:{ADMIN}"\nroles = ["admin"]\n'.encode())
+            names = (f"User:{ADMIN}", f"User:CN={ADMIN}")
+            rows = [f'[[principals]]\nname = "{name}"\nroles = ["admin"]\n' for name in names]
+            replace_file(file, "\n".join(rows).encode())
 
 
 def _builder(

@@ -271,12 +271,15 @@ class Layout:
             return
         address = _kafka(member)
         assert address is not None, "one of Kafka's brokers has an address for clients"
+        files = None if self.authority is None else self.authority.certify(member.role, str(member.id))
         properties = broker_properties(
             member.id,
             address=address,
             controllers=filter(None, map(_kafka, self.controllers)),
             data=self.directory / member.data,
             brokers=brokers,
+            keystore=None if files is None else _keystore(files),
+            authority=None if files is None else files.ca,
         )
         replace_file(config, properties_text(properties).encode())
 
@@ -304,6 +307,13 @@ class Layout:
                 rng=self.rng,
                 directory_id=directory_id,
             )
+
+
+def _keystore(files: TlsFiles) -> Path:
+    """Return a file with the key and the certificate of one of Kafka's brokers, which reads them from one."""
+    keystore = files.key.with_suffix(".pem")
+    replace_file(keystore, files.key.read_bytes() + files.certificate.read_bytes())
+    return keystore
 
 
 def _listen(member: Member) -> HostPort:

@@ -38,6 +38,7 @@ from metadata_log.node.disk.durable_files import (
     renamed_os_errors,
     replace_file,
 )
+from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.ownership import check_folder
 from ops.admin.client import NO_CREDENTIALS, ClusterClient, Credentials, Unreachable
 from ops.cluster_layout import (
@@ -210,6 +211,13 @@ class LocalCluster:
     def tls(self) -> ssl.SSLContext | None:
         """What a client shows under the admin's certificate; None without TLS."""
         return self._credentials.tls
+
+    @property
+    def admin_files(self) -> TlsFiles | None:
+        """The admin's certificate; None without TLS."""
+        if not self._secure:
+            return None
+        return TlsFiles(*(self.directory / ADMIN_FILES[name] for name in ("cert", "key", "ca")))
 
     def variables(self) -> dict[str, str]:
         """Return the variables by which the CLI finds the admin's certificate; none without TLS."""

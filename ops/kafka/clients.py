@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from metadata_log.errors import Unavailable
+from metadata_log.node.identity.credentials import TlsFiles
 
 REQUEST_TIMEOUT_S: Final = 30.0
 DELIVERY_TIMEOUT_S: Final = 120.0
@@ -45,11 +46,21 @@ def settings(bootstrap: Sequence[str], **more: str | float | bool) -> dict[str, 
     }
 
 
+def certificate(files: TlsFiles) -> dict[str, Any]:
+    """Return what a client under TLS shows, and whom it trusts, as `more` of `settings`."""
+    return {
+        "security_protocol": "ssl",
+        "ssl_ca_location": str(files.ca),
+        "ssl_certificate_location": str(files.certificate),
+        "ssl_key_location": str(files.key),
+    }
+
+
 class Admin:
     """Creates and deletes topics through the brokers, one request after the other."""
 
-    def __init__(self, bootstrap: Sequence[str]) -> None:
-        self._client = AdminClient(settings(bootstrap), logger=_silent)
+    def __init__(self, bootstrap: Sequence[str], **more: str | float | bool) -> None:
+        self._client = AdminClient(settings(bootstrap, **more), logger=_silent)
 
     def create_topic(
         self, name: str, *, partitions: int = 1, replicas: int = 1, timeout_s: float = REQUEST_TIMEOUT_S
@@ -108,11 +119,22 @@ class Sent:
 
 
 @contextmanager
-def producing(bootstrap: Sequence[str], topic: str, *, per_second: float) -> Iterator[Sent]:
+def producing(
+    bootstrap: Sequence[str], topic: str, *, per_second: float, **more: str | float | bool
+) -> Iterator[Sent]:
     """Send numbered records with acks=all and idempotence while the block runs; after it each is acknowledged or failed."""
+    chosen = settings(
+        bootstrap,
+        acks="all",
+        enable_idempotence=True,
+        linger_ms=5,
+        message_timeout_ms=int(DELIVERY_TIMEOUT_S * 1000),
+        **more,
+    )
     sent = Sent()
     stop = threading.Event()
-    thread = threading.Thread(target=_produce, args=(bootstrap, topic, per_second, sent, stop))
+    producer = Producer(chosen, logger=_silent)
+    thread = threading.Thread(target=_produce, args=(producer, topic, per_second, sent, stop))
     thread.start()
     try:
         yield sent
@@ -121,17 +143,7 @@ def producing(bootstrap: Sequence[str], topic: str, *, per_second: float) -> Ite
         thread.join()
 
 
-def _produce(
-    bootstrap: Sequence[str], topic: str, per_second: float, sent: Sent, stop: threading.Event
-) -> None:
-    chosen = settings(
-        bootstrap,
-        acks="all",
-        enable_idempotence=True,
-        linger_ms=5,
-        message_timeout_ms=int(DELIVERY_TIMEOUT_S * 1000),
-    )
-    producer = Producer(chosen, logger=_silent)
+def _produce(producer: Producer, topic: str, per_second: float, sent: Sent, stop: threading.Event) -> None:
     last = time.monotonic()
 
     def delivered(error: KafkaError | None, message: Message) -> None:

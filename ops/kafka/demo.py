@@ -6,12 +6,13 @@ Tests: tests/kafka/test_real_brokers.py.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from metadata_log.errors import Fault
 from ops.admin.export import export_cluster
 from ops.demo import DidNotHappen
-from ops.kafka.clients import Admin, NotAnswered, Sent, producing, read_to_end
+from ops.kafka.clients import Admin, NotAnswered, Sent, certificate, producing, read_to_end
 from ops.local_cluster import Active, LocalCluster
 
 Seen = TypeVar("Seen")
@@ -42,6 +43,8 @@ class _Demo:
     def __init__(self, cluster: LocalCluster, tell: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._bootstrap = tuple(broker.listens for broker in cluster.brokers)
+        files = cluster.admin_files
+        self._shows = {} if files is None else certificate(files)
         self._tell = tell
         self._steps = 0
 
@@ -49,7 +52,7 @@ class _Demo:
         if not self._cluster.brokers:
             raise DidNotHappen("a demo needs brokers: leave --brokers 0 out")
         await self._create_topic()
-        with producing(self._bootstrap, TOPIC, per_second=_PER_SECOND) as sent:
+        with producing(self._bootstrap, TOPIC, per_second=_PER_SECOND, **self._shows) as sent:
             await self._until("records are acknowledged", lambda: _has_more(sent, 100))
             await self._lose_the_active_controller(sent)
             await self._lose_a_broker(sent)
@@ -65,7 +68,7 @@ class _Demo:
             f"create {TOPIC}, and produce {_PER_SECOND:g} records a second with acks=all and idempotence",
             "an ordinary client asks a broker of Kafka's, which forwards it to the active controller in an envelope",
         )
-        admin = Admin(self._bootstrap)
+        admin = Admin(self._bootstrap, **self._shows)
         began = time.monotonic()
         replicas = min(3, len(self._cluster.brokers))
         try:
@@ -84,7 +87,7 @@ class _Demo:
             f"kill -9 controller {active.controller_id}, the active one",
             "another takes over, and the brokers follow it: the first topic after the kill shows when",
         )
-        admin = Admin(self._bootstrap)
+        admin = Admin(self._bootstrap, **self._shows)
         before = len(sent.acknowledged)
         self._cluster.kill(active.controller_id)
         began = time.monotonic()
@@ -127,7 +130,7 @@ class _Demo:
     async def _consume(self, sent: Sent) -> None:
         self._step("consume", "each record that was acknowledged must be there, and once")
         found = await asyncio.to_thread(
-            read_to_end, self._bootstrap, TOPIC, timeout_s=_READ_TIMEOUT_S, isolation_level="read_committed"
+            partial(read_to_end, self._bootstrap, TOPIC, timeout_s=_READ_TIMEOUT_S, **self._shows)
         )
         lost = [number for number in sent.acknowledged if not found[number]]
         doubled = [number for number, count in found.items() if count > 1]

@@ -7,7 +7,7 @@ from typing import Final
 from metadata_log.node.addresses import HostPort, address_text
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
-CLIENT_LISTENER: Final = "PLAINTEXT"
+CLIENT_LISTENER: Final = "CLIENTS"
 LOG_DIRS: Final = "kafka-logs"
 """Of a node, below its data directory."""
 
@@ -36,17 +36,24 @@ def broker_properties(
     brokers: int,
     log_dirs: int = 1,
     rack: str | None = None,
+    keystore: Path | None = None,
+    authority: Path | None = None,
 ) -> dict[str, str]:
     """Return the settings of a broker that finds its controllers at their listeners for Kafka.
 
-    `brokers`: how many there are, which bounds the replicas of the internal topics.
+    `brokers`: how many there are, which bounds the replicas of the internal topics. `keystore`: a PEM file with its key and
+    certificate, under which all its connections have TLS, with those that `authority` certified.
     """
     replicas = min(3, brokers)
+    protocol = "PLAINTEXT" if keystore is None else "SSL"
     return {
         "process.roles": "broker",
         "node.id": str(node_id),
         "listeners": f"{CLIENT_LISTENER}://{address_text(address)}",
+        "inter.broker.listener.name": CLIENT_LISTENER,
         "controller.listener.names": CONTROLLER_LISTENER,
+        "listener.security.protocol.map": f"{CONTROLLER_LISTENER}:{protocol},{CLIENT_LISTENER}:{protocol}",
+        **({} if keystore is None else _tls(keystore, authority)),
         "controller.quorum.bootstrap.servers": ",".join(map(address_text, controllers)),
         **({} if rack is None else {"broker.rack": rack}),
         "log.dirs": ",".join(f"{data / LOG_DIRS}-{number}" for number in range(1, log_dirs + 1)),
@@ -56,6 +63,17 @@ def broker_properties(
         "share.coordinator.state.topic.replication.factor": str(replicas),
         "share.coordinator.state.topic.min.isr": str(min(2, replicas)),
         **_SMALL,
+    }
+
+
+def _tls(keystore: Path, authority: Path | None) -> dict[str, str]:
+    assert authority is not None, "TLS needs an authority"
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keystore),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority),
+        "ssl.client.auth": "required",
     }
 
 

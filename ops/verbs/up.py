@@ -68,7 +68,7 @@ def run_up(
     """
     keep_files_private()
     if kafka:
-        _prepare_kafka(secure=secure)
+        _prepare_kafka()
     cluster = LocalCluster(folder, controllers=controllers, brokers=brokers, secure=secure, kafka=kafka)
     try:
         asyncio.run(_run(cluster, Events(asked.output), demo=demo or kafka, stay=stay))
@@ -81,12 +81,8 @@ def run_up(
     return 0
 
 
-def _prepare_kafka(*, secure: bool) -> None:
+def _prepare_kafka() -> None:
     """Take what Kafka's brokers need, before any node is started."""
-    if secure:
-        fail_usage(
-            "--kafka and --secure: a local cluster has either; docs/kafka.md says how to secure Kafka's brokers"
-        )
     try:
         from ops.toolchain.jars import kafka_jars
     except ModuleNotFoundError:

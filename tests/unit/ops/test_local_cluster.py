@@ -76,7 +76,7 @@ def test_a_cluster_of_kafkas_brokers(tmp_path: Path) -> None:
         assert load_meta(tmp_path / "c" / broker.data).cluster_id == cluster.cluster_id
         properties = read_properties((tmp_path / "c" / broker.config).read_text())
         assert properties["controller.quorum.bootstrap.servers"] == ",".join(map(str, addresses))
-        assert properties["listeners"] == f"PLAINTEXT://{broker.kafka}"
+        assert properties["listeners"] == f"CLIENTS://{broker.kafka}"
         assert properties["log.dirs"] == str(tmp_path / "c" / broker.data / "kafka-logs-1")
         assert properties["offsets.topic.replication.factor"] == "2"
         assert cluster.start_command(broker.id).endswith(f"-m ops.kafka {tmp_path / 'c' / broker.config}")

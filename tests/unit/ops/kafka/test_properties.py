@@ -24,9 +24,27 @@ def test_a_broker(brokers: int, replicas: str, in_sync: str) -> None:
     assert written["controller.quorum.bootstrap.servers"] == "127.0.0.1:9291,127.0.0.1:9292"
     assert written["log.dirs"] == "/d/kafka-logs-1,/d/kafka-logs-2"
     assert "broker.rack" not in written
+    assert written["listener.security.protocol.map"] == "CONTROLLER:PLAINTEXT,CLIENTS:PLAINTEXT"
+    assert not any(name.startswith("ssl.") for name in written)
     for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
         assert written[f"{topic}.replication.factor"] == replicas
     assert written["transaction.state.log.min.isr"] == in_sync
+
+
+def test_a_broker_with_tls() -> None:
+    written = broker_properties(
+        11,
+        address=("127.0.0.1", 9092),
+        controllers=CONTROLLERS,
+        data=Path("/d"),
+        brokers=1,
+        keystore=Path("/t/broker-11.pem"),
+        authority=Path("/t/ca.crt"),
+    )
+    assert written["listener.security.protocol.map"] == "CONTROLLER:SSL,CLIENTS:SSL"
+    assert written["ssl.keystore.location"] == "/t/broker-11.pem"
+    assert written["ssl.truststore.location"] == "/t/ca.crt"
+    assert written["ssl.client.auth"] == "required"
 
 
 def test_a_controller() -> None:
