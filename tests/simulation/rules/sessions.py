@@ -126,6 +126,8 @@ class SessionRules:
         """The highest offset that each registration of a broker reported as applied, to any controller."""
         self._left: dict[BrokerId, tuple[int, int]] = {}
         """Under which epoch a broker's controlled shutdown last moved leaderships, and the end offset of that batch."""
+        self._active_then: dict[BrokerId, frozenset[BrokerId]] = {}
+        """The brokers in service when a change in parts began that takes a broker out of service."""
 
     # --- the log
 
@@ -135,6 +137,9 @@ class SessionRules:
             self._check(before, batch)
         except Violation as broken:
             raise broken.beside(f"offset {batch.base_offset}") from None
+        for record in batch.records:
+            if isinstance(record, REGISTRATIONS):
+                self._active_then.pop(record.broker_id, None)
         self.parts.follow(batch, image)
         if batch.claim is not None:
             controller = self._world.controller_of(batch.claim.controller_id)
@@ -182,15 +187,21 @@ class SessionRules:
         epoch, end_offset = left
         if epoch != batch.controller_epoch:
             return  # sessions are not in the log: the next controller knows of no offset to wait for
+        # One that came into service after the first part, which may have written nothing, is not waited for.
+        active = self._active_then.get(broker_id, before.brokers.keys())
         for other, broker in before.brokers.items():
-            if other != broker_id and broker.is_active:
+            if other != broker_id and broker.is_active and other in active:
                 reported = self._reported.get((other, broker.broker_epoch), 0)
                 if reported < end_offset:
                     raise self.who_stops_is_known_to_stop(
                         f"{broker_id} may go, {other} has applied {reported} of {end_offset}"
                     )
 
-    # --- what controllers hear
+    # --- what controllers hear and decide
+
+    def begins_to_leave(self, broker_id: BrokerId, image: MetadataImage) -> None:
+        """Note that a change in parts begins that takes a broker out of service."""
+        self._active_then[broker_id] = frozenset(filter(image.is_active, image.brokers))
 
     def heard(self, command: BrokerHeartbeat) -> None:
         """Note what a broker reports to a controller that it takes for active."""
@@ -309,6 +320,8 @@ class HeardOf:
             self._walks.discard(walk)
             self._inherited.discard(change.walk.broker_id)  # it may be back before anybody looks
         else:
+            if walk not in self._walks and change.walk.kind is WalkKind.LEAVES:
+                self._rules.begins_to_leave(change.walk.broker_id, self._controller.tip)
             self._walks.add(walk)
         if change.walk.broker_id in self._inherited:
             self._went_on_at = self._now()
