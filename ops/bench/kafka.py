@@ -39,7 +39,7 @@ _FOLLOWS: Final = re.compile(
     r"^\[([^]]+)] INFO .*Completed transition to FollowerState\(.*?\bepoch=(\d+),", re.MULTILINE
 )
 _CLAIMS: Final = (
-    re.compile(r"^\[([^]]+)] INFO .*Becoming the active controller at epoch (\d+)", re.MULTILINE),
+    re.compile(r"^\[([^]]+)] INFO .*Completed transition to Leader\(.*?\bepoch=(\d+),", re.MULTILINE),
     re.compile(r"^(\S+)Z INFO \S+ controller_active controller_epoch=(\d+)", re.MULTILINE),
 )
 
@@ -224,7 +224,7 @@ def _answer(measured: _Measured, system: System) -> dict[str, Any]:
 def follow_ms(controllers: Iterable[str], brokers: Sequence[str]) -> list[float]:
     """Return, for each claim in the logs of controllers, after how many ms the last broker followed it.
 
-    A claim is left out that not all brokers followed before the next: of a cluster that starts, for instance.
+    The first claim is left out, at which no broker runs yet, and each that not all brokers followed before the next.
     """
     claims = {
         int(epoch): _ms(at)
@@ -235,7 +235,7 @@ def follow_ms(controllers: Iterable[str], brokers: Sequence[str]) -> list[float]
     followed = [{int(epoch): _ms(at) for at, epoch in reversed(_FOLLOWS.findall(text))} for text in brokers]
     return [
         max(each[epoch] for each in followed) - at
-        for epoch, at in sorted(claims.items())
+        for epoch, at in sorted(claims.items())[1:]
         if all(epoch in each for each in followed)
     ]
 

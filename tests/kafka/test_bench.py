@@ -7,8 +7,8 @@ OURS = (
     "2026-11-28T16:46:10.000Z INFO quorum.controller.controller controller_active controller_epoch=3 offset=9\n"
 )
 THEIRS = (
-    "[2026-11-28T16:46:00,100] INFO [QuorumController id=1] Becoming the active controller at epoch 2, next write "
-    "offset 7. (org.apache.kafka.controller.QuorumController)\n"
+    "[2026-11-28T16:46:00,100] INFO [RaftManager id=1] Completed transition to Leader(localVoterNode=VoterNode(voterKey="
+    "ReplicaKey(id=1, directoryId=Optional.empty)), epoch=2, epochStartOffset=7) from CandidateState(epoch=2, voters=[1])\n"
 )
 
 
@@ -20,7 +20,7 @@ def follows(at: str, epoch: int) -> str:
 
 
 def test_the_last_broker_counts_and_a_claim_that_not_all_followed_is_left_out() -> None:
-    first = follows("16:46:00,110", 2) + follows("16:46:10,007", 3)
+    first = follows("16:45:59,000", 1) + follows("16:46:00,110", 2) + follows("16:46:10,007", 3)
     # The second broker was not there at the claim of epoch 2, and came back to epoch 3 once more later.
     second = follows("16:46:10,030", 3) + follows("16:46:20,000", 3)
     assert follow_ms([OURS, THEIRS], [first]) == [10.0, 7.0]
