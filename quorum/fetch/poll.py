@@ -25,7 +25,13 @@ Outcome: TypeAlias = Reply | MetadataError
 """What ends a poll: its reply, or why it is refused."""
 
 
-class PollState(enum.Enum):
+class _ByIdentity(enum.Enum):
+    """There is one object of each member. An Enum's own hash is that of its name: a call each time, ten of them a poll."""
+
+    __hash__ = object.__hash__
+
+
+class PollState(_ByIdentity):
     ARRIVED = "ARRIVED"
     """Its broker's heartbeat is decided, and what that leads to is waited for."""
     WAITING = "WAITING"
@@ -44,7 +50,7 @@ class PollState(enum.Enum):
     """It was answered, refused, or given up by its client."""
 
 
-class PollEvent(enum.Enum):
+class PollEvent(_ByIdentity):
     PARKED = "nothing for it yet"
     WANTS_PROOF = "news or deadline, leadership not proved since its arrival"
     ROUND_BEGAN = "a round of probes began"
