@@ -272,7 +272,7 @@ class LocalCluster:
         """Lock the directory, and create or complete its files; no process is started yet."""
         with renamed_os_errors(self.directory):
             self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        check_folder(self.directory)  # whoever may change it chooses what is run from it, and stopped
+        check_folder(self.directory)  # a user who may change it chooses what is run from it, and stopped
         self._lock_fd = _locked(self.directory)
         try:
             self._started_at_ms = time.time_ns() // 1_000_000

@@ -64,7 +64,7 @@ class Polls:
         self._under_way[poll] = None
 
     def give_up(self, poll: Poll) -> None:
-        """Forget a poll: nobody waits for its answer any more."""
+        """Forget a poll: no client waits for its answer any more."""
         if not poll.is_over:
             poll.on(PollEvent.ENDED)
         self.waiting.take(poll)

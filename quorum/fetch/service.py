@@ -37,7 +37,7 @@ class FetchService(AppliedListener):
     """Answers polls: all of them on the active controller, on a follower those of observers that take what it has applied.
 
     A poll renews its broker's session when it arrives, and is answered only with proof of leadership newer than its
-    arrival, so a controller that slept and was deposed renews nobody. `polls` has the polls that are under way, `cold`
+    arrival, so a controller that slept and was deposed renews no session. `polls` has the polls that are under way, `cold`
     those whose frames a thread reads, and `replies` what polls are answered. Polls that get the same share a Reply.
 
     A follower answers from its own committed log, and only while its leader's messages arrive. Nothing proves that its
@@ -135,7 +135,7 @@ class FetchService(AppliedListener):
         counted here.
 
         Raises:
-            NotController: this controller is not active; nobody else needs to hear of the poll.
+            NotController: this controller is not active; no other part needs to know of the poll.
             MetadataError: the poll is refused at once.
         """
         authorize_poll(caller, request.broker_id, self._controller.committed)

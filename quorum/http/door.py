@@ -211,7 +211,7 @@ class Door(Parts):
         image: MetadataImage = await self.read(request, lambda image: image)
         if not is_large(image):
             return self.ok(request, listed(view(image)))
-        # Who reads slowly would hold all results that are evicted meanwhile.
+        # Leave out the kept answers: a slow reader would keep evicted ones in memory.
         shown = image.without_results()
         return await self.sender.send_made(request, lambda: view(shown))
 

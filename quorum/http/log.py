@@ -81,7 +81,7 @@ async def _frames(
 ) -> AsyncIterator[bytes]:
     """Yield whole frames: at least one if any exists below `until`, further ones while the sum stays within `max_bytes`.
 
-    They end before a frame that cannot be read: whoever asks from there on is refused by name.
+    They end before a frame that cannot be read: a request from there on is refused by name.
     """
     left, is_first = max_bytes, True
     while left > 0:

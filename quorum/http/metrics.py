@@ -52,7 +52,7 @@ def exposition(status: QuorumStatus, *, now_ms: int) -> bytes:
 
 
 class _StatusMetrics(Collector):
-    """Metrics that are read from the parts of the node, each scrape anew."""
+    """Metrics that are read from the parts of the node at each scrape."""
 
     def __init__(self, status: QuorumStatus, now_ms: int) -> None:
         self._status = status

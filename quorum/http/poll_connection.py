@@ -210,7 +210,7 @@ class PollConnection(NamedErrors):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if not data:  # aiohttp goes on with what its parser holds
+        if not data:  # aiohttp continues with what its parser holds
             super().data_received(data)
             return
         if self._is_busy:

@@ -19,7 +19,7 @@ from quorum.http.routes import AS_FRESH, reading
 
 async def show_state(door: Door, request: web.Request) -> web.StreamResponse:
     if "at" not in request.query:
-        # Who reads slowly would hold all results that are evicted meanwhile.
+        # Leave out the kept answers: a slow reader would keep evicted ones in memory.
         image: MetadataImage = await door.read(request, MetadataImage.without_results)
         parts = state_items(image, as_msgpack=wants_msgpack(request))
         return await _send(door, request, pieces_of(door.reads, parts))

@@ -83,7 +83,7 @@ class EndingTopics(TopicsByNameOrId, frozen=True):
 
 
 NO_TOPIC: Final = TopicId(bytes(16))
-"""Stands in for the id of a topic that was only validated."""
+"""The id of a topic that was only validated."""
 
 
 async def list_topics(door: Door, request: web.Request) -> web.StreamResponse:

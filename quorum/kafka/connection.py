@@ -42,7 +42,7 @@ from quorum.kafka.door import (
 log = logging.getLogger(__name__)
 
 REQUESTS_PER_TURN: Final = 4
-"""Of one connection in one turn of the loop: whoever sends many at once waits for others."""
+"""Of one connection in one turn of the loop: a client that sends many at once waits for others."""
 SWEEP_S: Final = 1.0
 REPEATED_BYTES_MAX: Final = 512
 """Of a request that may be repeated: a Fetch or a heartbeat has some 150."""
@@ -81,7 +81,7 @@ class Serving:
             log.warning("kafka_connection_closed", extra=facts)
 
     def carry_out(self, work: Coroutine[Any, Any, None], failed: Callable[[], None]) -> None:
-        """Carry out work of one request. What nobody foresaw ends that request alone, by `failed`, and is logged."""
+        """Carry out work of one request. An unforeseen error ends that request alone, by `failed`, and is logged."""
         # No task of a group: the first that fails would end all others.
         task = asyncio.Task(work)
         self._under_way.add(task)
@@ -417,7 +417,7 @@ class KafkaConnection(asyncio.Protocol):
         self._send(api.tail(version, answer))
 
     def _send(self, tail: bytes) -> None:
-        """Answer the request that is served, and go on with what has arrived behind it."""
+        """Answer the request that is served, and continue with what has arrived after it."""
         was_busy, self._is_busy, self._in_hand = self._is_busy, False, 0
         self._count()
         transport = self._transport

@@ -49,7 +49,7 @@ FETCH: Final = 1
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = TopicId(Uuid(bytes(15) + b"\x01"))
 ENDPOINTS_FROM: Final = 16
-"""From this version on an answer says where the leader is. A broker that is told of a leader, and not where, ends."""
+"""From this version on an answer has the leader's address. A broker that learns of a leader without an address ends."""
 _NO_EPOCH_END: Final = (-1, -1)
 _NO_SNAPSHOT: Final = (-1, -1)
 
@@ -116,7 +116,7 @@ class Snapshots(Protocol):
 
 
 class KafkaFetches(AppliedListener):
-    """All fetches of one controller; it follows `translated`, which is told of everything first."""
+    """All fetches of one controller; it follows `translated`, which gets each batch first."""
 
     def __init__(
         self,

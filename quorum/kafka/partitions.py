@@ -116,7 +116,7 @@ def _assigned(result: ReplicaAssigned) -> Values:
 def _rows(
     parts: Iterable[Part], refused: Callable[[Any, int], Values], row: Callable[[Any], Values]
 ) -> Iterator[Values]:
-    """Yield what is told of each item, in order; `refused` is for those whose command failed behind others."""
+    """Yield the result of each item, in order; `refused` is for those whose command failed after others."""
     for some, outcome in parts:
         if isinstance(outcome, MetadataError):
             code = kafka_error(outcome, to_broker=True).code

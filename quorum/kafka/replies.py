@@ -54,7 +54,7 @@ def leadership(
     """Return what answers say about the leader.
 
     `claimant` wrote the claim of `epoch` (None: not known here), `heard` is the leader whose messages arrive by Raft.
-    A claimant that is not heard may be dead: brokers would bounce between it and this node, so nobody is named.
+    A claimant that is not heard may be dead: brokers would bounce between it and this node, so none is named.
     """
     if claimant is None:
         return Leadership(epoch, NO_LEADER, is_ours=False)

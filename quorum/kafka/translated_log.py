@@ -73,7 +73,7 @@ def split(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
 
 
 class TranslatedLog(AppliedListener):
-    """The committed log of one controller as Kafka's; it follows `committed_log`, which is told of everything first."""
+    """The committed log of one controller as Kafka's; it follows `committed_log`, which gets each batch first."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class SnapshotSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionSettings:
-    """How often the controller looks for elections that nobody asked for; 0: never. The names are Kafka's.
+    """How often the controller looks for elections without a request; 0: never. The names are Kafka's.
 
     Kafka's default percentage is 10, and its controller ignores it since KRaft; 0 is what that amounts to.
     """

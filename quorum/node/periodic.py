@@ -1,4 +1,4 @@
-"""Edge: the tasks that let the active controller look for sessions that ended, for elections that nobody asked for, for
+"""Edge: the tasks that let the active controller look for sessions that ended, for elections without a request, for
 deleted topics whose time has passed, and for a log that has been quiet.
 """
 

@@ -299,7 +299,7 @@ class _Node:
         # It ends before the journal's files are closed.
         journal_thread = stack.enter_context(JournalThread())
         if journal.voter_changes or stored_pointer(disk) is not None:
-            # The log names the voters, though nothing of it is applied yet: settings that differ keep nobody apart.
+            # The log names the voters, though nothing of it is applied yet: different settings keep no nodes apart.
             self.transport.hello = replace(self.transport.hello, founding=b"")
         check_reaches_log(
             data,
@@ -386,7 +386,7 @@ class _Node:
             await self.files.run(self.segments.sync)
             log.info("controller_stopped", extra={"node_id": self.settings.node_id})
         finally:
-            # From here on nobody begins to wait; all who wait, after a fault too, are sent to another controller.
+            # From here on no request begins to wait; all that wait, after a fault too, are sent to another controller.
             self.controller.resign()
             self.controller.stop_waiting()
 
@@ -492,7 +492,7 @@ class _Node:
     async def _wait_for_stop(self) -> None:
         await self.stop_asked.wait()
         if self.controller.is_active and len(self.raft.status().voters) > 1:
-            with suppress(Rejected, OutcomeUnknown, Unavailable):  # nobody is there to take over
+            with suppress(Rejected, OutcomeUnknown, Unavailable):  # no successor is there
                 await self.controller.transfer(None)
         self.controller.resign()
         # Meanwhile pending writes commit, or the successor's claim sends their clients there.

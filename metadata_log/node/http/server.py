@@ -96,7 +96,7 @@ class NamedErrors(web.RequestHandler):
         """Where connections are counted by address, if they are."""
 
     def data_received(self, data: bytes) -> None:
-        if not data:  # aiohttp goes on with what its parser holds
+        if not data:  # aiohttp continues with what its parser holds
             super().data_received(data)
             return
         waiter = self._waiter if self._waits_for_request() else None
