@@ -91,18 +91,29 @@ def _completed_and_offline(difference: Difference) -> bool:
     line, before = difference.line, difference.before
     if line["op"] != "AssignReplicasToDirs" or difference.faults:
         return False
-    completes: dict[Key | None, Record] = {}
-    for record in _records(difference.kafka):
-        key = _key(record)
-        if (
-            key in before.partitions
-            and "replicas" in record
-            and {*record["replicas"]} < {*before.partitions[key].replicas}
-        ):
-            completes.setdefault(key, record)
-    return bool(completes) and _equal_without(
-        difference, lambda record: completes.get(_key(record), record) != record
-    )
+    completed = {
+        key
+        for record in _records(difference.kafka)
+        if (key := _key(record)) in before.partitions
+        and "replicas" in record
+        and {*record["replicas"]} < {*before.partitions[key].replicas}
+    }
+
+    def without_second(answer: Mapping[str, Any]) -> dict[str, Any]:
+        seen: set[Key] = set()
+        batches = []
+        for batch in answer["batches"]:
+            kept = []
+            for record in batch:
+                key = _key(record)
+                if key not in completed or key not in seen:
+                    kept.append(record)
+                if key is not None:
+                    seen.add(key)
+            batches.append(kept)
+        return {**answer, "batches": [batch for batch in batches if batch]}
+
+    return bool(completed) and without_second(difference.kafka) == without_second(difference.ours)
 
 
 def _refused_and_written(difference: Difference) -> bool:
