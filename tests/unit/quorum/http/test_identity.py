@@ -28,6 +28,7 @@ from metadata_log.wire.fetch import OBSERVER
 from quorum.decide.registry import BY_OPERATION, OPERATIONS
 from quorum.http.app import ROUTES, RULES, DoorRunner
 from quorum.http.poll_connection import poll_connections
+from quorum.kafka.apis import APIS
 from quorum.node.registration import registration_of
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, registration, settings, uuid
@@ -102,7 +103,10 @@ async def behind_tokens(directory: Path, who: dict[str, str] = WHO) -> AsyncIter
 def test_each_route_is_in_the_table_once_and_a_write_needs_the_right_of_its_operation() -> None:
     assert len(RULES) == len(ROUTES)
     assert Right.TOKEN not in {right for rights in ROLES.values() for right in rights}
-    offered = {route.operation for route in ROUTES}
+    offered = {
+        *(route.operation for route in ROUTES),
+        *(api.operation for api in APIS.values() if api.operation is not None),
+    }
     assert OPERATIONS.keys() - BY_OPERATION.keys() <= offered <= OPERATIONS.keys()
     assert {route.operation for route in ROUTES if route.method == "GET"}.isdisjoint(BY_OPERATION)
     others = {route.operation for route in ROUTES if route.method != "GET"} - BY_OPERATION.keys()
