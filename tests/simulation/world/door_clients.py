@@ -193,7 +193,7 @@ class Client:
         self.due.append(Due(asked, self.loop.time()))
         for piece in pieces:
             if piece and not end.is_lost:
-                end.arrive(piece)
+                self.loop.call_soon(end.arrive, piece)
                 await asyncio.sleep(rng.choice((0.0, 0.001, 0.01)))
         if self.pipelines or not self.reads:
             return

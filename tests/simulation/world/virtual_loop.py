@@ -58,7 +58,7 @@ class Task(asyncio.Task[Any]):
 class _Handle(list[Any]):
     """What `call_soon` and the timers return: callback, arguments, processor and time. None as callback: it is cancelled.
 
-    asyncio itself asks for no more than `cancel`. It is a list because that is made in C, and a run makes millions.
+    asyncio asks for `cancel`, and the pace for `_run`. It is a list because that is made in C, and a run makes millions.
     """
 
     __slots__ = ()
@@ -68,6 +68,12 @@ class _Handle(list[Any]):
 
     def cancelled(self) -> bool:
         return self[0] is None
+
+    def _run(self) -> None:
+        """As asyncio's own: a task may take its first step at once."""
+        callback, args, _, _ = self
+        if callback is not None:
+            callback(*args)
 
     def when(self) -> float:
         return self[3]  # type: ignore[no-any-return]  # as it was made
