@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -185,7 +185,9 @@ class Module:
     source: str
 
     @classmethod
+    @cache
     def read(cls, root: Path, file: Path) -> "Module":
+        """Return a file of the checkout, which is read and parsed once for all rules."""
         return cls(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
 
     @cached_property
