@@ -137,7 +137,7 @@ def test_entries_share_messages_of_a_bounded_size_and_large_ones_fill_the_window
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Goal: with 24 MiB to send, the window of 16 MiB is used, by an entry in each message."""
-    monkeypatch.setattr("tests.simulation.rules.raft.RaftRules._sent_too_much", lambda *_: None)
+    monkeypatch.setattr("tests.simulation.rules.raft.RaftRules._check_size", lambda *_: None)
     quorum = Narrow(1000 * MBIT)
     quorum.start()
     leader = quorum.leader()
