@@ -6,6 +6,7 @@ They run in the order of the file. Longer, and with more kills: `python -m tests
 import asyncio
 import json
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from functools import partial
@@ -20,6 +21,7 @@ from ops.kafka.demo import run_kafka_demo
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import LocalCluster
 from tests.support.processes import poll_until
+from tests.support.wire import ask
 
 pytestmark = pytest.mark.slow
 
@@ -276,21 +278,16 @@ def test_kafkas_own_readers_open_the_log_that_a_broker_mirrors(cluster: LocalClu
         assert "isvalid: false" not in dumped and "rror" not in dumped
         end_offset += len(offsets)
     assert end_offset > 100
-    listed = run_tool(
-        "kafka-metadata-shell",
-        "--snapshot",
-        str(first_segment(folder, tmp_path)),
-        "ls",
-        "/image/topics/byName",
+    assert {"plain", "kept", "tooled"} <= topics_in(folder / f"{0:020}.log", tmp_path)
+
+
+def topics_in(file: Path, scratch: Path) -> set[str]:
+    """Return the topics that the shell finds in a segment or a checkpoint: in a copy, as it locks the folder."""
+    copied = scratch / file.name
+    copied.write_bytes(file.read_bytes())
+    return set(
+        run_tool("kafka-metadata-shell", "--snapshot", str(copied), "ls", "/image/topics/byName").split()
     )
-    assert {"plain", "kept", "tooled"} <= set(listed.split())
-
-
-def first_segment(folder: Path, scratch: Path) -> Path:
-    """Return a copy of the first segment: the shell locks the folder of what it opens."""
-    copied = scratch / "00000000000000000000.log"
-    copied.write_bytes((folder / copied.name).read_bytes())
-    return copied
 
 
 def test_a_broker_stops_in_order(cluster: LocalCluster) -> None:
@@ -306,3 +303,27 @@ def test_a_broker_stops_in_order(cluster: LocalCluster) -> None:
         if len(partition["replicas"]) > 1
     }
     assert broker.id not in leaders and -1 not in leaders
+
+
+def test_a_broker_that_lost_the_log_begins_with_a_snapshot(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Goal: a broker below the start of what is offered. Method: it has no log, and controllers began with a snapshot."""
+    broker = cluster.brokers[1]
+    asyncio.run(begin_with_snapshots(cluster))
+    folder = cluster.data(broker.id) / "kafka-logs-1" / "__cluster_metadata-0"
+    shutil.rmtree(folder)
+    asyncio.run(cluster.start_one(broker.id))
+    asyncio.run(cluster.wait_until_ready())
+    checkpoints = [each for each in folder.glob("*.checkpoint") if int(each.name.split("-")[0]) > 0]
+    assert checkpoints and not (folder / f"{0:020}.log").exists()
+    assert {"plain", "kept"} <= topics_in(checkpoints[0], tmp_path)
+    assert fatal_lines(cluster, broker.id) == []
+
+
+async def begin_with_snapshots(cluster: LocalCluster) -> None:
+    """Let each controller take a snapshot and start from it."""
+    for member in cluster.controllers:
+        await asyncio.to_thread(ask(member.http, "POST", "/v1/snapshots").ok, 201)
+        cluster.kill(member.id)
+        await cluster.start_one(member.id)
+        while not await asyncio.to_thread(is_reachable, cluster):
+            await asyncio.sleep(0.1)
