@@ -1,7 +1,6 @@
-"""Edge: the pace at which work shares the event loop: sliced work, many small pieces, requests all at once, lone ones.
+"""Edge: the pace at which work shares the event loop: sliced work, many small pieces, requests all at once.
 
-Long work holds the loop for LOOP_SLICE_MS, then lets other work run. The numbers are in `limits.py`. Short work continues in
-the turn in which it began, as long as nothing else waits: the next look at the sockets would find nothing.
+Long work holds the loop for LOOP_SLICE_MS, then lets other work run. The numbers are in `limits.py`.
 """
 
 import asyncio
@@ -141,28 +140,6 @@ def begun_now(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     if asyncio.current_task() is None:
         _ready(loop).pop()._run()  # noqa: SLF001  # its first step, which is ready last
     return task
-
-
-class LoneTurn:
-    """A turn of the loop, as a callback sees it at its begin: whether anything else is to be done in it."""
-
-    __slots__ = ("_ready",)
-
-    def __init__(self) -> None:
-        ready = _ready(asyncio.get_running_loop())
-        self._ready = None if ready else ready
-
-    def go_on(self) -> None:
-        """Do what the callback has made ready, if nothing else was; another turn of the loop would do just that.
-
-        To be called last, outside of any task.
-        """
-        if self._ready is None:
-            return
-        for _ in range(len(self._ready)):
-            handle = self._ready.popleft()
-            if not handle.cancelled():
-                handle._run()  # noqa: SLF001
 
 
 def _ready(loop: asyncio.AbstractEventLoop) -> deque[asyncio.Handle]:

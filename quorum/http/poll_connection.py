@@ -21,7 +21,6 @@ from metadata_log.errors import AuthenticationFailed, Fault, MetadataError, NotA
 from metadata_log.node.http.answers import MSGPACK, packed
 from metadata_log.node.http.server import NamedErrors
 from metadata_log.node.identity.access import Peer, peer_of
-from metadata_log.node.pace import LoneTurn
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.fetch import OBSERVER, SESSION_TIMEOUT_HEADER, FetchRequest, encode_fetch_body
 from quorum.controller.callers import Caller, authorize_poll
@@ -216,7 +215,6 @@ class PollConnection(NamedErrors):
         if self._is_busy:
             self._hold_early(data)
             return
-        turn = LoneTurn()
         begins = self._begins_request
         if begins and data.startswith(_POLLS):
             head = self._one_request(data)
@@ -230,7 +228,6 @@ class PollConnection(NamedErrors):
                 return
         super().data_received(data)
         self._begins_request = begins and self._read_one
-        turn.go_on()
 
     def _hold_early(self, data: bytes) -> None:
         """Keep what the client sends while its poll waits; it loses its connection if all clients together send too much."""

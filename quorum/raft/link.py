@@ -38,7 +38,6 @@ from metadata_log.limits import (
     RAFT_UNSENT_BYTES_MAX,
 )
 from metadata_log.node.identity.access import peer_certificate
-from metadata_log.node.pace import LoneTurn
 from quorum.raft import messages
 from quorum.raft.handshake import (
     Hello,
@@ -188,10 +187,8 @@ class Link(asyncio.Protocol):
             self._write_now(hello_message(self._owner.hello))
 
     def data_received(self, data: bytes) -> None:
-        turn = LoneTurn()
         if self._take_messages(data):
             self._owner.call(self._owner.on_read)
-        turn.go_on()
 
     def _take_messages(self, data: bytes) -> bool:
         """Hand over the messages that are whole; answer whether there was one behind the handshake."""

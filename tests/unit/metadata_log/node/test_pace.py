@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from metadata_log import limits
-from metadata_log.node.pace import LoneTurn, OneInATurn, Pace, Pieces, begun_now, until_done
+from metadata_log.node.pace import OneInATurn, Pace, Pieces, begun_now, until_done
 from metadata_log.sliced import Sliced
 
 
@@ -158,28 +158,3 @@ async def test_a_task_begins_in_the_turn_that_makes_it_unless_another_one_runs()
     task = begun_now(work("usual"))
     assert seen == []
     assert await task == "usual"
-
-
-@pytest.mark.parametrize("others", [0, 1])
-async def test_a_lone_turn_goes_on_with_what_it_made_ready(others: int) -> None:
-    """Goal: no look at the sockets in between, but nothing overtakes what was ready before. Method: a callback makes two
-    things ready, and calls one of them off.
-    """
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    seen: list[str] = []
-
-    def callback() -> None:
-        turn = LoneTurn()
-        loop.call_soon(seen.append, "made ready")
-        loop.call_soon(seen.append, "called off").cancel()
-        loop.call_soon(lambda: loop.call_soon(seen.append, "later"))
-        turn.go_on()
-        seen.append("callback ends")
-        loop.call_later(0.01, ended.set)
-
-    loop.call_soon(callback)
-    for _ in range(others):
-        loop.call_soon(seen.append, "other")
-    await ended.wait()
-    usual = ["callback ends", "other", "made ready", "later"]
-    assert seen == (usual if others else ["made ready", "callback ends", "later"])
