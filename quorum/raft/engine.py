@@ -75,14 +75,6 @@ class _NoPoller:
     def poll(self, timeout: float) -> None: ...
 
 
-class _Peer(Node):  # type: ignore[misc]  # the library has no types
-    """Another voter. There is one object of each, so it is compared by identity: the engine does that 20 times a write."""
-
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
-    __ne__ = object.__ne__
-
-
 class _Links(Transport):  # type: ignore[misc]  # the library has no types
     """The transport that the engine sees: it hands all that is sent to the guard, and knows no socket."""
 
@@ -121,7 +113,7 @@ class SyncObjEngine:
         may_lead = may_lead and voters.get(member.node_id) == member.directory_id
         others = voters.keys() - {member.node_id}
         # The engine of a node that may not lead has one in any case: an engine without other nodes elects itself.
-        self._others = [_Peer(other) for other in sorted(others if may_lead else others | {NO_NODE})]
+        self._others = [Node(other) for other in sorted(others if may_lead else others | {NO_NODE})]
         self._nodes = {node.id: node for node in self._others}
         self._alone = not self._others
         self.syncing = False
@@ -151,17 +143,15 @@ class SyncObjEngine:
 
     @property
     def term(self) -> int:
-        term: int = self._raft._SyncObj__raftCurrentTerm  # noqa: SLF001 - its own property would be called as often
-        return term
+        return int(self._raft.raftCurrentTerm)
 
     @property
     def commit_index(self) -> int:
-        index: int = self._raft._SyncObj__raftCommitIndex  # noqa: SLF001 - as above
-        return index
+        return int(self._raft.raftCommitIndex)
 
     def deliver(self, source: NodeId, message: Message, heard_at: float | None = None) -> None:
         _CLOCK.seconds = (self._now_ms() if heard_at is None else heard_at) / 1000
-        node = self._nodes.get(source) or Node(source)
+        node = self._nodes.get(source) or Node(source)  # the same object each time is compared by identity
         self._links._onMessageReceived(node, message)  # noqa: SLF001 - the base class's way in
 
     def tick(self) -> None:

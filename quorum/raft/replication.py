@@ -284,8 +284,7 @@ class Replication:
 
     def _counts_more(self, peer: NodeId, progress: Progress) -> bool:
         return (
-            progress.counted < progress.match
-            and progress.counted < self.limit_to_synced(progress.match)
+            progress.counted < self.limit_to_synced(progress.match)
             and progress.directory_id == self._state.voters.get(peer)
             and not progress.forgot
         )
