@@ -93,6 +93,7 @@ def tables(files: Mapping[str, bytes]) -> dict[str, str]:
     return {
         "record_table": _module(
             "metadata records",
+            "test_records.py",
             RECORDS=[
                 (number, schema["name"].removesuffix("Record"), schema) for number, schema in of["metadata"]
             ],
@@ -100,6 +101,7 @@ def tables(files: Mapping[str, bytes]) -> dict[str, str]:
         ),
         "request_table": _module(
             "requests to a controller",
+            "test_messages.py",
             HEADER=[(0, "RequestHeader", schemas["RequestHeader"])],
             PRINCIPAL=[(0, principal["name"], principal)],
             REQUESTS=[
@@ -108,6 +110,7 @@ def tables(files: Mapping[str, bytes]) -> dict[str, str]:
         ),
         "answer_table": _module(
             "a controller's answers",
+            "test_messages.py",
             HEADER=[(0, "ResponseHeader", schemas["ResponseHeader"])],
             ANSWERS=[
                 (number, schema["name"].removesuffix("Response"), schema) for number, schema in of["response"]
@@ -116,11 +119,11 @@ def tables(files: Mapping[str, bytes]) -> dict[str, str]:
     }
 
 
-def _module(what: str, **constants: Sequence[tuple[int, str, Mapping[str, Any]]]) -> str:
+def _module(what: str, tests: str, **constants: Sequence[tuple[int, str, Mapping[str, Any]]]) -> str:
     lines = [
         f'"""Pure: the schemas of {what}, of Apache Kafka {RELEASE}; `python -m tests.kafka_schemas` writes it.',
         "",
-        "`schemas.py` says what a line means.",
+        f"`schemas.py` says what a line means. Tests: tests/unit/metadata_log/kafka/{tests}.",
         '"""',
         "",
         "from typing import Final",

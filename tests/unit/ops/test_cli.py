@@ -62,7 +62,7 @@ VERBS = {
     *("bench blackhole", "bench handover", "bench slow-disks", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
     "bench decisions",
-    *("bench idle", "bench kafka-records"),
+    *("bench idle", "bench kafka", "bench kafka-records"),
     *("bench replay", "bench replay-digest", "bench spark-source"),
     *("bench read-storm", "bench registrations", "bench restart", "bench soak"),
     "bench scale",
