@@ -4,9 +4,8 @@ Long work holds the loop for LOOP_SLICE_MS, then lets other work run. The number
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from metadata_log import limits
 from metadata_log.sliced import Slice, Sliced
@@ -128,21 +127,3 @@ async def until_done(do_some: Callable[[], object]) -> None:
 async def next_turn() -> None:
     """Leave the loop to others for one turn."""
     await asyncio.sleep(0)
-
-
-def begun_now(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Begin a task in this turn of the loop, up to where it waits first: an eager start, as Python 3.12 calls it.
-
-    Within another task it begins in the next turn. It is in no group: the caller keeps it until it is done.
-    """
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(work)
-    if asyncio.current_task() is None:
-        _ready(loop).pop()._run()  # noqa: SLF001  # its first step, which is ready last
-    return task
-
-
-def _ready(loop: asyncio.AbstractEventLoop) -> deque[asyncio.Handle]:
-    """Return what is still to be done in this turn of asyncio's loop and what is ready for the next one, in order."""
-    ready: deque[asyncio.Handle] = loop._ready  # type: ignore[attr-defined]  # noqa: SLF001  # asyncio has no name for it
-    return ready

@@ -31,7 +31,6 @@ from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.answers import Answer
 from metadata_log.node.http.foreign_bytes import unquoted
 from metadata_log.node.identity.tls import Encrypting
-from metadata_log.node.pace import begun_now
 from metadata_log.node.recent_warnings import BY_STRANGER
 
 log = logging.getLogger(__name__)
@@ -103,14 +102,16 @@ class NamedErrors(web.RequestHandler):
         unread = len(self._messages)
         if waiter is not None:
             self._waiter = None  # else aiohttp's task wakes
-        super().data_received(data)
+        try:
+            super().data_received(data)
+        finally:
+            if waiter is not None:
+                self._waiter = waiter
         self._read_one = len(self._messages) == unread + 1 and _is_all(data, *self._messages[-1])
-        if waiter is not None:
-            self._waiter = waiter
-            if self._messages:
-                self._head_began = False
-                self._handle(waiter)
-                return
+        if waiter is not None and self._messages:
+            self._head_began = False
+            self._handle(waiter)
+            return
         if self._messages or self._request_in_progress:
             self._head_began = False
         elif not self._head_began and self._keepalive_handle is not None:
@@ -136,29 +137,30 @@ class NamedErrors(web.RequestHandler):
             waiter.set_result(None)
             return
         self._idle, self._waiter = waiter, None
-        task = begun_now(self._handle_now(message, payload))
-        self._handling = None if task.done() else task
+        self._handling = self._loop.create_task(self._handle_now(message, payload))
 
     async def _handle_now(self, message: RawRequestMessage, payload: StreamReader) -> None:
         """Handle a request as aiohttp's own task does, and let that wait for the next one."""
-        self._messages.popleft()
-        manager, parser = self._manager, self._parser
-        assert manager is not None
-        assert parser is not None
-        assert self._request_factory is not None
-        assert self._request_handler is not None
-        assert self._task_handler is not None
-        parser.message_consumed()
-        manager.requests_count += 1
-        writer = StreamWriter(self, self._loop)
-        request = self._request_factory(message, payload, self, writer, self._task_handler)
         goes_on = False
         try:
+            self._messages.popleft()
+            manager, parser = self._manager, self._parser
+            assert manager is not None
+            assert parser is not None
+            assert self._request_factory is not None
+            assert self._request_handler is not None
+            assert self._task_handler is not None
+            parser.message_consumed()
+            manager.requests_count += 1
+            writer = StreamWriter(self, self._loop)
+            request = self._request_factory(message, payload, self, writer, self._task_handler)
             response, is_gone = await self._handle_request(request, None, self._request_handler)
             self._keepalive = bool(response.keep_alive)
             goes_on = self._keepalive and not is_gone
         except ConnectionError:
             pass  # the client is gone
+        except Exception as error:  # noqa: BLE001  # as aiohttp's own task does: its connection alone ends
+            self.log_exception("Unhandled exception", exc_info=error)
         finally:
             self._handling = None
             self._wait_again(goes_on=goes_on)
@@ -182,6 +184,11 @@ class NamedErrors(web.RequestHandler):
             )
         if self._messages:
             waiter.set_result(None)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 aiohttp's signature
+        await super().shutdown(timeout)
+        if self._handling is not None:
+            self._handling.cancel()
 
     def pause_writing(self) -> None:
         super().pause_writing()

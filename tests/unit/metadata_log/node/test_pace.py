@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from metadata_log import limits
-from metadata_log.node.pace import OneInATurn, Pace, Pieces, begun_now, until_done
+from metadata_log.node.pace import OneInATurn, Pace, Pieces, until_done
 from metadata_log.sliced import Sliced
 
 
@@ -133,28 +133,3 @@ async def test_requests_pass_one_in_a_turn_also_when_one_is_called_off() -> None
         await asyncio.sleep(0)
     assert passed == [1, 2, 3]
     assert all(after - before <= 1 for before, after in pairwise(seen))
-
-
-async def test_a_task_begins_in_the_turn_that_makes_it_unless_another_one_runs() -> None:
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    seen: list[str] = []
-
-    async def work(name: str) -> str:
-        assert asyncio.current_task() is not None
-        seen.append(f"{name} begins")
-        await asyncio.sleep(0)
-        seen.append(f"{name} ends")
-        return name
-
-    def callback() -> None:
-        task = begun_now(work("eager"))
-        seen.append("callback")
-        task.add_done_callback(lambda _: ended.set())
-
-    loop.call_soon(callback)
-    await ended.wait()
-    assert seen == ["eager begins", "callback", "eager ends"]
-    seen.clear()
-    task = begun_now(work("usual"))
-    assert seen == []
-    assert await task == "usual"
