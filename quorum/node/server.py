@@ -337,7 +337,7 @@ class _Node:
                 self.committed_log,
                 self.keeper,
                 self.fetches,
-                *self.kafka_log.listeners,
+                *(self.kafka_log.listeners if settings.listen_kafka is not None else ()),
                 self.feeds,
                 links,
                 self.registration,
