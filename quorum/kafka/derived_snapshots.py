@@ -102,8 +102,9 @@ class DerivedSnapshots:
             await self._wake.wait()
             self._wake.clear()
             assert self._wanted is not None
+            is_made = False
             try:
-                await self._make(self._wanted)
+                is_made = await self._make(self._wanted)
             except MetadataError as error:
                 self._failed_ms = self._now_ms()
                 log.warning("kafka_snapshot_failed", extra={"reason": error.message})
@@ -111,16 +112,19 @@ class DerivedSnapshots:
                 self._failed_ms = None
             finally:
                 self._wanted, self._known = None, (None, None)
-            if self._failed_ms is None:
+            if is_made:
                 self.on_made()
 
-    async def _make(self, start: int) -> None:
-        """Make the file of the newest snapshot; take one, if there is none that ends at `start` or later."""
+    async def _make(self, start: int) -> bool:
+        """Make the file of the newest snapshot, and take one if there is none that ends at `start` or later.
+
+        Answer whether another file is whole now. If none is, nobody is woken: what wants a snapshot would want it again.
+        """
         offer = self._keeper.newest()
         if offer is None or offer.end_offset < start:
             offer = await self._keeper.take()
         if offer.id in self._whole:
-            return
+            return False
         with self._keeper.downloading(offer.id):
             path = self._store.path(offer.id)
             try:
@@ -131,6 +135,7 @@ class DerivedSnapshots:
                 size = await self._run_in_thread(_write, path, self._listener)
             self._whole[offer.id] = size
             log.info("kafka_snapshot_made", extra={"snapshot_id": offer.id, "bytes": size})
+            return True
 
     # --- downloads
 

@@ -5,6 +5,7 @@ Source: handleFetchRequest of Kafka's KafkaRaftClient 4.3.1 (KIP-595).
 
 from typing import Final
 
+from metadata_log import limits
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, UnsupportedVersion
 from metadata_log.ids import BrokerId, Uuid
 from quorum.controller.callers import authorize_poll
@@ -56,7 +57,7 @@ def fetch_of(asked: Asked, *, cluster_id: str) -> Fetch:
         Position(offset, last_epoch),
         epoch,
         max_wait_ms,
-        max_bytes,
+        min(max(max_bytes, 1), limits.FETCH_BYTES_DEFAULT),
         high_watermark,
         replica_state[0] if version >= REPLICA_STATE_FROM else old_replica_id,
         Uuid(directory_id),

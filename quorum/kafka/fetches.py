@@ -162,7 +162,8 @@ class KafkaFetches(AppliedListener):
 
     def take(self, fetch: Fetch, done: Done) -> Callable[[], None] | None:
         """Answer a fetch by `done`, at once or later; then return what is called when its client goes before that."""
-        parked = Parked(fetch, done, self._now_ms() + fetch.max_wait_ms)
+        wait_ms = min(fetch.max_wait_ms, self._settings.timing.max_wait_ms)
+        parked = Parked(fetch, done, self._now_ms() + wait_ms)
         self._observe(fetch)
         self._evaluate(parked)
         return None if parked.done is None else lambda: self._give_up(parked)
@@ -321,7 +322,7 @@ class KafkaFetches(AppliedListener):
         if log.has(offset):
             self._finish(parked, self._answer(fetch, now, SendRecords(offset)))
         elif log.is_cold(offset) and not parked.is_unreadable:
-            read = (offset, min(fetch.max_bytes, limits.FETCH_BYTES_DEFAULT))
+            read = (offset, fetch.max_bytes)
             if read not in self._waits_for_cold:
                 self._waits_for_cold[read] = []
                 self._cold.put_nowait(read)
@@ -346,6 +347,9 @@ class KafkaFetches(AppliedListener):
         """Read for brokers that are behind, one read after the other, until cancelled."""
         while True:
             read = await self._cold.get()
+            if all(parked.done is None for parked in self._waits_for_cold[read]):
+                del self._waits_for_cold[read]  # their clients are gone
+                continue
             try:
                 data = await self._log.read_cold(read[0], max_bytes=read[1])
             except MetadataError as error:

@@ -16,6 +16,7 @@ from quorum.kafka.fetches import Fetch, KafkaFetches
 from quorum.kafka.replies import Leadership, Position, SnapshotName
 from quorum.kafka.translated_log import TranslatedLog
 from quorum.log.committed_log import CommittedLog
+from quorum.node.config import TimingSettings
 from tests.support.kraft_observer import (
     FENCED,
     NOBODY,
@@ -158,6 +159,20 @@ def test_a_fetch_waits_no_longer_than_it_says(tmp_path: Path) -> None:
         answer = asked.answer
         assert (answer.error, answer.records, answer.leader) == (NONE, b"", 1)
         assert answer.high_watermark == controller.committed.end_offset
+
+    run(tmp_path, story)
+
+
+def test_a_fetch_waits_no_longer_than_a_poll_may(tmp_path: Path) -> None:
+    async def story(lab: KafkaLab) -> None:
+        lab.lead(1)
+        broker = KraftObserver(11)
+        broker.read(lab.ask(1, broker.fetch()).answer)
+        await lab.follow(broker)
+        asked = lab.ask(1, broker.fetch()._replace(max_wait_ms=2**31 - 1))
+        lab.pass_ms(TimingSettings().max_wait_ms)
+        await spin()
+        assert asked.answer.records == b""
 
     run(tmp_path, story)
 

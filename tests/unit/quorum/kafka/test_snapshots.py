@@ -141,6 +141,21 @@ def test_a_broker_below_the_start_waits_until_a_snapshot_is_taken_and_whole(tmp_
     at_kafka_desk(tmp_path, story)
 
 
+def test_a_broker_that_no_snapshot_helps_wakes_nobody(tmp_path: Path) -> None:
+    """Its fetch would be looked at, and have the same file made, again and again."""
+
+    async def story(desk: KafkaDesk) -> None:
+        await one_made(desk)
+        snapshots = desk.door.kafka_log.snapshots
+        woken: list[None] = []
+        snapshots.on_made = lambda: woken.append(None)
+        snapshots.want(0)
+        await until(lambda: snapshots._wanted is None)
+        assert not woken
+
+    at_kafka_desk(tmp_path, story)
+
+
 def test_what_is_downloaded_stays_for_some_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(desk: KafkaDesk) -> None:
         name, keeper = await one_made(desk), desk.desk.keeper
