@@ -87,9 +87,11 @@ def claim(
     """Decide the batch with which a node becomes the active controller.
 
     The first claim of all founds the quorum of the configured voters, and the cluster's features; `founded_with` follows
-    them. From then on the log names the voters; settings of the same voters only change their addresses.
+    them. From then on the log names the voters; settings of the same voters only change their addresses. An address for
+    Kafka's brokers stays where the settings have none: the file of this node may be older than those of the others.
     """
-    voters = tuple(sorted(voters))
+    known = {voter.node_id: voter for voter in image.quorum.voters or ()}
+    voters = tuple(_reached_by_kafka(voter, known.get(voter.node_id)) for voter in sorted(voters))
     records: list[Record] = [ControllerClaimRecord(node_id, image.controller_epoch + 1, cluster_id)]
     founding = image.quorum.voters is None
     if founding or (
@@ -107,6 +109,13 @@ def claim(
         records=tuple(records),
         cause=Cause("CONTROLLER_CLAIMED", None, {"node_id": node_id, "previous_controller_epoch": previous}),
     )
+
+
+def _reached_by_kafka(voter: Voter, known: Voter | None) -> Voter:
+    if known is None or voter.address(KAFKA_ENDPOINT) is not None:
+        return voter
+    kept = tuple(endpoint for endpoint in known.endpoints if endpoint.name == KAFKA_ENDPOINT)
+    return voter._replace(endpoints=voter.endpoints + kept)
 
 
 def add_voter(context: DecideContext, command: AddVoter) -> Decision:

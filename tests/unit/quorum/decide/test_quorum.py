@@ -121,6 +121,20 @@ def test_a_voter_that_got_a_listener_for_kafka_is_written() -> None:
     assert (with_kafka.address("CONTROLLER"), with_kafka.address("KAFKA")) == (("c", 9093), ("c", 9293))
 
 
+def test_a_controller_without_a_listener_for_kafka_removes_no_address_of_one() -> None:
+    image = World().image
+    (raft,) = voter(CONTROLLER).endpoints
+    with_kafka = voter(CONTROLLER)._replace(endpoints=(raft, VoterEndpoint("KAFKA", "c", 9293)))
+    image = dataclasses.replace(image, quorum=image.quorum._replace(voters=(with_kafka,)))
+    same = claim(image, node_id=CONTROLLER, cluster_id=CLUSTER_ID, voters=(voter(CONTROLLER),))
+    assert same.records == (ControllerClaimRecord(CONTROLLER, 2, CLUSTER_ID),)
+    moved = claim(image, node_id=CONTROLLER, cluster_id=CLUSTER_ID, voters=(voter(CONTROLLER, port=9999),))
+    of_voters = moved.records[2]
+    assert isinstance(of_voters, VotersRecord)
+    (of_log,) = of_voters.voters
+    assert (of_log.address("CONTROLLER"), of_log.address("KAFKA")) == (("c", 9999), ("c", 9293))
+
+
 def quorum_of(*node_ids: int) -> MetadataImage:
     """Return a founded cluster whose voter N has directory cN and is reached at host cN."""
     image = World().image
