@@ -1,7 +1,7 @@
 """Pure: the quorum itself as the log has made it. Tests: tests/property/test_folding.py."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.batch import RecordBatch
 from metadata_log.digest import hex_of_text
@@ -31,6 +31,10 @@ class QuorumImage(NamedTuple):
     voters: tuple[Voter, ...] | None = None
 
 
+SAYS_CLAIMANT: Final = 1
+"""The version of the header of a snapshot that says who claimed."""
+
+
 class Claimant(NamedTuple):
     """The controller of the newest claim.
 
@@ -46,7 +50,7 @@ def claimant_after(claimant: Claimant | None, batch: RecordBatch, features: Feat
     claim = batch.claim
     if claim is None:
         return claimant
-    level = max(declaration_of(SnapshotHeaderRecord).levels)
+    level = declaration_of(SnapshotHeaderRecord).levels[SAYS_CLAIMANT]
     return Claimant(claim.controller_id, is_kept=metaquorum_version(features) >= level)
 
 
