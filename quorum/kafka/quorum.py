@@ -1,6 +1,6 @@
 """Edge: the quorum in Kafka's protocol: it is described, and its voters are changed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, NotController
@@ -26,14 +26,27 @@ UNKNOWN: Final = -1
 
 
 def describe_quorum(door: KafkaDoor, asked: Asked) -> Values:
+    """Return the quorum's partition; Kafka's tools ask for it alone.
+
+    Raises:
+        InvalidRequest: several partitions are asked for, or several topics.
+        NotController: not active.
+    """
+    [topics] = asked.values
+    if not _is_short(topics):
+        raise InvalidRequest("ask for one partition of one topic: the quorum has no other")
     if not door.controller.is_active:
         raise door.controller.not_controller()
-    [topics] = asked.values
     rows = [
         (topic, [_partition(door, topic, partition_id) for (partition_id,) in partitions])
         for topic, partitions in topics
     ]
     return (NONE, None, rows, tuple(_nodes(door)) if asked.version >= NODES_FROM else ())
+
+
+def _is_short(topics: Sequence[Values]) -> bool:
+    """Answer whether a request names one partition at most: 2 MiB may name 400,000, each of which would get a row."""
+    return len(topics) <= 1 and all(len(partitions) <= 1 for _, partitions in topics)
 
 
 def _partition(door: KafkaDoor, topic: str, partition_id: int) -> Values:
@@ -113,14 +126,17 @@ def _unknown_partition(partition_id: int, error: KafkaError) -> Values:
 
 
 def _refused(_api: Api, asked: Asked, error: KafkaError) -> Values:
-    """Return an error for each partition, as Kafka's Raft client answers."""
+    """Return an error for the partition, as Kafka's Raft client answers; one for the whole where many are asked for."""
     if error.code == NotController.code:
         error = KafkaError(NOT_LEADER_OR_FOLLOWER, error.message)
+    [topics] = asked.values
+    if not topics or not _is_short(topics):
+        return (error.code, error.message, (), ())
     rows = [
         (topic, [_unknown_partition(partition_id, error) for (partition_id,) in partitions])
-        for topic, partitions in asked.values[0]
+        for topic, partitions in topics
     ]
-    return (error.code if not rows else NONE, None, rows, ())
+    return (NONE, None, rows, ())
 
 
 # --- voters

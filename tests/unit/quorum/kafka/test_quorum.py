@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from metadata_log.ids import NodeId
 from metadata_log.kafka.reading import Values
 from metadata_log.records.brokers import BrokerEndpoint
@@ -19,15 +21,16 @@ from tests.support.lab import CLUSTER, observer, uuid
 def test_the_quorum_is_described(tmp_path: Path) -> None:
     async def story(desk: KafkaDesk) -> None:
         desk.lab.quorum.observers = [observer(4, behind=3)]
-        asked = [(TOPIC, [(0,), (1,)]), ("other", [(0,)])]
+        asked = [(TOPIC, [(0,)])]
         async with desk.client() as client:
             fetched = (0, 1, 0, 0, -1, 0, uuid(611), 0)
             topic = ("", METADATA_TOPIC_ID, [fetched])
             await client.ask(FETCH, 18, None, -1, (11, 5), 0, 0, 1 << 20, 0, 0, -1, [topic], (), "")
-            error, _, [metadata, other], nodes = await client.ask(DESCRIBE_QUORUM, 2, asked)
-            assert (error, other[1][0][:2]) == (0, (0, 3))
-            mine, unknown = metadata[1]
-            assert unknown[:2] == (1, 3)
+            for unknown in ((TOPIC, [(1,)]), ("other", [(0,)])):
+                error, _, [(topic, [row])], _ = await client.ask(DESCRIBE_QUORUM, 2, [unknown])
+                assert (error, topic, row[:2]) == (0, unknown[0], (unknown[1][0][0], 3))
+            error, _, [(_, [mine])], nodes = await client.ask(DESCRIBE_QUORUM, 2, asked)
+            assert error == 0
             committed = desk.controller.committed
             assert mine[:2] + mine[3:6] == (0, 0, 1, committed.controller_epoch, committed.end_offset)
             voters = {row[0]: row for row in mine[6]}
@@ -41,6 +44,26 @@ def test_the_quorum_is_described(tmp_path: Path) -> None:
             error, _, rows, _ = await client.ask(DESCRIBE_QUORUM, 2, asked)
             assert error == 0 and {each[1] for _, some in rows for each in some} == {6}
             assert (await client.ask(DESCRIBE_QUORUM, 0, ()))[0] == 6
+
+    at_kafka_desk(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "asked", [[(TOPIC, [(0,), (0,)])], [(TOPIC, [(0,)]), (TOPIC, [(0,)])], [(TOPIC, ()), ("other", ())]]
+)
+def test_more_than_one_partition_is_refused_without_rows(tmp_path: Path, asked: list[Values]) -> None:
+    """Goal: an answer has no more rows than the quorum has partitions, whatever is repeated."""
+
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+            for leader in (1, 2):
+                desk.lab.lead(leader)
+                error, message, rows, _ = await client.ask(DESCRIBE_QUORUM, 2, asked)
+                assert (error, message, rows) == (
+                    42,
+                    "ask for one partition of one topic: the quorum has no other",
+                    (),
+                )
 
     at_kafka_desk(tmp_path, story)
 
