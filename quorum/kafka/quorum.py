@@ -9,7 +9,7 @@ from metadata_log.kafka.reading import Values
 from metadata_log.node.addresses import read_address
 from metadata_log.records.quorum import KAFKA_ENDPOINT
 from quorum.decide.quorum import AddVoter, RemoveVoter
-from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor, Waits
+from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE, KafkaError
 from quorum.raft.raft_log import PeerStatus
 
@@ -25,18 +25,17 @@ UNKNOWN: Final = -1
 # --- description
 
 
-def describe_quorum(door: KafkaDoor, asked: Asked) -> Values:
-    """Return the quorum's partition; Kafka's tools ask for it alone.
+async def describe_quorum(door: KafkaDoor, asked: Asked) -> Values:
+    """Return the quorum's partition, once a majority confirms that this controller leads; Kafka's tools ask for it alone.
 
     Raises:
         InvalidRequest: several partitions are asked for, or several topics.
-        NotController: not active.
+        NotController: not active, or no longer.
     """
     [topics] = asked.values
     if not _is_short(topics):
         raise InvalidRequest("ask for one partition of one topic: the quorum has no other")
-    if not door.controller.is_active:
-        raise door.controller.not_controller()
+    await door.controller.read(lambda image: image)
     rows = [
         (topic, [_partition(door, topic, partition_id) for (partition_id,) in partitions])
         for topic, partitions in topics
@@ -82,7 +81,12 @@ def _partition(door: KafkaDoor, topic: str, partition_id: int) -> Values:
 def _replica(
     door: KafkaDoor, node_id: NodeId, directory_id: Uuid, peer: PeerStatus | None, now_ms: int
 ) -> Values:
-    """Return a controller, its log's end, and when it last fetched and was caught up."""
+    """Return a controller, its log's end, and when it last fetched and was caught up.
+
+    Of the log of one that is behind only the number of missing entries is known. Each counts as one record here, and most
+    have more. So the end that is told is an upper bound, but for entries without a committed record: those under way, and
+    the one with which a leadership begins.
+    """
     end_offset = door.controller.committed.end_offset
     if (node_id, directory_id) == (door.settings.node_id, door.status.directory_id):
         return (node_id, directory_id, end_offset, now_ms, now_ms)
@@ -92,7 +96,7 @@ def _replica(
     return (
         node_id,
         directory_id,
-        end_offset if peer.entries_behind == 0 else UNKNOWN,
+        UNKNOWN if peer.entries_behind is None else max(end_offset - peer.entries_behind, 0),
         now_ms if peer.reachable else UNKNOWN,
         UNKNOWN if caught_up_ms_ago is None else now_ms - caught_up_ms_ago,
     )
@@ -173,7 +177,7 @@ def _check_cluster(door: KafkaDoor, cluster_id: str | None) -> None:
 
 
 APIS: Final = (
-    Api(DESCRIBE_QUORUM, AtOnce(describe_quorum), "DescribeQuorum", _refused, in_envelopes=True),
+    Api(DESCRIBE_QUORUM, Waits(describe_quorum), "DescribeQuorum", _refused, in_envelopes=True),
     Api(ADD_VOTER, Waits(add_voter), "AddRaftVoter", in_envelopes=True),
     Api(REMOVE_VOTER, Waits(remove_voter), "RemoveRaftVoter", in_envelopes=True),
 )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.errors import NotController
 from metadata_log.ids import NodeId
 from metadata_log.kafka.reading import Values
 from metadata_log.records.brokers import BrokerEndpoint
@@ -37,13 +38,44 @@ def test_the_quorum_is_described(tmp_path: Path) -> None:
             assert {node_id: row[1] for node_id, row in voters.items()} == FOUNDERS
             assert voters[1][2] == committed.end_offset and voters[1][3] == voters[1][4]
             seen, broker = mine[7]
-            assert seen[:3] == (4, uuid(504), -1)
+            assert seen[:3] == (4, uuid(504), committed.end_offset - 3)
             assert broker == (11, uuid(611), 0, voters[1][3], -1)
             assert nodes == tuple((n, (("CONTROLLER", "127.0.0.1", 9_200 + n),)) for n in (1, 2, 3))
             desk.lab.lead(2)
             error, _, rows, _ = await client.ask(DESCRIBE_QUORUM, 2, asked)
             assert error == 0 and {each[1] for _, some in rows for each in some} == {6}
             assert (await client.ask(DESCRIBE_QUORUM, 0, ()))[0] == 6
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_controller_behind_lacks_a_record_for_each_entry_at_least(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        desk.lab.quorum.observers = [
+            observer(4, behind=1),
+            observer(5, behind=1 << 40),
+            observer(6, behind=None),
+        ]
+        async with desk.client() as client:
+            _, _, [(_, [partition])], _ = await client.ask(DESCRIBE_QUORUM, 2, [(TOPIC, [(0,)])])
+        assert [row[2] for row in partition[7]] == [desk.controller.committed.end_offset - 1, 0, -1]
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_one_that_cannot_prove_its_leadership_does_not_answer_as_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a leader that was cut off describes no quorum. Method: another is elected while the proof is awaited."""
+
+    async def story(desk: KafkaDesk) -> None:
+        async def read_index() -> None:
+            raise NotController("another leads")
+
+        monkeypatch.setattr(desk.controller.raft, "read_index", read_index)
+        async with desk.client() as client:
+            error, _, [(_, [row])], _ = await client.ask(DESCRIBE_QUORUM, 2, [(TOPIC, [(0,)])])
+        assert (error, row[1]) == (0, 6)
 
     at_kafka_desk(tmp_path, story)
 
