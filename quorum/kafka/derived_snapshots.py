@@ -118,7 +118,7 @@ class DerivedSnapshots:
     async def _make(self, start: int) -> bool:
         """Make the file of the newest snapshot, and take one if there is none that ends at `start` or later.
 
-        Answer whether another file is whole now. If none is, nobody is woken: what wants a snapshot would want it again.
+        Answer whether another file is whole now. If none is, no fetch is woken: it would want the snapshot again.
         """
         offer = self._keeper.newest()
         if offer is None or offer.end_offset < start:
