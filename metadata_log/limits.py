@@ -183,6 +183,9 @@ IDENTITY_CHECK_S: Final = 1.0
 """A file of principals, or of certificates, that changed is read again after this time, or some more."""
 KAFKA_LOGIN_BYTES_MAX: Final = 64 * KIB
 """A request in Kafka's protocol before its sender has shown who it is; afterwards it is bounded as a body of HTTP is."""
+KAFKA_ITEMS_MAX: Final = 100_000
+"""Of all arrays of one request in Kafka's protocol together, if it is no small one: 2 MiB hold two million empty names, and
+each would get a row. It is room for an AlterPartition of 20,000 topics of one partition with an ISR of three brokers."""
 KAFKA_SILENCE_MAX_MS: Final = 600_000
 """A connection in Kafka's protocol that has asked something is closed when it asks nothing for this time, as at a broker of
 Kafka (connections.max.idle.ms)."""

@@ -5,7 +5,7 @@ read here. Source: KIP-482 for flexible versions; the Kafka protocol guide.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -15,8 +15,9 @@ from metadata_log.kafka.reading import Read, Values, reader
 from metadata_log.kafka.request_table import HEADER as _REQUEST_HEADER
 from metadata_log.kafka.request_table import PRINCIPAL as _PRINCIPAL
 from metadata_log.kafka.request_table import REQUESTS as _REQUESTS
-from metadata_log.kafka.schemas import Schema, schemas
+from metadata_log.kafka.schemas import Field, Schema, schemas
 from metadata_log.kafka.writing import Write, writer
+from metadata_log.limits import HTTP_BODY_AT_ONCE_BYTES, KAFKA_ITEMS_MAX
 
 REQUESTS: Final[Mapping[int, Schema]] = schemas(_REQUESTS)
 """By key."""
@@ -67,12 +68,32 @@ def read_whole(schema: Schema, version: int, data: bytes, at: int = 0) -> Values
     """Return the values of a message that begins at a place and ends with the bytes.
 
     Raises:
-        Malformed: the bytes are no such message.
+        Malformed: the bytes are no such message, or they are a large request with more items than one may have.
     """
     values, end = _read(schema, version, data, at)
     if end != len(data):
         raise Malformed(f"{schema.name} ends at byte {end} of {len(data)}")
+    if len(data) > HTTP_BODY_AT_ONCE_BYTES and REQUESTS.get(schema.number) is schema:
+        _room_left(schema.fields, values, KAFKA_ITEMS_MAX)
     return values
+
+
+def _room_left(fields: Sequence[Field], values: Values, room: int) -> int:
+    """Return how many items more than these there may be; ends at the first array that finds no room.
+
+    Raises:
+        Malformed: there is no room for these.
+    """
+    for field, value in zip(fields, values, strict=True):
+        if value is None:
+            continue
+        if field.is_array:
+            room -= len(value)
+            if room < 0:
+                raise Malformed(f"a request has more than {KAFKA_ITEMS_MAX} items")
+        for of in (value if field.is_array else (value,)) if field.fields else ():
+            room = _room_left(field.fields, of, room)
+    return room
 
 
 def _read(schema: Schema, version: int, data: bytes, at: int) -> tuple[Values, int]:

@@ -2,10 +2,12 @@
 
 import random
 import tracemalloc
+from collections.abc import Callable
 from itertools import groupby
 
 import pytest
 
+from metadata_log.kafka import messages
 from metadata_log.kafka.messages import (
     ANSWER_HEADER,
     ANSWERS,
@@ -20,6 +22,8 @@ from metadata_log.kafka.messages import (
     read_whole,
     request_header,
 )
+from metadata_log.kafka.reading import Values
+from metadata_log.limits import KAFKA_ITEMS_MAX
 from tests.support.kafka_records import Vector, message_vectors
 
 VECTORS = message_vectors()
@@ -145,3 +149,31 @@ def test_a_negative_length_is_refused() -> None:
         read_whole(REQUESTS[19], 4, b"\xff\xff\xff\xfe")
     with pytest.raises(Malformed, match="field topics is null"):
         read_whole(REQUESTS[19], 4, b"\xff\xff\xff\xff")
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "values_of"),
+    [
+        (20, 5, lambda more: ((), [""] * (KAFKA_ITEMS_MAX + more), 1_000)),
+        (56, 3, lambda more: (11, 5, [(bytes(16), [*_reported(19_999, 4), *_reported(1, 3 + more)])])),
+    ],
+)
+def test_a_large_request_has_as_many_items_as_the_bound_and_no_more(
+    key: int, version: int, values_of: Callable[[int], Values]
+) -> None:
+    """Goal: no request of tiny items costs seconds. Method: one array, and items of items; one too many in the last."""
+    written = message_writer(REQUESTS[key], version)
+    read_whole(REQUESTS[key], version, written(values_of(0)))
+    with pytest.raises(Malformed, match="more than 100000 items"):
+        read_whole(REQUESTS[key], version, written(values_of(1)))
+
+
+def _reported(partitions: int, isr: int) -> list[Values]:
+    return [(0, 1, (), [(11, 5)] * isr, 0, 1)] * partitions
+
+
+def test_an_answer_and_a_small_request_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "KAFKA_ITEMS_MAX", 10)
+    read_whole(REQUESTS[20], 5, message_writer(REQUESTS[20], 5)(((), ["a"] * 11, 1_000)))
+    rows = [("a" * 2_000, bytes(16), 0, None)] * 11
+    read_whole(ANSWERS[20], 5, message_writer(ANSWERS[20], 5)((0, rows)))

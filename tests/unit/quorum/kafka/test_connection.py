@@ -151,6 +151,7 @@ def test_a_parked_request_may_be_answered_at_once_and_is_given_up_with_its_clien
         (sized(VERSIONS + b"\0"), "malformed"),
         (sized(VERSIONS[:-1]), "malformed"),
         (sized(request_bytes(52, 2, (None, -1, ())) + bytes(20_000)), "malformed"),
+        (sized(request_bytes(20, 5, ((), [""] * (limits.KAFKA_ITEMS_MAX + 1), 1_000))), "malformed"),
         (sized(request_bytes(ALLOCATE, 0, (11, 5))), "unknown"),
     ],
 )
