@@ -6,6 +6,7 @@ of each other, so no client can tell that those of one request were decided in s
 Tests: tests/unit/quorum/kafka/test_parts_of_requests.py.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -17,6 +18,9 @@ from quorum.kafka.door import KafkaDoor
 T = TypeVar("T")
 WEIGHT_MAX: Final = 1_000
 """Of one command: so many items, or more where they are light."""
+
+NAMED_TWICE: Final = 2
+"""A decision refuses what is named so often with one result, and what is named more often with the same one."""
 
 
 class Part(NamedTuple):
@@ -35,11 +39,13 @@ async def decided_in_parts(
     weight: Callable[[T], int] = lambda _: 1,
     weight_max: int = WEIGHT_MAX,
     name: Callable[[T], Hashable] | None = None,
+    alike: Callable[[T], Hashable] | None = None,
 ) -> list[Part]:
     """Have items decided, in as many commands as they need.
 
     Items may be made as they are taken: those of one command in a turn of the loop. One that weighs more than `weight_max`
     has a command of its own. Items of the same `name` are decided together, as the decision refuses what is named twice.
+    Of those that are `alike`, by default of one name, the first two are decided, for all of them.
 
     Raises:
         NotController: this one is not active, or no longer; some commands may have been carried out.
@@ -49,7 +55,7 @@ async def decided_in_parts(
         raise door.controller.not_controller()
     parts: list[Part] = []
     failure: MetadataError | None = None
-    for some in _packed(_by_name(items, name), weight, weight_max):
+    for some in _packed(_by_name(items, name, alike or name), weight, weight_max):
         if failure is None:
             try:
                 written = await door.controller.submit(command_of(some), caller)
@@ -66,13 +72,18 @@ async def decided_in_parts(
     return parts
 
 
-def _by_name(items: Iterable[T], name: Callable[[T], Hashable] | None) -> Iterable[Sequence[T]]:
-    """Return the items in groups of one name, in order of their first."""
-    if name is None:
+def _by_name(
+    items: Iterable[T], name: Callable[[T], Hashable] | None, alike: Callable[[T], Hashable] | None
+) -> Iterable[Sequence[T]]:
+    """Return the items in groups of one name, in order of their first, without the third and further of those alike."""
+    if name is None or alike is None:
         return ((item,) for item in items)
     by_name: dict[Hashable, list[T]] = {}
+    times: Counter[Hashable] = Counter()
     for item in items:
-        by_name.setdefault(name(item), []).append(item)
+        times[key := alike(item)] += 1
+        if times[key] <= NAMED_TWICE:
+            by_name.setdefault(name(item), []).append(item)
     return by_name.values()
 
 

@@ -175,6 +175,7 @@ async def delete_topics(door: KafkaDoor, asked: Asked) -> Values:
         weight=partitions_of,
         weight_max=PARTITIONS_PER_TOPIC_MAX,
         name=topic_of,
+        alike=lambda topic: topic,
     )
     rows = [_not_deleted(name, topic_id, UNCLEAR) for name, topic_id in unclear]
     for some, outcome in parts:

@@ -50,6 +50,16 @@ def test_what_is_named_twice_is_decided_together() -> None:
     assert [part.outcome for part in parts] == ["aa", "bb", "cd"]
 
 
+def test_what_is_named_ever_so_often_is_decided_as_if_named_twice() -> None:
+    """Goal: no command grows with the times that one thing is named."""
+    deciding = Deciding()
+    decided(deciding, "a" * 1_000 + "bcb" * 1_000, weight_max=3, name=lambda item: item)
+    assert deciding.asked == [("a", "a"), ("b", "b"), ("c", "c")]
+    deciding = Deciding()
+    decided(deciding, "aAA" * 1_000 + "b", weight_max=9, name=str.lower, alike=lambda item: item)
+    assert deciding.asked == [("a", "A", "A", "a", "b")]
+
+
 def test_a_later_failure_is_that_of_the_items_that_are_left() -> None:
     unknown = OutcomeUnknown("perhaps")
     deciding = Deciding(None, unknown)

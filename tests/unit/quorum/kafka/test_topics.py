@@ -1,11 +1,13 @@
 """Edge: topics in Kafka's protocol, over a real socket."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from metadata_log.ids import BrokerId
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
+from quorum.controller.callers import Caller
 from quorum.kafka import topics
 from quorum.kafka.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
@@ -56,6 +58,35 @@ def test_a_topic_given_by_name_and_id_or_by_neither_is_refused_alone(tmp_path: P
             assert [row[:3] for row in rows] == [("a", topic_id, 42), (None, NO_ID, 42), ("b", NO_ID, 3)]
             _, [row] = await client.ask(DELETE_TOPICS, 1, (), ["a"], 1_000)
             assert row[:3] == ("a", NO_ID, 0)
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_topic_that_is_named_ever_so_often_is_refused_once_by_a_small_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided: list[int] = []
+
+    async def story(desk: KafkaDesk) -> None:
+        await online(desk.lab, desk.controller, 11)
+        submit = desk.controller.submit
+
+        async def counted(command: Any, caller: Caller) -> Any:
+            decided.append(len(command.topics))
+            return await submit(command, caller)
+
+        monkeypatch.setattr(desk.controller, "submit", counted)
+        async with desk.client() as client:
+            await client.ask(CREATE_TOPICS, 7, [new("a"), new("b")], 1_000, False)
+            topic_id = desk.controller.committed.topics.ids["b"]
+            _, rows = await client.ask(DELETE_TOPICS, 5, (), ["a"] * 30_000, 1_000)
+            assert [(row[0], row[2]) for row in rows] == [("a", 42)]
+            # A name that is given several times names nothing: its topic is given by its id alone.
+            given = [("b", NO_ID)] * 3 + [(None, topic_id)]
+            _, rows = await client.ask(DELETE_TOPICS, 6, given, (), 1_000)
+            assert [row[2] for row in rows] == [42, 0]
+        assert decided == [2, 2, 3]
+        assert set(desk.controller.committed.topics.ids) == {"a"}
 
     at_kafka_desk(tmp_path, story)
 
