@@ -7,7 +7,7 @@ from typing import Final
 
 from metadata_log.kafka.messages import ANSWERS, REQUESTS
 from metadata_log.kafka.reading import Values
-from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor
+from quorum.kafka.door import ITEMS_AT_ONCE, NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor, Waits
 from quorum.kafka.errors import UNSUPPORTED_VERSION, KafkaError, whole
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,14 @@ def _each_credential(values: Values) -> Values:
     return (NO_THROTTLE, [(user, *NO_SCRAM) for user in users])
 
 
-def _of(make: Callable[[Values], Values]) -> AtOnce:
-    return AtOnce(lambda _door, asked: make(asked.values))
+def _of(make: Callable[[Values], Values]) -> Waits:
+    """Return what refuses each item. There may be 100,000: the rows of many are made in a thread, and encoded in one."""
+
+    async def refuse(door: KafkaDoor, asked: Asked) -> Values:
+        items = sum(len(each) for each in asked.values if isinstance(each, tuple))
+        return make(asked.values) if items <= ITEMS_AT_ONCE else await door.reads.run(make, asked.values)
+
+    return Waits(refuse)
 
 
 def _whole(key: int, error: KafkaError) -> AtOnce:

@@ -1,5 +1,6 @@
 """Edge: what is served by no controller here is refused in the form of its answer."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,31 @@ def test_a_controller_of_kafka_is_refused_and_logged_once(
 
 def test_every_key_has_a_row_and_those_of_controllers_are_not_advertised() -> None:
     assert {key for key, api in APIS.items() if not api.is_advertised} == set(CONTROLLERS_ONLY)
+
+
+@pytest.mark.parametrize("key", [30, 31, 49, 51])
+def test_many_refusals_are_made_and_encoded_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: int
+) -> None:
+    items: dict[int, tuple[Any, ...]] = {
+        30: ([ACL] * 5_000,),
+        31: ([FILTER] * 5_000,),
+        49: ([((), ())] * 5_000, False),
+        51: ([(f"u{number}", 1) for number in range(5_000)], ()),
+    }
+
+    async def story(desk: KafkaDesk) -> None:
+        works: list[Callable[..., Any]] = []
+        run = desk.door.reads.run
+
+        async def counted(work: Callable[..., Any], *args: object) -> Any:
+            works.append(work)
+            return await run(work, *args)
+
+        monkeypatch.setattr(desk.door.reads, "run", counted)
+        async with desk.client() as client:
+            answer = await client.ask(key, REQUESTS[key].versions.last, *items[key])
+        assert len(answer[1]) == 5_000
+        assert len(works) == 2 and works[1] == APIS[key].tail
+
+    at_kafka_desk(tmp_path, story)
