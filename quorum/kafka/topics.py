@@ -8,6 +8,7 @@ from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.kafka.reading import Values
 from metadata_log.limits import BATCH_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX
+from metadata_log.node.pace import Pace
 from metadata_log.records.configs import TOPIC
 from quorum.decide.described_configs import describe_topic_configs
 from quorum.decide.topic_outcomes import NO_ID, TopicResult
@@ -67,6 +68,8 @@ async def create_topics(door: KafkaDoor, asked: Asked) -> Values:
         name=lambda topic: topic.name,
     )
     effective = _Effective(door, asked)
+    # Each topic with settings of its own has a list of all of them.
+    pace = Pace(door.now_ms)
     rows: list[Values] = []
     for some, outcome in parts:
         if isinstance(outcome, MetadataError):
@@ -76,6 +79,7 @@ async def create_topics(door: KafkaDoor, asked: Asked) -> Values:
             configs = {topic.name: topic.configs for topic in some}
             for each in outcome.results:
                 rows.append(_created(each, () if each.error else effective.of(configs[each.name])))
+                await pace.rest_if_due()
     return (NO_THROTTLE, rows)
 
 
@@ -111,7 +115,9 @@ class _Effective:
 
     def __init__(self, door: KafkaDoor, asked: Asked) -> None:
         self._is_wanted = asked.version >= CONFIGS_FROM
-        self._door = door
+        self._settings = door.settings
+        self._configs: Any = door.controller.committed.configs
+        """As they are now: the list of a later topic is made in a later turn."""
         self._known: dict[tuple[tuple[str, str | None], ...], Sequence[Values]] = {}
 
     def of(self, configs: Mapping[str, str | None]) -> Sequence[Values]:
@@ -123,13 +129,11 @@ class _Effective:
         return self._known[key]
 
     def _described(self, configs: Mapping[str, Any]) -> Sequence[Values]:
-        settings = self._door.settings
-        known: Any = self._door.controller.committed.configs
         described = describe_topic_configs(
-            known.set((TOPIC, ""), configs) if configs else known,
+            self._configs.set((TOPIC, ""), configs) if configs else self._configs,
             "",
-            node_id=settings.node_id,
-            static=settings.topics.static_configs,
+            node_id=self._settings.node_id,
+            static=self._settings.topics.static_configs,
         )
         return [
             (each.name, each.value, each.read_only, SOURCES[each.source], each.is_sensitive)

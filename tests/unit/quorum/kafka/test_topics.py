@@ -1,12 +1,14 @@
 """Edge: topics in Kafka's protocol, over a real socket."""
 
+import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from metadata_log.ids import BrokerId
-from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
+from metadata_log.limits import LOOP_SLICE_MS, PARTITIONS_PER_TOPIC_MAX
 from quorum.controller.callers import Caller
 from quorum.kafka import topics
 from quorum.kafka.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
@@ -119,6 +121,44 @@ def test_topics_that_no_batch_holds_together_are_created_in_several(
             _, rows = await client.ask(CREATE_TOPICS, 7, wanted, 1_000, False)
         assert [(row[0], row[2]) for row in rows] == [("a", 0), ("b", 42), ("c", 0)]
         assert len(desk.lab.quorum.log) == before + 2
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_the_settings_of_many_topics_are_described_in_many_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: heartbeats are answered meanwhile. Method: a clock on which each look takes a slice; the turns are counted."""
+    turn = 0
+    described: list[int] = []
+    describe = topics.describe_topic_configs
+
+    def noted(*of: Any, **how: Any) -> Any:
+        described.append(turn)
+        return describe(*of, **how)
+
+    async def story(desk: KafkaDesk) -> None:
+        nonlocal turn
+        await online(desk.lab, desk.controller, 11)
+
+        async def count() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        looks = itertools.count(1)
+        object.__setattr__(desk.door, "now_ms", lambda: next(looks) * LOOP_SLICE_MS)
+        monkeypatch.setattr(topics, "describe_topic_configs", noted)
+        counting = asyncio.create_task(count())
+        async with desk.client() as client:
+            wanted = [new(f"t{n}", configs=(("retention.ms", str(n)),)) for n in range(1, 11)]
+            _, rows = await client.ask(CREATE_TOPICS, 7, wanted, 1_000, False)
+        counting.cancel()
+        assert [{each[0]: each[1] for each in row[7]}["retention.ms"] for row in rows] == [
+            str(n) for n in range(1, 11)
+        ]
+        assert len(set(described)) == len(described) == 10
 
     at_kafka_desk(tmp_path, story)
 
