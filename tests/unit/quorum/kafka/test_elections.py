@@ -1,5 +1,6 @@
 """Edge: elections and reassignments in Kafka's protocol, over a real socket."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 from metadata_log.ids import BrokerId
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.kafka.reading import Values
+from metadata_log.limits import LOOP_SLICE_MS
+from metadata_log.node.pace import Pace
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, at_once
 from quorum.kafka.elections import ELECT_LEADERS, by_topic
 from quorum.kafka.reassignments import ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS
 from tests.support.callers import anybody
@@ -82,6 +86,36 @@ def test_reassignments_are_begun_listed_and_cancelled(tmp_path: Path) -> None:
     at_kafka_desk(tmp_path, story)
 
 
+@pytest.mark.parametrize("key", [ELECT_LEADERS, ALTER_REASSIGNMENTS])
+def test_what_became_of_many_partitions_is_put_together_in_many_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: int
+) -> None:
+    """Goal: heartbeats are answered meanwhile. Method: a clock on which each look takes a slice; the rests are counted."""
+    rests: list[int] = []
+    rest = Pace._rest
+
+    async def counted(pace: Pace) -> None:
+        rests.append(1)
+        await rest(pace)
+
+    async def story(desk: KafkaDesk) -> None:
+        looks = itertools.count(1)
+        object.__setattr__(desk.door, "now_ms", lambda: next(looks) * LOOP_SLICE_MS)
+        monkeypatch.setattr(Pace, "_rest", counted)
+        partitions = range(10 * ITEMS_BETWEEN_RESTS)
+        async with desk.client() as client:
+            if key == ELECT_LEADERS:
+                *_, rows = await client.ask(key, 2, 0, [("a", tuple(partitions))], 1_000)
+            else:
+                wanted = [("a", [(partition_id, None) for partition_id in partitions])]
+                *_, rows = await client.ask(key, 1, 1_000, True, wanted)
+        [(topic, told)] = rows
+        assert (topic, [row[:2] for row in told]) == ("a", [(partition_id, 3) for partition_id in partitions])
+        assert len(rests) == 10
+
+    at_kafka_desk(tmp_path, story)
+
+
 @pytest.mark.parametrize(
     ("rows", "topics"),
     [
@@ -90,4 +124,4 @@ def test_reassignments_are_begun_listed_and_cancelled(tmp_path: Path) -> None:
     ],
 )
 def test_rows_side_by_side_share_their_topic(rows: list[Values], topics: list[Values]) -> None:
-    assert by_topic(rows) == topics
+    assert at_once(by_topic(rows)) == topics
