@@ -77,27 +77,43 @@ class Pieces:
         if pieces_max is not None:
             self.pieces_max = pieces_max
         self._is_due = False
+        self._is_running = False
 
     def wake(self, *, now: bool = False) -> None:
-        """There is work: begin with the next turn of the loop, or `now`, unless a slice is due already."""
+        """There is work: begin with the next turn of the loop, or `now`, unless a slice is due already.
+
+        Work that a piece wakes belongs to the slice of that piece, or to the one after it.
+        """
         if self._is_due:
             return
         self._is_due = True
+        if self._is_running:
+            return
         if now:
             self._run()
         else:
             asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
-        self._is_due = False
+        self._is_due, self._is_running = False, True
+        has_more = False
+        try:
+            has_more = self._do_slice()
+        finally:
+            self._is_running = False
+            if has_more or self._is_due:
+                self._is_due = True
+                asyncio.get_running_loop().call_later(limits.LOOP_PAUSE_MS / 1000, self._run)
+
+    def _do_slice(self) -> bool:
+        """Do the pieces of one slice; answer whether there may be more."""
         ends_ms = self._now_ms() + limits.LOOP_SLICE_MS
         for _ in range(self.pieces_max):
             if not self._step():
-                return
+                return False
             if self._now_ms() >= ends_ms:
                 break
-        self._is_due = True
-        asyncio.get_running_loop().call_later(limits.LOOP_PAUSE_MS / 1000, self._run)
+        return True
 
 
 class OneInATurn:

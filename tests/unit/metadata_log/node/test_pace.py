@@ -112,6 +112,28 @@ async def test_a_slice_of_pieces_ends_when_its_time_is_over(monkeypatch: pytest.
     assert len(done) == limits.LOOP_SLICE_MS
 
 
+async def test_pieces_that_wake_their_queue_begin_no_second_slice_in_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "LOOP_PAUSE_MS", 0)
+    left, done_in, turn = [40], [], 0
+
+    def step() -> bool:
+        if not left[0]:
+            return False
+        left[0] -= 1
+        done_in.append(turn)
+        pieces.wake()
+        return left[0] % 7 != 0  # sometimes it knows only of what is queued behind it
+
+    pieces = Pieces(step, pieces_max=3)
+    pieces.wake()
+    while left[0]:
+        turn += 1
+        await asyncio.sleep(0)
+    assert max(map(done_in.count, done_in)) <= 3
+
+
 async def test_requests_pass_one_in_a_turn_also_when_one_is_called_off() -> None:
     lock, passed, left = OneInATurn(), [], [3]
 
