@@ -189,6 +189,9 @@ each would get a row. It is room for an AlterPartition of 20,000 topics of one p
 KAFKA_SILENCE_MAX_MS: Final = 600_000
 """A connection in Kafka's protocol that has asked something is closed when it asks nothing for this time, as at a broker of
 Kafka (connections.max.idle.ms)."""
+KAFKA_UNREAD_BYTES_MAX: Final = 16 * KIB
+"""Of answers that a client in Kafka's protocol has not read and the kernel does not hold: with more, it is served no further
+request until it has read most of them."""
 HTTP_ACCEPTS_PER_TURN: Final = 64
 """Connections accepted in one turn of the loop: the bound may be exceeded by so many for a moment."""
 SOCKETS_PER_TURN: Final = 64

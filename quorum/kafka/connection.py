@@ -2,6 +2,9 @@
 
 A request that can be answered at once, or that waits for news, has neither a task nor a timer: a thousand idle brokers ask
 2,500 times in a second. Only what waits for a commit or a thread has a task.
+
+Of the bytes that arrive, the first request is served at once. Connections with further ones wait in one queue, whose slices
+leave the loop to others, and are not read meanwhile beyond a bound.
 """
 
 import asyncio
@@ -21,6 +24,7 @@ from metadata_log.kafka.reading import Values
 from metadata_log.node.collector import leave_no_cycle
 from metadata_log.node.identity.access import Peer, peer_address, peer_certificate
 from metadata_log.node.identity.rights import NOBODY, Principal
+from metadata_log.node.pace import Pieces
 from metadata_log.node.recent_warnings import BY_STRANGER
 from quorum.controller.callers import Caller
 from quorum.kafka.cluster import known_versions
@@ -41,8 +45,6 @@ from quorum.kafka.door import (
 
 log = logging.getLogger(__name__)
 
-REQUESTS_PER_TURN: Final = 4
-"""Of one connection in one turn of the loop: a client that sends many at once waits for others."""
 SWEEP_S: Final = 1.0
 REPEATED_BYTES_MAX: Final = 512
 """Of a request that may be repeated: a Fetch or a heartbeat has some 150."""
@@ -66,6 +68,9 @@ class Serving:
         self.connections: set[KafkaConnection] = set()
         self.closed: Counter[str] = Counter()
         """Connections that this node closed, by the reason."""
+        self._queued: dict[KafkaConnection, None] = {}
+        """Connections that may have a request to serve, each once, in the order of their turns."""
+        self._slices = Pieces(self._serve_next, now_ms=door.now_ms)
         self._log_again_s = 0.0
         self._sweep: asyncio.TimerHandle | None = None
         self._under_way: set[asyncio.Task[None]] = set()
@@ -79,6 +84,35 @@ class Serving:
             self._log_again_s = now_s + LOG_AGAIN_S
             facts = {"address": address, "reason": reason, "closed": self.closed.total(), BY_STRANGER: True}
             log.warning("kafka_connection_closed", extra=facts)
+
+    def queue(self, connection: "KafkaConnection") -> None:
+        """Serve a connection's next request after those of the connections that are queued already."""
+        self._queued[connection] = None
+        self._slices.wake()
+
+    def is_queued(self, connection: "KafkaConnection") -> bool:
+        return connection in self._queued
+
+    def leave(self, connection: "KafkaConnection") -> None:
+        """Forget a connection that is lost."""
+        self.connections.discard(connection)
+        self._queued.pop(connection, None)
+
+    def _serve_next(self) -> bool:
+        if not self._queued:
+            return False
+        connection = next(iter(self._queued))
+        del self._queued[connection]
+        is_served = False
+        try:
+            connection.serve()
+            is_served = True
+        finally:
+            # An unforeseen error, which the loop logs, ends one connection; the others of the queue are served.
+            if not is_served:
+                connection.refuse("failed")
+                self._slices.wake()
+        return True
 
     def carry_out(self, work: Coroutine[Any, Any, None], failed: Callable[[], None]) -> None:
         """Carry out work of one request. An unforeseen error ends that request alone, by `failed`, and is logged."""
@@ -193,6 +227,7 @@ class KafkaConnection(asyncio.Protocol):
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limits.HTTP_SILENCE_MAX_MS)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.HTTP_SEND_BUFFER_BYTES)
+        transport.set_write_buffer_limits(high=limits.KAFKA_UNREAD_BYTES_MAX)
         self._transport = transport
         self._peer = peer_address(transport)
         if serving.door.access.is_on:
@@ -209,7 +244,7 @@ class KafkaConnection(asyncio.Protocol):
         self._in_hand = 0
         self._count()
         serving.door.buffers.hold(self, 0)
-        serving.connections.discard(self)
+        serving.leave(self)
         if self._address:
             serving.door.connections.addresses.leave(self._address)
             self._address = ""
@@ -221,25 +256,27 @@ class KafkaConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_unread = False
+        self._since_s = self._loop.time()
         self._serving.door.buffers.hold(self, 0)
-        self._serve()
+        if self._buffer:
+            self._serving.queue(self)
 
     def look(self, now_s: float) -> None:
         """Close the connection if it was silent, or its request incomplete, for too long."""
-        if self._is_busy or self._is_unread:
+        if self._is_busy or self._is_unread or self._serving.is_queued(self):
             return
         silent_ms = 1000 * (now_s - self._since_s)
         if self._buffer:
             if silent_ms > limits.HTTP_ARRIVAL_MAX_MS:
-                self._refuse("slow")
+                self.refuse("slow")
         elif silent_ms > (limits.KAFKA_SILENCE_MAX_MS if self._has_asked else limits.HTTP_SILENCE_MAX_MS):
-            self._refuse(SILENT)
+            self.refuse(SILENT)
 
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
 
-    def _refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
         """Close the connection, as Kafka does where there is no answer that its client would understand."""
         self._serving.closing(reason, self._peer)
         if self._transport is not None:
@@ -253,13 +290,30 @@ class KafkaConnection(asyncio.Protocol):
             self._since_s = self._loop.time()
         buffer += data
         if not self._count():
-            self._refuse("full")
-        elif not self._is_busy:
-            self._serve()
-        elif len(buffer) > limits.HTTP_EARLY_BYTES_MAX and self._is_read:
-            assert self._transport is not None
-            self._is_read = False
-            self._transport.pause_reading()
+            self.refuse("full")
+        elif self._serving.is_queued(self):
+            self._read_or_pause()
+        else:
+            self.serve()
+
+    def _read_or_pause(self) -> None:
+        """Read the socket on, unless much has arrived that is not served now.
+
+        What is neither behind a request or an answer, nor queued, is one request that is not whole: its size is bounded.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        is_read = len(self._buffer) <= limits.HTTP_EARLY_BYTES_MAX or not (
+            self._is_busy or self._is_unread or self._serving.is_queued(self)
+        )
+        if is_read is self._is_read:
+            return
+        self._is_read = is_read
+        if is_read:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
 
     def _count(self) -> bool:
         """Count what is held here for requests, if it is much; return whether there is room for it."""
@@ -275,17 +329,13 @@ class KafkaConnection(asyncio.Protocol):
         self._counted = size
         return True
 
-    def _serve(self) -> None:
-        """Serve the requests that are whole, one after the other."""
-        for _ in range(REQUESTS_PER_TURN):
-            if self._is_busy or self._is_unread:
-                return
+    def serve(self) -> None:
+        """Serve the next request, if it is whole and may be served."""
+        if not self._is_busy and not self._is_unread:
             request = self._next()
-            if request is None:
-                return
-            self._begin(request)
-        if self._buffer:
-            self._loop.call_soon(self._serve)
+            if request is not None:
+                self._begin(request)
+        self._read_or_pause()
 
     def _next(self) -> bytes | None:
         """Return the next request without its size, or None where it is not whole yet."""
@@ -294,7 +344,7 @@ class KafkaConnection(asyncio.Protocol):
             return None
         (size,) = _SIZE.unpack_from(buffer)
         if not 0 <= size <= self._bytes_max():
-            self._refuse("size")
+            self.refuse("size")
             return None
         end = _SIZE.size + size
         if len(buffer) < end:
@@ -341,20 +391,20 @@ class KafkaConnection(asyncio.Protocol):
                 self._send(known_versions())
                 return
             if api is None:
-                self._refuse("unknown")
+                self.refuse("unknown")
             elif api.operation is not None and self._principal() is NOBODY:
-                self._refuse("login")
+                self.refuse("login")
             elif len(request) > limits.HTTP_BODY_AT_ONCE_BYTES:
                 self._is_busy = True
                 self._serving.carry_out(
-                    self._read_beside(api, header, request), failed=partial(self._refuse, "failed")
+                    self._read_beside(api, header, request), failed=partial(self.refuse, "failed")
                 )
             else:
                 values = read_whole(SCHEMAS[header.key], header.version, request, header.at)
                 self._repeated = (asked, header, values) if len(asked) <= REPEATED_BYTES_MAX else None
                 self._handle(api, header, values)
         except Malformed:
-            self._refuse("malformed")
+            self.refuse("malformed")
 
     async def _read_beside(self, api: Api, header: RequestHeader, request: bytes) -> None:
         """Read a large request in a thread: one of 2 MiB takes a third of a second."""
@@ -364,9 +414,9 @@ class KafkaConnection(asyncio.Protocol):
                 read_whole, schema, header.version, request, header.at
             )
         except Malformed:
-            self._refuse("malformed")
+            self.refuse("malformed")
         except ThrottlingQuotaExceeded:
-            self._refuse("full")
+            self.refuse("full")
         else:
             self._handle(api, header, values)
 
@@ -380,7 +430,7 @@ class KafkaConnection(asyncio.Protocol):
             case Waits() as handler:
                 self._is_busy = True
                 self._serving.carry_out(
-                    self._wait(api, handler, asked), failed=partial(self._refuse, "failed")
+                    self._wait(api, handler, asked), failed=partial(self.refuse, "failed")
                 )
             case Parks() as handler:
                 self._park(api, handler, asked)
@@ -418,7 +468,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _send(self, tail: bytes) -> None:
         """Answer the request that is served, and continue with what has arrived after it."""
-        was_busy, self._is_busy, self._in_hand = self._is_busy, False, 0
+        self._is_busy, self._in_hand = False, 0
         self._count()
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -426,7 +476,7 @@ class KafkaConnection(asyncio.Protocol):
         self._since_s = self._loop.time()
         size = len(tail) + 4
         if self._serving.door.buffers.refusal(size) is not None:
-            self._refuse("unread")
+            self.refuse("unread")
             return
         head = _HEAD.pack(size, self._correlation_id)
         if size <= _COPIED_MAX:
@@ -434,13 +484,14 @@ class KafkaConnection(asyncio.Protocol):
         else:
             transport.write(head)
             transport.write(tail)
+            if self._is_unread:  # perhaps since its head was written
+                self._serving.door.buffers.hold(self, transport.get_write_buffer_size())
         if self._login.is_new:
             self._login.is_new, self._known_until_s = False, 0.0
         if self._login.has_failed:
             self._serving.closing("login", self._peer)
             transport.close()
-        elif not self._is_read:
-            self._is_read = True
-            transport.resume_reading()
-        if was_busy and self._buffer:
-            self._loop.call_soon(self._serve)
+            return
+        if self._buffer and not self._is_unread:
+            self._serving.queue(self)
+        self._read_or_pause()

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,13 +15,72 @@ from metadata_log.kafka import messages
 from metadata_log.kafka.messages import API_VERSIONS, REQUESTS, answer_head
 from metadata_log.kafka.reading import Values
 from quorum.kafka import connection
-from quorum.kafka.door import Answer, Api, Asked, AtOnce, Done, KafkaDoor, Parks, Waits, prepared
+from quorum.kafka.connection import KafkaConnection
+from quorum.kafka.door import Answer, Api, Asked, AtOnce, Done, KafkaDoor, Parks, Prepared, Waits, prepared
 from tests.support.kafka_client import KafkaClient, answer_values, request_bytes, sized
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk, until
 
 UNREGISTER, FEATURES, ALLOCATE, LISTING = 64, 57, 67, 46
 """Keys whose handlers the tests replace."""
 VERSIONS = request_bytes(API_VERSIONS, 4, ("a", "1"))
+
+
+class Pipe(asyncio.Transport):
+    """The server's end of a connection whose client the test plays."""
+
+    def __init__(self, desk: KafkaDesk) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "socket": Mock()})
+        self.is_read = True
+        self.closing = False
+        self.unread = bytearray()
+        self.takes = True
+        """Whether the client reads its answers."""
+        self.unread_max = 0
+        self.connection = KafkaConnection(desk.serving)
+        self.connection.connection_made(self)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        self.unread_max = high
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.unread)
+
+    def write(self, data: Any) -> None:
+        was_within = len(self.unread) <= self.unread_max
+        if not self.takes:
+            self.unread += data
+        if was_within and len(self.unread) > self.unread_max:
+            self.connection.pause_writing()
+
+    def read_all(self) -> None:
+        """The client reads its answers."""
+        self.takes = True
+        self.unread.clear()
+        self.connection.resume_writing()
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def is_reading(self) -> bool:
+        return self.is_read
+
+    def abort(self) -> None:
+        self.closing = True
+
+    def close(self) -> None:
+        self.closing = True
+
+    def pause_reading(self) -> None:
+        assert self.is_read and not self.closing
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_read and not self.closing
+        self.is_read = True
+
+    def gone(self) -> None:
+        self.connection.connection_lost(None)
 
 
 async def says(client: KafkaClient) -> int:
@@ -278,6 +338,156 @@ def test_a_client_that_sends_on_while_it_waits_is_read_no_more(tmp_path: Path) -
             parked[0]((0, 0, 5, 1000))
             await client.answer()
             assert await says(client) == 7
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_connections_with_many_requests_share_the_slices_of_one_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: clients that send many requests at once do not hold the loop. Method: each request takes a millisecond; count
+    those of each turn of the loop, while more arrives on connections that wait already.
+    """
+    monkeypatch.setattr(limits, "LOOP_PAUSE_MS", 0)
+    count, each = 20, 6
+    turn = 0
+    served_in: list[int] = []
+
+    async def story(desk: KafkaDesk) -> None:
+        nonlocal turn
+
+        def answer(_door: KafkaDoor, _asked: Asked) -> Answer:
+            served_in.append(turn)
+            desk.lab.now_ms += 1
+            return (0, (), 0, (), -1, (), False)
+
+        desk.serve(Api(API_VERSIONS, AtOnce(answer), None))
+        pipes = [Pipe(desk) for _ in range(count)]
+        for pipe in pipes:
+            pipe.connection.data_received(sized(VERSIONS) * (each - 1))
+        assert len(served_in) == count
+        for pipe in pipes:
+            pipe.connection.data_received(sized(VERSIONS))
+        assert len(served_in) == count
+        while len(served_in) < count * each:
+            turn += 1
+            await asyncio.sleep(0)
+        assert max(map(served_in.count, range(1, turn + 1))) <= limits.LOOP_SLICE_MS
+        for pipe in pipes:
+            pipe.gone()
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_handler_that_fails_keeps_no_other_connection_of_the_queue_waiting(tmp_path: Path) -> None:
+    served: list[str] = []
+
+    def answer(_door: KafkaDoor, asked: Asked) -> Answer:
+        if asked.values[0] == "fails":
+            raise KeyError("nobody foresaw this")
+        served.append(asked.values[0])
+        return (0, (), 0, (), -1, (), False)
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(API_VERSIONS, AtOnce(answer), None))
+        failing, other = Pipe(desk), Pipe(desk)
+        for pipe, name in ((failing, "fails"), (other, "other")):
+            pipe.connection.data_received(
+                sized(VERSIONS) + sized(request_bytes(API_VERSIONS, 4, (name, "1")))
+            )
+        await until(lambda: served == ["a", "a", "other"])
+        assert failing.is_closing() and not other.is_closing() and desk.serving.closed == {"failed": 1}
+        failing.gone()
+        other.gone()
+
+    at_kafka_desk(tmp_path, story)
+
+
+@pytest.mark.parametrize("is_unread", [False, True])
+def test_what_is_not_served_now_is_not_read_beyond_a_bound(tmp_path: Path, is_unread: bool) -> None:
+    """Goal: a client that sends on without reading its answers, or much at once, does not fill the node's buffers."""
+    piece = sized(VERSIONS) * 1_000
+    pieces = limits.HTTP_EARLY_BYTES_MAX // len(piece) + 2
+
+    async def story(desk: KafkaDesk) -> None:
+        pipe = Pipe(desk)
+        pipe.takes = not is_unread
+        sent = 0
+        while pipe.is_reading() and sent < pieces:
+            sent += 1
+            pipe.connection.data_received(piece)
+            if is_unread:
+                # What is queued is served until the client's answers fill the bound.
+                await until(lambda: not desk.serving.is_queued(pipe.connection))
+        assert not pipe.is_reading()
+        if is_unread:
+            held = desk.desk.door.body_buffers.bytes_total
+            for _ in range(5):
+                await asyncio.sleep(0.001)
+            assert desk.desk.door.body_buffers.bytes_total == held > limits.HTTP_EARLY_BYTES_MAX
+            assert desk.door.buffers.bytes_total == len(pipe.unread) < 2 * limits.KAFKA_UNREAD_BYTES_MAX
+            pipe.read_all()
+        await until(pipe.is_reading)
+        await until(lambda: not desk.serving.is_queued(pipe.connection))
+        assert desk.desk.door.body_buffers.bytes_total == desk.door.buffers.bytes_total == 0
+        pipe.gone()
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_large_request_that_is_not_whole_is_read_on(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        pipe = Pipe(desk)
+        large = struct.pack(">i", 8 * limits.HTTP_EARLY_BYTES_MAX)
+        pipe.connection.data_received(sized(VERSIONS) + large + bytes(2 * limits.HTTP_EARLY_BYTES_MAX))
+        assert not pipe.is_reading()
+        await until(pipe.is_reading)
+        pipe.connection.data_received(bytes(limits.HTTP_EARLY_BYTES_MAX))
+        assert pipe.is_reading()
+        pipe.gone()
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_connection_that_was_just_closed_is_neither_paused_nor_read_on(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        pipe = Pipe(desk)
+        pipe.connection.data_received(sized(VERSIONS) * 2)
+        pipe.connection.refuse("full")
+        pipe.connection.data_received(sized(VERSIONS) * 10_000)
+        await until(lambda: not desk.serving.is_queued(pipe.connection))
+        pipe.gone()
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_large_answer_is_counted_whole_where_its_head_fills_the_bound(tmp_path: Path) -> None:
+    tail = bytes(100_000)
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(API_VERSIONS, AtOnce(lambda _door, _asked: Prepared(tail)), None))
+        pipe = Pipe(desk)
+        pipe.takes = False
+        pipe.unread += bytes(limits.KAFKA_UNREAD_BYTES_MAX)
+        pipe.connection.data_received(sized(VERSIONS))
+        assert desk.door.buffers.bytes_total == len(pipe.unread) > len(tail)
+        pipe.gone()
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_request_has_its_time_to_arrive_once_the_answers_before_it_are_read(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        pipe = Pipe(desk)
+        pipe.takes = False
+        pipe.unread += bytes(limits.KAFKA_UNREAD_BYTES_MAX)
+        pipe.connection.data_received(sized(VERSIONS) + sized(VERSIONS)[:-1])
+        pipe.connection._since_s -= 2 * limits.HTTP_ARRIVAL_MAX_MS / 1000
+        pipe.read_all()
+        await until(lambda: not desk.serving.is_queued(pipe.connection))
+        pipe.connection.look(asyncio.get_running_loop().time())
+        assert not pipe.is_closing()
+        pipe.gone()
 
     at_kafka_desk(tmp_path, story)
 
