@@ -206,7 +206,9 @@ def create_many(context: DecideContext, command: CreateTopics) -> Sliced[Decisio
     records: list[Record] = []
     results: dict[str, TopicResult] = {}
     new = NewPartitions(context)
-    for wanted in command.topics:
+    for looked_at, wanted in enumerate(command.topics, 1):
+        if looked_at % ITEMS_BETWEEN_RESTS == 0:
+            yield
         if times[wanted.name] > 1:
             results[wanted.name] = TopicResult(wanted.name, InvalidRequest.error, "the name is given twice")
             continue
@@ -336,7 +338,9 @@ def create_partitions(context: DecideContext, command: CreatePartitions) -> Slic
     records: list[Record] = []
     results: dict[str, TopicResult] = {}
     new = NewPartitions(context)
-    for wanted in command.topics:
+    for looked_at, wanted in enumerate(command.topics, 1):
+        if looked_at % ITEMS_BETWEEN_RESTS == 0:
+            yield
         if times[wanted.name] > 1:
             results[wanted.name] = TopicResult(wanted.name, InvalidRequest.error, "the name is given twice")
             continue
@@ -446,7 +450,9 @@ def delete_many(context: DecideContext, command: DeleteTopics) -> Sliced[Decisio
     records: list[Record] = []
     ending = Ending(context, now=command.now)
     partitions = 0
-    for given in command.topics:
+    for looked_at, given in enumerate(command.topics, 1):
+        if looked_at % ITEMS_BETWEEN_RESTS == 0:
+            yield
         topic_id = topics.ids.get(given) if isinstance(given, str) else given
         known = None if topic_id is None else topics.by_id.get(topic_id)
         named = DeletionResult(
@@ -468,8 +474,6 @@ def delete_many(context: DecideContext, command: DeleteTopics) -> Sliced[Decisio
         ended.add(topic.topic_id)
         partitions += len(topic.partitions)
         results[given] = DeletionResult(topic.name, topic.topic_id)
-        if len(records) % ITEMS_BETWEEN_RESTS == 0:
-            yield
     if len(records) > 1 and partitions > PARTITIONS_PER_TOPIC_MAX:
         raise PolicyViolation(
             f"the topics have {partitions} partitions; at most {PARTITIONS_PER_TOPIC_MAX} can be deleted at once, "

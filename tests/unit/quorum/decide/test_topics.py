@@ -7,12 +7,21 @@ from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.brokers import RegisterBrokerRecord
 from metadata_log.records.topics import TopicRecord
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS
+from metadata_log.wire.commands import Command
 from quorum.decide.context import TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.elections import directory_of_new_replica
-from quorum.decide.registry import decide
+from quorum.decide.registry import decide, deciding
 from quorum.decide.topic_outcomes import TopicCreated, TopicsChanged
-from quorum.decide.topics import CreatePartitions, CreateTopic, MorePartitions
+from quorum.decide.topics import (
+    CreatePartitions,
+    CreateTopic,
+    CreateTopics,
+    DeleteTopics,
+    MorePartitions,
+    NewTopic,
+)
 from tests.support.decisions import World, creation, ids, word_uuid
 
 POLICY = TopicPolicy(partitions_max=5, replication_factor_min=2)
@@ -175,3 +184,16 @@ def test_a_topic_grows_no_further_than_the_policy_allows() -> None:
         outcome = decide(replace(world.context(), topic_policy=POLICY), command).outcome
         assert isinstance(outcome, TopicsChanged)
         assert outcome.results[0].error == error, "its replication factor is its own affair"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        CreateTopics(topics=tuple(NewTopic(f"{n}?") for n in range(1_000)), validate_only=False),
+        CreatePartitions(topics=tuple(MorePartitions(str(n), 2) for n in range(1_000)), validate_only=False),
+        DeleteTopics(topics=tuple(map(str, range(1_000)))),
+    ],
+)
+def test_many_refusals_are_decided_in_slices(command: Command) -> None:
+    """Goal: no thousand items hold the loop at once, though nothing becomes of them. Method: the rests, counted."""
+    assert sum(1 for _ in deciding(cluster(1).context(), command)) == 1_000 // ITEMS_BETWEEN_RESTS
