@@ -10,6 +10,7 @@ import pytest
 from metadata_log.ids import BrokerId
 from metadata_log.limits import LOOP_SLICE_MS, PARTITIONS_PER_TOPIC_MAX
 from quorum.controller.callers import Caller
+from quorum.decide.described_configs import describe_topic_configs
 from quorum.kafka import topics
 from quorum.kafka.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
@@ -131,11 +132,10 @@ def test_the_settings_of_many_topics_are_described_in_many_turns(
     """Goal: heartbeats are answered meanwhile. Method: a clock on which each look takes a slice; the turns are counted."""
     turn = 0
     described: list[int] = []
-    describe = topics.describe_topic_configs
 
     def noted(*of: Any, **how: Any) -> Any:
         described.append(turn)
-        return describe(*of, **how)
+        return describe_topic_configs(*of, **how)
 
     async def story(desk: KafkaDesk) -> None:
         nonlocal turn
