@@ -138,6 +138,13 @@ class NamedErrors(web.RequestHandler):
             return
         self._idle, self._waiter = waiter, None
         self._handling = self._loop.create_task(self._handle_now(message, payload))
+        self._handling.add_done_callback(self._log_failure)
+
+    def _log_failure(self, handled: asyncio.Task[None]) -> None:
+        """Log what nobody foresaw, as aiohttp's own task does; the connection alone has ended."""
+        error = None if handled.cancelled() else handled.exception()
+        if error is not None:
+            self.log_exception("Unhandled exception", exc_info=error)
 
     async def _handle_now(self, message: RawRequestMessage, payload: StreamReader) -> None:
         """Handle a request as aiohttp's own task does, and let that wait for the next one."""
@@ -159,8 +166,6 @@ class NamedErrors(web.RequestHandler):
             goes_on = self._keepalive and not is_gone
         except ConnectionError:
             pass  # the client is gone
-        except Exception as error:  # noqa: BLE001  # as aiohttp's own task does: its connection alone ends
-            self.log_exception("Unhandled exception", exc_info=error)
         finally:
             self._handling = None
             self._wait_again(goes_on=goes_on)
