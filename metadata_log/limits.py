@@ -187,8 +187,8 @@ KAFKA_ITEMS_MAX: Final = 100_000
 """Of all arrays of one request in Kafka's protocol together, if it is no small one: 2 MiB hold two million empty names, and
 each would get a row. It is room for an AlterPartition of 20,000 topics of one partition with an ISR of three brokers."""
 KAFKA_SILENCE_MAX_MS: Final = 600_000
-"""A connection in Kafka's protocol that has asked something is closed when it asks nothing for this time, as at a broker of
-Kafka (connections.max.idle.ms)."""
+"""A connection in Kafka's protocol whose sender has shown who it is, where that is asked, is closed when it asks nothing for
+this time, as at a broker of Kafka (connections.max.idle.ms), or does not take its answers."""
 KAFKA_UNREAD_BYTES_MAX: Final = 16 * KIB
 """Of answers that a client in Kafka's protocol has not read and the kernel does not hold: with more, it is served no further
 request until it has read most of them."""

@@ -162,7 +162,6 @@ class KafkaConnection(asyncio.Protocol):
         "_correlation_id",
         "_counted",
         "_give_up",
-        "_has_asked",
         "_in_hand",
         "_is_busy",
         "_is_read",
@@ -204,9 +203,8 @@ class KafkaConnection(asyncio.Protocol):
         """Whether the socket is read on."""
         self._is_unread = False
         """The client does not take what it is sent."""
-        self._has_asked = False
         self._since_s = self._loop.time()
-        """Since when nothing has arrived, or the request that arrives is not whole."""
+        """Since when nothing has arrived, the request that arrives is not whole, or the client does not take its answers."""
         self._correlation_id = 0
         self._repeated: tuple[bytes, RequestHeader, Values] | None = None
         """The last request but for its correlation id, and what was read of it: an idle broker repeats it."""
@@ -252,6 +250,7 @@ class KafkaConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         assert self._transport is not None
         self._is_unread = True
+        self._since_s = self._loop.time()
         self._serving.door.buffers.hold(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
@@ -262,14 +261,19 @@ class KafkaConnection(asyncio.Protocol):
             self._serving.queue(self)
 
     def look(self, now_s: float) -> None:
-        """Close the connection if it was silent, or its request incomplete, for too long."""
-        if self._is_busy or self._is_unread or self._serving.is_queued(self):
+        """Close the connection if it was silent, its request incomplete, or its answers unread, for too long."""
+        if self._is_busy or self._serving.is_queued(self):
             return
-        silent_ms = 1000 * (now_s - self._since_s)
-        if self._buffer:
-            if silent_ms > limits.HTTP_ARRIVAL_MAX_MS:
+        waited_ms = 1000 * (now_s - self._since_s)
+        # A stranger's connection is not kept for its answers to what needs no login.
+        idle_max_ms = limits.HTTP_SILENCE_MAX_MS if self._known is NOBODY else limits.KAFKA_SILENCE_MAX_MS
+        if self._is_unread:
+            if waited_ms > idle_max_ms:
+                self.refuse("unread")
+        elif self._buffer:
+            if waited_ms > limits.HTTP_ARRIVAL_MAX_MS:
                 self.refuse("slow")
-        elif silent_ms > (limits.KAFKA_SILENCE_MAX_MS if self._has_asked else limits.HTTP_SILENCE_MAX_MS):
+        elif waited_ms > idle_max_ms:
             self.refuse(SILENT)
 
     def close(self) -> None:
@@ -374,7 +378,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _begin(self, request: bytes) -> None:
         """Read a request, in a thread if it is large, and have it handled."""
-        self._has_asked, self._in_hand = True, len(request)
+        self._in_hand = len(request)
         asked, repeated = request[:4] + request[8:], self._repeated
         if repeated is not None and repeated[0] == asked and self._principal() is not NOBODY:
             _, header, values = repeated
@@ -488,6 +492,7 @@ class KafkaConnection(asyncio.Protocol):
                 self._serving.door.buffers.hold(self, transport.get_write_buffer_size())
         if self._login.is_new:
             self._login.is_new, self._known_until_s = False, 0.0
+            self._principal()
         if self._login.has_failed:
             self._serving.closing("login", self._peer)
             transport.close()

@@ -476,6 +476,22 @@ def test_a_large_answer_is_counted_whole_where_its_head_fills_the_bound(tmp_path
     at_kafka_desk(tmp_path, story)
 
 
+def test_a_connection_whose_answers_are_not_read_is_closed(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        pipe = Pipe(desk)
+        pipe.takes = False
+        pipe.connection.data_received(sized(VERSIONS) * 2_000)
+        await until(lambda: len(pipe.unread) > limits.KAFKA_UNREAD_BYTES_MAX)
+        now_s = asyncio.get_running_loop().time()
+        pipe.connection.look(now_s + limits.KAFKA_SILENCE_MAX_MS / 1000 - 60)
+        assert not pipe.is_closing()
+        pipe.connection.look(now_s + limits.KAFKA_SILENCE_MAX_MS / 1000 + 60)
+        assert pipe.is_closing() and desk.serving.closed == {"unread": 1}
+        pipe.gone()
+
+    at_kafka_desk(tmp_path, story)
+
+
 def test_a_request_has_its_time_to_arrive_once_the_answers_before_it_are_read(tmp_path: Path) -> None:
     async def story(desk: KafkaDesk) -> None:
         pipe = Pipe(desk)

@@ -1,5 +1,6 @@
 """Edge: who sends requests of Kafka's protocol: by client certificate, by SASL PLAIN, or not at all."""
 
+import asyncio
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,25 @@ def test_before_login_only_the_way_to_it_is_open(tmp_path: Path) -> None:
             client.writer.write(sized(large))
             assert await client.is_closed()
         assert desk.serving.closed == {"login": 1, "size": 1}
+
+    at_kafka_desk(tmp_path, story, principals=file_of_principals(tmp_path), security="sasl_plaintext")
+
+
+@pytest.mark.parametrize("is_logged_in", [False, True])
+def test_only_a_connection_that_is_logged_in_may_be_silent_for_long(
+    tmp_path: Path, is_logged_in: bool
+) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+            await client.ask(API_VERSIONS, 0, "", "")
+            if is_logged_in:
+                await login(client, f"\0alice\0{ALICE}")
+            (connection,) = desk.serving.connections
+            now_s = asyncio.get_running_loop().time()
+            connection.look(now_s + limits.HTTP_SILENCE_MAX_MS / 1000 + 60)
+            assert desk.serving.closed == ({} if is_logged_in else {"silent": 1})
+            connection.look(now_s + limits.KAFKA_SILENCE_MAX_MS / 1000 + 60)
+            assert await client.is_closed()
 
     at_kafka_desk(tmp_path, story, principals=file_of_principals(tmp_path), security="sasl_plaintext")
 
