@@ -460,7 +460,13 @@ class KafkaConnection(asyncio.Protocol):
         """Answer the request that is parked."""
         if self._parked is None:
             return
+        has_waited = self._give_up is not None
         (api, asked), self._parked, self._give_up = self._parked, None, None
+        if has_waited and not isinstance(outcome, MetadataError):
+            try:  # its certificate, its token or its role may have ended meanwhile
+                api.check(self._serving.door, asked.caller._replace(principal=self._principal()))
+            except MetadataError as error:
+                outcome = error
         if isinstance(outcome, MetadataError):
             outcome = api.refusal(self._serving.door, asked, outcome)
         self._answer(api, asked.version, outcome)

@@ -14,8 +14,8 @@ from metadata_log.node.identity.tls import Tls
 from ops.certificates import Authority
 from quorum.kafka.login import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.support.kafka_client import KafkaClient, request_bytes, sized
-from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
-from tests.support.lab import CLUSTER, uuid
+from tests.support.kafka_desk import KafkaDesk, at_kafka_desk, until
+from tests.support.lab import CLUSTER, setting, uuid
 
 ALICE = "the-token-of-alice-0123456789"
 BROKER = "the-token-of-broker-11-9876543210"
@@ -183,3 +183,28 @@ def test_a_broker_reads_the_log_as_itself_alone(tmp_path: Path) -> None:
                 assert (await client.ask(1, 18, *asked, topics, (), ""))[1] == error
 
     at_kafka_desk(tmp_path, story, principals=file_of_principals(tmp_path), security="sasl_plaintext")
+
+
+def test_a_fetch_that_has_waited_is_refused_once_its_token_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would get records that its sender may not see any more."""
+    monkeypatch.setattr(limits, "IDENTITY_CHECK_S", 0.0)
+    file = file_of_principals(tmp_path)
+
+    async def story(desk: KafkaDesk) -> None:
+        image = desk.controller.committed
+        epoch, end_offset = image.controller_epoch, image.end_offset
+        async with desk.client() as client:
+            await login(client, f"\0Broker:11\0{BROKER}")
+            partition = (0, epoch, end_offset, epoch, -1, 0, bytes(16), end_offset)
+            topics = (("", bytes(15) + b"\1", (partition,)),)
+            asked = (None, -1, (11, -1), 60_000, 0, 1 << 20, 0, 0, -1, topics, (), "")
+            waiting = asyncio.create_task(client.ask(1, 18, *asked))
+            await until(lambda: len(desk.door.kafka_log.fetches._parked) > 0)
+            file.write_text("principals = []\n")
+            await desk.lab.write(desk.controller, setting("1"))
+            _, error, _, topics, _ = await waiting
+            assert (error, topics) == (58, ())
+
+    at_kafka_desk(tmp_path, story, principals=file, security="sasl_plaintext")
