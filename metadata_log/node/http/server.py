@@ -141,7 +141,7 @@ class NamedErrors(web.RequestHandler):
         self._handling.add_done_callback(self._log_failure)
 
     def _log_failure(self, handled: asyncio.Task[None]) -> None:
-        """Log what nobody foresaw, as aiohttp's own task does; the connection alone has ended."""
+        """Log an unforeseen error, as aiohttp's own task does; only the connection has ended."""
         error = None if handled.cancelled() else handled.exception()
         if error is not None:
             self.log_exception("Unhandled exception", exc_info=error)
