@@ -3,7 +3,7 @@
 A deleted topic is hidden from all clients, and its name is free. Its partitions keep their replicas and the ISR that they
 had. They have no leaders, so no message is acknowledged that not all of the ISR have: a broker that is fenced, or
 restarts cleanly, still has all. A broker leaves these ISRs if it may have lost messages: if it registers after an unclean
-end, or is removed.
+end, is removed, or reports that the directory of its replica failed.
 
 The time is the log's own (`MetadataImage.elapsed_ms`), so a clock that jumps, or another leader's, ends no window early.
 """

@@ -416,6 +416,31 @@ def _without(
     return None if record[2:] == _NOTHING else record
 
 
+def without_directory(
+    image: MetadataImage,
+    topic_id: TopicId,
+    partition_id: int,
+    partition: PartitionImage,
+    broker_id: BrokerId,
+) -> PartitionChangeRecord | None:
+    """Return a deleted topic's partition whose replica on a broker is in a failed directory; None where nothing changes.
+
+    It changes as if the topic lived, but no replica is elected. With eligible leader replicas the broker stays eligible,
+    and may lead once the directory is back; the setting of the topic counts when the topic comes back.
+    """
+    if broker_id not in partition.isr:
+        return None
+    has_eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
+    return change(
+        topic_id,
+        partition_id,
+        partition,
+        may_lead=lambda _: False,
+        target=Target(isr=tuple(each for each in partition.isr if each != broker_id)),
+        min_isr=len(partition.isr) if has_eligible else None,
+    )
+
+
 def changes_on_joining(context: DecideContext, broker_id: BrokerId | None) -> Visits:
     """Visit all leaderless partitions when a broker may lead again, as Kafka does: others' may have become electable."""
     electorate = Electorate(context, joining=broker_id)

@@ -44,6 +44,7 @@ from quorum.decide.elections import (
     changes_on_joining,
     changes_on_leaving,
     directory_of,
+    without_directory,
 )
 from quorum.decide.fencing import fenced, state_of
 from quorum.decide.java import in_uuid_order
@@ -343,16 +344,23 @@ def failure_part(
 def _changes_on_failure(
     context: DecideContext, walk: Walk, changed: Mapping[PartitionKey, PartitionImage]
 ) -> Visits:
+    """Visit the partitions of a broker, which leaves the failed directories; `changed` are as the batch has left them.
+
+    Those of deleted topics, too: a topic that comes back after the walk has passed it is not visited once more.
+    """
     image, broker_id = context.image, walk.broker_id
     electorate = Electorate(context, leaving=broker_id)
     after = context.changes.visited(walk)
-    for topic_id, partition_id, stored in image.topics.partitions_on(broker_id, after=after):
-        partition = changed.get((topic_id, partition_id), stored)
+    visits = image.topics.partitions_on(broker_id, after=after, with_deleted=True)
+    for topic_id, partition_id, stored in visits:
+        key, partition = (topic_id, partition_id), changed.get((topic_id, partition_id), stored)
         leaves = broker_id in partition.replicas and directory_of(partition, broker_id) in walk.log_dirs
-        yield (
-            (topic_id, partition_id),
-            electorate.change(topic_id, partition_id, partition) if leaves else None,
-        )
+        if not leaves:
+            yield key, None
+        elif topic_id in image.topics.deleted:
+            yield key, without_directory(image, topic_id, partition_id, partition, broker_id)
+        else:
+            yield key, electorate.change(topic_id, partition_id, partition)
 
 
 def _elected_before(image: MetadataImage, records: Sequence[Record]) -> dict[PartitionKey, PartitionImage]:

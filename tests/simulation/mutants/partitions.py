@@ -115,6 +115,16 @@ MUTANTS: Final = (
         ),
     ),
     Mutant(
+        "deleted-behind-the-failure",
+        "the failure of a directory passes over deleted topics, which can be restored",
+        "quorum.decide.heartbeat:without_directory",
+        always(None),
+        Directed(
+            "tests/unit/quorum/decide/test_deleted_topics.py"
+            "::test_a_replica_whose_directory_failed_is_in_no_isr_that_comes_back"
+        ),
+    ),
+    Mutant(
         "isr-half-fenced",
         "a broker between two parts of its fencing joins an ISR",
         "quorum.decide.partitions:_is_eligible",

@@ -307,6 +307,75 @@ def test_who_may_have_lost_messages_is_no_eligible_leader_of_a_deleted_topic(cle
     invariants_hold(world.image)
 
 
+def placed(world: World, topic_id: TopicId, directory: str) -> None:
+    """Let the first replica of each partition lie in a directory of this name, the others in those of their brokers."""
+    for number, partition in enumerate(topic_of(world.image, topic_id).partitions):
+        directories = (word_uuid(directory), *(word_uuid(f"d{each}a") for each in partition.replicas[1:]))
+        world.write([PartitionChangeRecord(topic_id, number, directories=directories)])
+
+
+def two_directories(*, elr: bool = False, records_max: int = 10_000) -> World:
+    world = cluster(0, 2, elr=elr, records_max=records_max)
+    lies_in = (word_uuid("sound"), word_uuid("failed"))
+    assert world.decide(registration(1, log_dirs=lies_in, features=WITH_ELR)).refusal is None
+    world.heartbeat(1)
+    return world
+
+
+@pytest.mark.parametrize("elr", [False, True])
+@pytest.mark.parametrize("moment", ["before", "amid"])
+def test_a_replica_whose_directory_failed_is_in_no_isr_that_comes_back(moment: str, elr: bool) -> None:
+    """A topic that is restored after the parts of a failure have passed it is not visited once more."""
+    world = two_directories(elr=elr, records_max=8)
+    parted = [with_topic(world, name, *["1,0,2"] * 9) for name in ("a", "b", "c", "d")]
+    for topic_id in parted:
+        placed(world, topic_id, "failed")
+    deleted, *_, last = sorted(parted)
+    name = topic_of(world.image, deleted).name
+    delete(world, name)
+    failed = {"offline_log_dirs": (word_uuid("failed"),)}
+    while world.heartbeat(1, **failed).more:
+        if moment == "amid" and deleted in world.image.topics.deleted:
+            assert topic_of(world.image, last).partitions[0].leader == 1, "it has passed the first alone"
+            undelete(world, name)
+    if moment == "before":
+        undelete(world, name)
+    world.elect()
+    assert world.image.brokers[BrokerId(1)].log_dirs == (word_uuid("sound"),)
+    for topic_id in parted:
+        for partition in topic_of(world.image, topic_id).partitions:
+            assert (partition.isr, partition.leader, partition.eligible_leader_replicas) == ((0, 2), 0, ())
+    invariants_hold(world.image)
+
+
+@pytest.mark.parametrize(("elr", "isr", "eligible"), [(False, (1,), ()), (True, (), (1,))])
+def test_the_last_replica_of_a_deleted_topic_may_lead_once_its_directory_is_back(
+    elr: bool, isr: tuple[int, ...], eligible: tuple[int, ...]
+) -> None:
+    world = two_directories(elr=elr)
+    topic_id = with_topic(world, "t", "1,0")
+    placed(world, topic_id, "failed")
+    world.write([PartitionChangeRecord(topic_id, 0, isr=ids("1"))])
+    delete(world)
+    world.heartbeat(1, offline_log_dirs=(word_uuid("failed"),))
+    undelete(world, "t")
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (NO_LEADER, isr, eligible)
+    again = registration(
+        1,
+        incarnation_id=word_uuid("b1-1"),
+        log_dirs=(word_uuid("sound"), word_uuid("failed")),
+        features=WITH_ELR,
+    )
+    assert world.decide(again).refusal is None
+    world.heartbeat(1)
+    world.heartbeat(1, want_fence=True)
+    world.heartbeat(1)
+    world.elect()
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (1, (1,), ())
+
+
 def test_a_removed_broker_is_elected_nowhere_though_it_was_the_last() -> None:
     world = cluster(0, 1)
     topic_id = with_topic(world, "t", "1")
