@@ -305,7 +305,8 @@ class Electorate:
         """
         rules = self.rules(topic_id)
         if partition.leader == NO_LEADER:
-            target = target._replace(isr=self._present(partition.isr if target.isr is None else target.isr))
+            isr = partition.isr if target.isr is None else target.isr
+            target = target._replace(isr=self._present(partition, isr))
         return change(
             topic_id,
             partition_id,
@@ -317,13 +318,19 @@ class Electorate:
             directory_of_new=lambda broker_id: directory_of_new_replica(self._image, broker_id),
         )
 
-    def _present(self, isr: Replicas) -> Replicas:
-        """Return a leaderless partition's ISR without brokers that are not up, unless that is all of them.
+    def _present(self, partition: PartitionImage, isr: Replicas) -> Replicas:
+        """Return a leaderless partition's ISR without brokers that are not up, or have its directory no more, unless that is
+        all of them.
 
         The ISR of a topic that comes back is that of its deletion. In other leaderless partitions nothing changes: a broker
-        that is fenced has left the ISR, or was the last in it.
+        that is fenced, or whose directory failed, has left the ISR, or was the last in it.
         """
-        return tuple([broker_id for broker_id in isr if broker_id in self._up]) or isr
+        present = [
+            broker_id
+            for broker_id in isr
+            if broker_id in self._up and has_online_directory(self._image, broker_id, partition)
+        ]
+        return tuple(present) or isr
 
     def rules(self, topic_id: TopicId) -> Rules:
         """Return what the configuration says for a topic."""

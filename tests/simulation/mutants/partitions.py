@@ -125,6 +125,18 @@ MUTANTS: Final = (
         ),
     ),
     Mutant(
+        "restored-without-its-directory",
+        "a broker that came back without a directory is in the ISRs of restored topics that had replicas there",
+        "quorum.decide.elections:Electorate._present",
+        lambda _original: (
+            lambda electorate, _partition, isr: tuple(each for each in isr if each in electorate._up) or isr
+        ),
+        Directed(
+            "tests/unit/quorum/decide/test_deleted_topics.py"
+            "::test_a_broker_that_comes_back_without_a_directory_is_in_no_isr_that_relied_on_it"
+        ),
+    ),
+    Mutant(
         "isr-half-fenced",
         "a broker between two parts of its fencing joins an ISR",
         "quorum.decide.partitions:_is_eligible",

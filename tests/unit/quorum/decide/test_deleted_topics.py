@@ -348,6 +348,31 @@ def test_a_replica_whose_directory_failed_is_in_no_isr_that_comes_back(moment: s
     invariants_hold(world.image)
 
 
+@pytest.mark.parametrize("elr", [False, True])
+def test_a_broker_that_comes_back_without_a_directory_is_in_no_isr_that_relied_on_it(elr: bool) -> None:
+    """It ended cleanly, so it has all messages but those in that directory; it may report a new replica elsewhere."""
+    world = two_directories(elr=elr)
+    topic_id = with_topic(world, "t", "1,0,2")
+    placed(world, topic_id, "failed")
+    delete(world)
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    world.advance(30_000, [0, 2])
+    again = registration(
+        1,
+        incarnation_id=word_uuid("another"),
+        previous_broker_epoch=epoch,
+        log_dirs=(word_uuid("sound"),),
+        features=WITH_ELR,
+    )
+    assert world.decide(again).refusal is None
+    world.heartbeat(1)
+    assert world.image.is_active(BrokerId(1))
+    undelete(world, "t")
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.isr, partition.leader, partition.eligible_leader_replicas) == ((0, 2), 0, ())
+    invariants_hold(world.image)
+
+
 @pytest.mark.parametrize(("elr", "isr", "eligible"), [(False, (1,), ()), (True, (), (1,))])
 def test_the_last_replica_of_a_deleted_topic_may_lead_once_its_directory_is_back(
     elr: bool, isr: tuple[int, ...], eligible: tuple[int, ...]
