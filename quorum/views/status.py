@@ -14,7 +14,7 @@ from metadata_log.node.identity.tls import Tls, recent_and_ending
 from metadata_log.node.pace import OneInATurn
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
-from metadata_log.records.quorum import RAFT_ENDPOINT
+from metadata_log.records.quorum import KAFKA_ENDPOINT, RAFT_ENDPOINT
 from quorum.controller.controller import Controller
 from quorum.decide.effective_configs import default_config, min_isr_number
 from quorum.fetch.service import FetchService
@@ -233,6 +233,7 @@ class QuorumStatus:
             *self._disk_warnings(),
             *(() if self.tls is None else self.tls.reasons()),
             *self._quorum_warnings(raft),
+            *self._listener_warnings(),
             *self._log_warnings(),
             *self._partition_warnings(),
         )
@@ -309,6 +310,19 @@ class QuorumStatus:
         if not raft.is_voter:
             yield "NOT_A_VOTER", self._why_no_voter(raft)
 
+    def _listener_warnings(self) -> Iterator[Reason]:
+        """Yield that this node lacks a listener that others have: while it leads, Kafka's brokers have no controller."""
+        if self.settings.listen_kafka is not None:
+            return
+        node_id = self.settings.node_id
+        if others := sorted(_with_kafka(self.controller.committed) - {node_id}):
+            detail = (
+                f"this controller has no listener for Kafka's brokers, and controllers {', '.join(map(str, others))} have: "
+                "while it is active, brokers of Kafka are fenced. Write [listen] kafka, and kafka in each [[voters]] entry, "
+                f"into the settings file of controller {node_id}, and start it again"
+            )
+            yield "KAFKA_LISTENER_MISSING", detail
+
     def _log_warnings(self) -> Iterator[Reason]:
         damage = self.committed_log.segments.damage
         if damage is not None:
@@ -334,6 +348,17 @@ class QuorumStatus:
             "this controller follows without a vote; to let it vote: "
             f"metaquorum quorum add-voter --id {node_id}"
         )
+
+
+def _with_kafka(image: MetadataImage) -> set[NodeId]:
+    """Return the controllers that the log knows an address of for Kafka's brokers."""
+    voters = {v.node_id for v in image.quorum.voters or () if v.address(KAFKA_ENDPOINT) is not None}
+    registered = {
+        controller_id
+        for controller_id, controller in image.controllers.items()
+        if any(endpoint.name == KAFKA_ENDPOINT for endpoint in controller.endpoints)
+    }
+    return voters | registered
 
 
 def _listed(*reasons: Reason) -> list[dict[str, str]]:

@@ -21,6 +21,9 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
+from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.controllers import RegisterControllerRecord
+from metadata_log.records.quorum import KAFKA_ENDPOINT, VoterEndpoint
 from quorum.controller.controller import Controller
 from quorum.controller.written import Written
 from quorum.decide.quorum import AddVoter, RemoveVoter, identities
@@ -553,6 +556,35 @@ async def test_without_a_leader_it_says_how_many_of_how_many(tmp_path: Path, cou
         status, ready = await ask("GET", "/readyz")
         told = {reason["code"]: reason["detail"] for reason in ready["reasons"]}
         assert (status, told["NO_LEADER"]) == (503, f"no leader is known; {asked} and connected?")
+
+
+async def test_a_controller_without_the_listener_that_others_have_says_so(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, ask):
+        image, reached = desk.controller.committed, VoterEndpoint(KAFKA_ENDPOINT, "k", 2)
+        assert desk.status.warnings() == []
+        voters = tuple(
+            voter._replace(endpoints=(*voter.endpoints, reached)) for voter in image.quorum.voters or ()
+        )
+        registered = RegisterControllerRecord(
+            NodeId(9),
+            uuid(9),
+            5,
+            zk_migration_ready=False,
+            endpoints=(BrokerEndpoint(*reached, 0),),
+            features=(),
+        )
+        for knows, others in (
+            (replace(image, quorum=image.quorum._replace(voters=voters)), "2, 3"),
+            (replace(image, controllers=image.controllers.set(NodeId(9), registered)), "9"),
+        ):
+            with patch.object(desk.controller, "committed", knows):
+                _, ready = await ask("GET", "/readyz")
+                (warning,) = ready["reasons"]
+                assert warning["code"] == "KAFKA_LISTENER_MISSING"
+                assert f"controllers {others} have" in warning["detail"]
+                desk.status.settings = with_kafka(1)
+                assert desk.status.warnings() == []
+                desk.status.settings = settings(1)
 
 
 async def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
