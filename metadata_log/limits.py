@@ -31,6 +31,12 @@ KAFKA_ANSWERS_KEPT_BYTES: Final = 4 * MIB
 """Of encoded answers that are kept for further brokers at the same position."""
 KAFKA_OBSERVER_MS: Final = 300_000
 """A broker that has fetched nothing for this time is no observer any more, as in Kafka."""
+KAFKA_DIRECTORIES_MAX: Final = 8
+"""Of one broker among the observers: one with another disk shows two for a while. With more its first is forgotten."""
+KAFKA_OBSERVERS_OF_CLIENT_MAX: Final = 5_000
+"""Where identity is off, of one address: half of all that there may be. With more its first is forgotten."""
+KAFKA_COLD_READS_OF_CLIENT_MAX: Final = 100
+"""Reads of segments that wait for one client: with more, a fetch waits for its deadline, and its broker asks again."""
 KAFKA_PIN_MS: Final = 30_000
 """A snapshot of which a broker of Kafka has fetched a piece is kept for this time."""
 KAFKA_BEHIND_BYTES_MAX: Final = 4 * MIB

@@ -8,7 +8,8 @@ from typing import Final
 from metadata_log import limits
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, UnsupportedVersion
 from metadata_log.ids import BrokerId, Uuid
-from quorum.controller.callers import authorize_poll
+from metadata_log.node.identity.rights import ANYBODY
+from quorum.controller.callers import Caller, authorize_poll
 from quorum.kafka.door import Api, Asked, Done, GiveUp, KafkaDoor, Parks, Prepared
 from quorum.kafka.fetches import FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, Fetch
 from quorum.kafka.replies import Position
@@ -61,7 +62,12 @@ def fetch_of(asked: Asked, *, cluster_id: str) -> Fetch:
         high_watermark,
         replica_state[0] if version >= REPLICA_STATE_FROM else old_replica_id,
         Uuid(directory_id),
+        _client(asked.caller),
     )
+
+
+def _client(caller: Caller) -> str:
+    return (caller.address or "") if caller.principal is ANYBODY else caller.principal.name
 
 
 def check_cluster(asked: str | None, cluster_id: str) -> None:

@@ -8,7 +8,6 @@ parked: an answer at once would be asked again at once.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from metadata_log import limits
@@ -23,6 +22,7 @@ from metadata_log.node.pace import Pieces
 from metadata_log.records.quorum import KAFKA_ENDPOINT
 from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.controller import Controller
+from quorum.kafka.observers import Observer, Observers
 from quorum.kafka.replies import (
     AT_ZERO,
     NO_LEADER,
@@ -41,6 +41,7 @@ from quorum.kafka.replies import (
 )
 from quorum.kafka.translated_log import TranslatedLog
 from quorum.node.config import ControllerSettings
+from quorum.pace.fair_queue import FairQueue
 from quorum.pace.ticks import Ticks
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,8 @@ _NO_SNAPSHOT: Final = (-1, -1)
 class Fetch(NamedTuple):
     """A fetch of the metadata log, as a broker sends it. `epoch` is that of the leader whom it asks.
 
-    `high_watermark` is the one that it knows; a version that does not say it has the largest.
+    `high_watermark` is the one that it knows; a version that does not say it has the largest. `client` is the sender as
+    far as it is known: its principal or, where identity is off, its address.
     """
 
     version: int
@@ -68,6 +70,7 @@ class Fetch(NamedTuple):
     high_watermark: int
     replica_id: int
     directory_id: Uuid
+    client: str
 
 
 Done = Callable[[bytes], None]
@@ -86,20 +89,6 @@ class Parked:
         self.until_ms = until_ms
         self.is_unreadable = False
         """A read of its records failed: it waits for its deadline."""
-
-
-@dataclass(slots=True)
-class Observer:
-    """What a broker has read of the log, as the leader knows it; times are those of the process's clock."""
-
-    replica_id: int
-    directory_id: Uuid
-    log_end_offset: int
-    last_fetch_ms: int
-    last_caught_up_ms: int | None
-    """None before it first had all that the leader had."""
-    end_offset_before: int
-    """Of the leader's log at the fetch before the last."""
 
 
 class Snapshots(Protocol):
@@ -143,8 +132,8 @@ class KafkaFetches(AppliedListener):
         self._woken_at_ms = 0
         self._rested_at = 0
         """The end of the log at which fetches were woken last."""
-        self._cold = asyncio.Queue[tuple[int, int]]()
-        """Offset and size of reads of segments."""
+        self._cold = FairQueue[tuple[int, int]](each_max=limits.KAFKA_COLD_READS_OF_CLIENT_MAX)
+        """Offset and size of reads of segments. One that several clients want waits for each, and is done once."""
         self._waits_for_cold: dict[tuple[int, int], list[Parked]] = {}
         self._heard: NodeId | None = None
         self._looked_ms = -limits.FETCH_TICK_MS
@@ -155,7 +144,7 @@ class KafkaFetches(AppliedListener):
         self._kept_bytes = 0
         self._hold_at: tuple[object, ...] = ()
         """What the kept answers rest on."""
-        self._observers: dict[tuple[int, Uuid], Observer] = {}
+        self._observers = Observers()
         translated.on_translated = self.wake
 
     # --- arrival
@@ -176,28 +165,18 @@ class KafkaFetches(AppliedListener):
     def _observe(self, fetch: Fetch) -> None:
         if fetch.replica_id < 0 or not self._controller.is_active:
             return
-        key, now_ms = (fetch.replica_id, fetch.directory_id), self._now_ms()
-        offset, end_offset = fetch.position.offset, self._log.end_offset
-        observer = self._observers.pop(key, None)
-        if observer is None:
-            if len(self._observers) >= limits.BROKERS_MAX:
-                del self._observers[next(iter(self._observers))]
-            observer = Observer(*key, offset, now_ms, None, end_offset)
-        if offset >= end_offset:
-            observer.last_caught_up_ms = now_ms
-        elif offset >= observer.end_offset_before:
-            observer.last_caught_up_ms = observer.last_fetch_ms
-        observer.log_end_offset, observer.last_fetch_ms = offset, now_ms
-        observer.end_offset_before = end_offset
-        self._observers[key] = observer  # the one that asked last is the last
+        self._observers.fetched(
+            (fetch.replica_id, fetch.directory_id),
+            fetch.client,
+            offset=fetch.position.offset,
+            end_offset=self._log.end_offset,
+            now_ms=self._now_ms(),
+        )
 
     def observers(self) -> Iterator[Observer]:
         """Yield the brokers that have asked this leader within KAFKA_OBSERVER_MS."""
-        forgotten_ms = self._now_ms() - limits.KAFKA_OBSERVER_MS
-        for key, observer in list(self._observers.items()):
-            if observer.last_fetch_ms <= forgotten_ms:
-                del self._observers[key]
-        yield from self._observers.values()
+        self._observers.forget_silent(self._now_ms())
+        yield from self._observers
 
     # --- what ends the wait
 
@@ -323,10 +302,12 @@ class KafkaFetches(AppliedListener):
             self._finish(parked, self._answer(fetch, now, SendRecords(offset)))
         elif log.is_cold(offset) and not parked.is_unreadable:
             read = (offset, fetch.max_bytes)
-            if read not in self._waits_for_cold:
-                self._waits_for_cold[read] = []
-                self._cold.put_nowait(read)
-            self._waits_for_cold[read].append(parked)
+            if self._cold.put(fetch.client, read):
+                self._waits_for_cold.setdefault(read, []).append(parked)
+            elif is_due:
+                self._finish(parked, self._answer(fetch, now))
+            else:
+                self._park(parked)
         elif is_due:
             self._finish(parked, self._answer(fetch, now))
         else:
@@ -347,8 +328,8 @@ class KafkaFetches(AppliedListener):
         """Read for brokers that are behind, one read after the other, until cancelled."""
         while True:
             read = await self._cold.get()
-            if all(parked.done is None for parked in self._waits_for_cold[read]):
-                del self._waits_for_cold[read]  # their clients are gone
+            if all(parked.done is None for parked in self._waits_for_cold.get(read, ())):
+                self._waits_for_cold.pop(read, None)  # it was done in another's turn, or the clients are gone
                 continue
             try:
                 data = await self._log.read_cold(read[0], max_bytes=read[1])

@@ -83,6 +83,7 @@ class KraftObserver:
             known,
             self.node_id,
             Uuid(bytes([self.node_id] * 16)),
+            f"Broker:{self.node_id}",
         )
 
     def read(self, answer: Answered) -> None:

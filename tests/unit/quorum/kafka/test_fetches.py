@@ -339,6 +339,42 @@ def test_a_broker_that_is_behind_reads_segments_with_others(tmp_path: Path) -> N
     run(tmp_path, story)
 
 
+def test_a_client_with_many_cold_reads_takes_no_turn_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "KAFKA_COLD_READS_OF_CLIENT_MAX", 5)
+
+    async def story(lab: KafkaLab) -> None:
+        controller = lab.lead(1)
+        await lab.write(controller, setting("1"))
+        read, done = lab.translated[1].read_cold, []
+
+        async def reading(offset: int, *, max_bytes: int) -> bytes:
+            done.append(max_bytes)
+            return await read(offset, max_bytes=max_bytes)
+
+        monkeypatch.setattr(lab.translated[1], "read_cold", reading)
+        greedy, other = KraftObserver(11), KraftObserver(12)
+        for broker in (greedy, other):
+            broker.read(lab.ask(1, broker.fetch()).answer)
+        asked = [lab.ask(1, greedy.fetch(max_bytes=100 + number)) for number in range(8)]
+        last = lab.ask(1, other.fetch(max_bytes=500))
+        same = lab.ask(1, other.fetch(max_bytes=101))
+        async with asyncio.timeout(60):
+            while not all(each.is_answered for each in (*asked[:5], last, same)):
+                await asyncio.sleep(0)
+        await spin()
+        assert done == [100, 500, 101, 102, 103, 104]
+        assert not any(each.is_answered for each in asked[5:])
+        assert not lab.fetches[1]._waits_for_cold
+        lab.pass_ms(600)
+        async with asyncio.timeout(60):
+            while not all(each.is_answered for each in asked):
+                await asyncio.sleep(0)
+
+    run(tmp_path, story)
+
+
 def test_records_that_cannot_be_read_are_none_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
