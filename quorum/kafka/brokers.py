@@ -1,6 +1,5 @@
 """Edge: brokers of Kafka: they register, send heartbeats, and are unregistered."""
 
-import logging
 from typing import Final
 
 from metadata_log.errors import InvalidRequest, MetadataError, Rejected
@@ -13,7 +12,6 @@ from quorum.decide.brokers import UnregisterBroker
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE
 
-log = logging.getLogger(__name__)
 BROKER_REGISTRATION, BROKER_HEARTBEAT, UNREGISTER_BROKER = 62, 63, 64
 
 
@@ -23,8 +21,7 @@ async def register(door: KafkaDoor, asked: Asked) -> Values:
         written = await door.controller.submit(_registration(asked.values), asked.caller)
     except MetadataError as error:
         if isinstance(error, Rejected):
-            facts = {"broker_id": asked.values[0], "code": error.error, "reason": error.message}
-            log.warning("broker_not_registered", extra=facts)
+            door.not_registered.note(asked.values[0], error)
         raise
     (broker_epoch,) = written.outcome
     return (NO_THROTTLE, NONE, broker_epoch)

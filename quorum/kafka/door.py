@@ -19,6 +19,7 @@ from quorum.controller.callers import Caller, authorize
 from quorum.decide.access import CLUSTER, AclOperation
 from quorum.decide.registry import OPERATIONS
 from quorum.kafka.errors import KafkaError, kafka_error, whole
+from quorum.kafka.refused_brokers import RefusedBrokers
 from quorum.node.parts import Parts
 
 
@@ -37,6 +38,10 @@ class KafkaDoor(Parts):
     def advertised(self) -> tuple[tuple[int, int, int], ...]:
         """Key, oldest and newest version of each request that clients may send."""
         return tuple((key, *api.versions) for key, api in sorted(self.apis.items()) if api.is_advertised)
+
+    @cached_property
+    def not_registered(self) -> RefusedBrokers:
+        return RefusedBrokers(self.now_ms)
 
 
 class Login:

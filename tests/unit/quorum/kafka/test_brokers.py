@@ -10,6 +10,7 @@ import pytest
 from metadata_log.ids import BrokerId
 from metadata_log.kafka.messages import REQUESTS
 from quorum.decide.topics import CreateTopic
+from quorum.kafka.refused_brokers import LOG_AGAIN_MS
 from tests.support.callers import anybody
 from tests.support.kafka_broker import heartbeat, registration, serving
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
@@ -73,6 +74,30 @@ def test_a_refusal_is_told_by_its_number_and_logged_with_its_text(
             assert desk.controller.committed.end_offset == end
         (logged,) = [each for each in caplog.records if each.getMessage() == "broker_not_registered"]
         assert reason in logged.reason  # type: ignore[attr-defined]  # of the log's extra fields
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_broker_that_is_refused_again_and_again_is_logged_now_and_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def logged() -> list[tuple[int, int]]:
+        facts = [vars(each) for each in caplog.records if each.getMessage() == "broker_not_registered"]
+        return [(each["broker_id"], each.get("refused_since", 0)) for each in facts]
+
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+
+            async def refused(broker_id: int) -> None:
+                answer = await client.ask(62, 4, *registration(broker_id, cluster_id="B" * 22))
+                assert answer == (0, 104, -1)
+
+            for broker_id in (11, 11, 12, 11):
+                await refused(broker_id)
+            assert logged() == [(11, 0), (12, 0)]
+            desk.lab.now_ms += LOG_AGAIN_MS
+            await refused(11)
+            assert logged() == [(11, 0), (12, 0), (11, 2)]
 
     at_kafka_desk(tmp_path, story)
 
