@@ -11,7 +11,7 @@ from pathlib import Path
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
 from broker_agent.configured_cordon import ConfiguredCordon
-from broker_agent.dataless_host import DatalessHost
+from broker_agent.dataless_host import HOST_FEATURES, DatalessHost
 from metadata_log import limits
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.clock import unix_ms
@@ -39,7 +39,7 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
             host.on_delta(before, after, delta)
             cordon.on_delta(before, after, delta)
 
-        agent = BrokerAgent(settings, host=host, on_delta=on_delta, recent=recent)
+        agent = BrokerAgent(settings, host=host, on_delta=on_delta, features=HOST_FEATURES, recent=recent)
         paths = {str(settings.data_dir), str(settings.data_dir.resolve())}
         cordon = ConfiguredCordon(
             settings.broker_id,
