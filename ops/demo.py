@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from metadata_log.digest import digest
 from metadata_log.errors import Fault, Unavailable
 from ops import render
-from ops.admin.client import Unreachable
+from ops.admin.exchange import Unreachable
 from ops.admin.export import export_cluster
 from ops.admin.log_frames import file_frames
 from ops.local_cluster import LocalCluster

@@ -40,7 +40,8 @@ from metadata_log.node.disk.durable_files import (
 )
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.ownership import check_folder
-from ops.admin.client import NO_CREDENTIALS, ClusterClient, Credentials, Unreachable
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import NO_CREDENTIALS, Credentials, Unreachable
 from ops.cluster_layout import (
     BROKER_SHUTDOWN_TIMEOUT_MS,
     PRINCIPALS,

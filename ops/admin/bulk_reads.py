@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from metadata_log.errors import Unavailable
 from metadata_log.wire.answers import OfferedSnapshot, log_status, offered_snapshots
-from ops.admin.client import Answer, ClusterClient, Unreachable, controllers_named
+from ops.admin.client import ClusterClient, controllers_named
+from ops.admin.exchange import Answer, Unreachable
 from ops.admin.log_frames import high_watermark
 
 POLL_S: Final = 0.05

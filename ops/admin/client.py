@@ -6,17 +6,13 @@ request id through all of this, so that it happens once however often it is sent
 was sent and before an answer, its outcome is unknown, and the error names the id to repeat it with.
 """
 
-import http.client
 import json
 import random
-import socket
-import ssl
 import time
-import urllib.parse
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from metadata_log.errors import (
     Fault,
@@ -24,124 +20,24 @@ from metadata_log.errors import (
     NotController,
     OutcomeUnknown,
     Rejected,
-    Unavailable,
-    error_named,
 )
 from metadata_log.ids import Uuid, random_uuid, uuid_text
-from metadata_log.limits import MIB
-from metadata_log.node.addresses import VIA_BROKER, is_node_url
-from metadata_log.node.identity.certificate_dates import Dated
-from metadata_log.node.identity.credentials import (
-    date_code,
-    why_it_failed,
+from metadata_log.node.addresses import is_node_url
+from ops.admin.exchange import (
+    JSON,
+    NO_CREDENTIALS,
+    Answer,
+    Credentials,
+    NoAnswer,
+    Say,
+    Unreachable,
+    exchange,
+    silent,
 )
 
 PAUSE_S: Final = 0.02
 """The first pause between two rounds, about as long as an election; each next one doubles, up to PAUSE_MAX_S."""
 PAUSE_MAX_S: Final = 0.5
-ANSWER_BYTES_MAX: Final = 1024 * MIB
-"""A larger answer is not ours: the whole state of a million partitions is about 400 MB of JSON."""
-
-_JSON: Final = "application/json"
-Say: TypeAlias = Callable[[str], None]
-"""Where lines for a person go."""
-
-
-def silent(_line: str) -> None:
-    """Drop a line."""
-
-
-class Unreachable(Unavailable):
-    """No node answered in time; nothing was written."""
-
-    error, code = "NETWORK_EXCEPTION", 13
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One node's answer. `url` is the node's address; `headers` are keyed in lower case."""
-
-    url: str
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = field(repr=False)
-
-    @property
-    def ok(self) -> bool:
-        return 200 <= self.status < 300
-
-    @property
-    def came_by_a_broker(self) -> bool:
-        """Whether the node at `url` is a broker, which passed on what a controller answered."""
-        return VIA_BROKER in self.headers.get("via", "")
-
-    def json(self) -> Any:
-        """Return the body as JSON.
-
-        Raises:
-            Unreachable: it is not JSON: something else than a node of ours answers there.
-        """
-        try:
-            return json.loads(self.body)
-        except ValueError as error:
-            raise Unreachable(f"{self.url} answered {self.status} with something that is not JSON") from error
-
-    def error(self) -> MetadataError:
-        """Return the error of an answer that is not ok."""
-        value = self.json()
-        match value:
-            case {"error": str(name), "message": str(message)}:
-                facts = {key: value[key] for key in ("controller_id", "controller_epoch") if key in value}
-                return error_named(name, message, family=str(value.get("family")), **facts)
-        raise Unreachable(f"{self.url} answered {self.status} without an error of ours")
-
-
-class _NoAnswer(Exception):
-    """One attempt got no answer; `sent` is whether the node may have received the request."""
-
-    def __init__(self, reason: str, *, sent: bool, code: str | None = None) -> None:
-        """`code` names a date of the node's certificate as the cause (`date_code`)."""
-        super().__init__(reason)
-        self.sent = sent
-        self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """What a client shows and whom it trusts; the system's authorities without `tls`."""
-
-    tls: ssl.SSLContext | None = None
-    token: str | None = field(default=None, repr=False)
-    dates: tuple[Dated, ...] = ()
-    """Of the client's own certificate, and of the authority that it trusts."""
-    given: frozenset[str] = frozenset()
-    """The addresses that came from where the token came from. Others get it if `tls` proves them."""
-    insecure: bool = False
-    """Whether the token may be sent in the clear."""
-
-    def headers_to(self, url: str) -> dict[str, str]:
-        """Return what is shown to the node at an address.
-
-        Raises:
-            _NoAnswer: there is a token, which does not go there.
-        """
-        if self.token is None:
-            return {}
-        if self.tls is None and url not in self.given:
-            raise _NoAnswer(
-                "is not asked: another node named it, and a token goes to the addresses that it was given with: name "
-                "them all, or the authority that proves them (--ca)",
-                sent=False,
-            )
-        if not url.startswith("https://") and not self.insecure:
-            raise _NoAnswer(
-                "is not asked: a token goes to https:// addresses alone (--insecure sends it in the clear)",
-                sent=False,
-            )
-        return {"Authorization": f"Bearer {self.token}"}
-
-
-NO_CREDENTIALS: Final = Credentials()
 
 
 class ClusterClient:
@@ -170,7 +66,7 @@ class ClusterClient:
         self.say = say
         self._last_good: str | None = None
 
-    def get(self, path: str, *, accept: str = _JSON) -> Answer:
+    def get(self, path: str, *, accept: str = JSON) -> Answer:
         """Read from the active controller.
 
         Raises:
@@ -198,17 +94,17 @@ class ClusterClient:
         data = b"" if body is None else json.dumps(body, sort_keys=True).encode()
         request_id = random_uuid(self.rng)
         return self._ask_around(
-            method, path, body=data, accept=_JSON, request_id=request_id, repeatable=repeatable
+            method, path, body=data, accept=JSON, request_id=request_id, repeatable=repeatable
         ).json()
 
-    def ask_one(self, url: str, path: str, *, accept: str = _JSON, timeout_s: float | None = None) -> Answer:
+    def ask_one(self, url: str, path: str, *, accept: str = JSON, timeout_s: float | None = None) -> Answer:
         """Ask one node once, and return its answer even if it is an error.
 
         Raises:
             Unreachable: it gave no answer.
         """
         try:
-            return _exchange(
+            return exchange(
                 url,
                 "GET",
                 path,
@@ -217,7 +113,7 @@ class ClusterClient:
                 timeout_s=timeout_s or self.timeout_s,
                 tls=self.credentials.tls,
             )
-        except _NoAnswer as error:
+        except NoAnswer as error:
             raise Unreachable(f"{url}: {error}", cause=error.code) from error
 
     def _ask_around(
@@ -232,7 +128,7 @@ class ClusterClient:
     ) -> Answer:
         headers = {"Accept": accept}
         if body:
-            headers["Content-Type"] = _JSON
+            headers["Content-Type"] = JSON
         if request_id is not None:
             headers["X-Request-Id"] = uuid_text(request_id)
         deadline = time.monotonic() + self.timeout_s
@@ -246,7 +142,7 @@ class ClusterClient:
             if left_s <= 0 or (may_be_written and not repeatable):
                 break
             try:
-                answer = _exchange(
+                answer = exchange(
                     url,
                     method,
                     path,
@@ -259,7 +155,7 @@ class ClusterClient:
                     self._last_good = url
                     return answer
                 error = answer.error()
-            except (_NoAnswer, Unreachable) as no_answer:
+            except (NoAnswer, Unreachable) as no_answer:
                 failures[url] = str(no_answer).removeprefix(f"{url} ")
                 may_be_written |= request_id is not None and getattr(no_answer, "sent", True)
                 self._forget(url)
@@ -315,57 +211,6 @@ class _Follow:
             if url in self.waiting:
                 self.waiting.remove(url)
             self.waiting.appendleft(url)
-
-
-def _exchange(
-    url: str,
-    method: str,
-    path: str,
-    *,
-    body: bytes,
-    headers: Mapping[str, str],
-    timeout_s: float,
-    tls: ssl.SSLContext | None = None,
-) -> Answer:
-    """Send one request on a connection of its own; `timeout_s` bounds connecting and each wait for bytes."""
-    if not is_node_url(url):  # a broker registers any endpoint it likes
-        raise _NoAnswer("is no address of a node", sent=False)
-    parts = urllib.parse.urlsplit(url)
-    assert parts.hostname is not None
-    if tls is not None and parts.scheme != "https":
-        # A user who names an authority expects that no token leaves unencrypted, whichever node named this URL.
-        raise _NoAnswer("is not asked: with --ca (METAQUORUM_CA) name https:// addresses alone", sent=False)
-    connection = (
-        http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=tls)
-        if parts.scheme == "https"
-        else http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
-    )
-    sent = False
-    try:
-        connection.connect()
-        sent = True
-        connection.request(method, path, body=body or None, headers=dict(headers))
-        response = connection.getresponse()
-        data = response.read(ANSWER_BYTES_MAX + 1)
-        if len(data) > ANSWER_BYTES_MAX:
-            raise _NoAnswer(f"answered with more than {ANSWER_BYTES_MAX} bytes", sent=True)
-        if response.length:
-            # A bounded read returns what came, although the connection broke before the announced end.
-            raise http.client.IncompleteRead(data, response.length)
-        named = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(url=url, status=response.status, headers=named, body=data)
-    except TimeoutError as error:
-        raise _NoAnswer(f"no answer within {timeout_s:.1f} s", sent=sent) from error
-    except ssl.SSLError as error:
-        raise _NoAnswer(why_it_failed(error), sent=sent, code=date_code(error)) from error
-    except socket.gaierror as error:
-        raise _NoAnswer(f"{parts.hostname} is not known: {error.strerror}", sent=False) from error
-    except OSError as error:
-        raise _NoAnswer(error.strerror or str(error) or type(error).__name__, sent=sent) from error
-    except http.client.HTTPException as error:
-        raise _NoAnswer(f"broke off its answer ({type(error).__name__})", sent=sent) from error
-    finally:
-        connection.close()
 
 
 def controllers_named(quorum: Mapping[str, Any]) -> dict[int, str]:

@@ -15,8 +15,8 @@ from metadata_log.node.addresses import is_node_url
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.identity.certificate_dates import Dated
 from metadata_log.node.identity.credentials import TlsFiles, bearer_from, dates_of, trusting
-from ops.admin.client import Credentials, Say, silent
 from ops.admin.cluster import Cluster
+from ops.admin.exchange import Credentials, Say, silent
 from ops.given import SHOWN, TIMEOUT_S, Misuse
 
 BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"

@@ -11,7 +11,8 @@ from metadata_log.apply import apply
 from metadata_log.errors import OffsetCompacted
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from ops.admin.bulk_reads import Source, bulk_source, snapshots_in
-from ops.admin.client import Answer, ClusterClient
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Answer
 from ops.admin.explain import History, Step
 from ops.admin.log_frames import cluster_frames, frames_in
 from ops.when import OFFSET_MAX, AtOffset, When

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from metadata_log.errors import Unavailable
 from ops.admin.bulk_reads import Source, bulk_source
-from ops.admin.client import Answer, ClusterClient, Unreachable
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Answer, Unreachable
 
 NDJSON: Final = "application/x-ndjson"
 WAIT_MS: Final = 5_000

@@ -14,7 +14,7 @@ from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
 from metadata_log.errors import InvalidRequest, OffsetInFuture
 from metadata_log.node.disk.durable_files import renamed_os_errors
-from ops.admin.client import Answer, Say, Unreachable, silent
+from ops.admin.exchange import Answer, Say, Unreachable, silent
 from ops.when import AtOffset, AtTime, When, time_text
 
 PAGE_BYTES: Final = 8 * limits.MIB

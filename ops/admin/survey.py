@@ -14,7 +14,8 @@ from typing import Any, Final, cast
 from metadata_log.errors import Fault, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.node.addresses import http_url
 from metadata_log.records.brokers import SSL_PROTOCOL
-from ops.admin.client import Answer, ClusterClient, Unreachable, controllers_named
+from ops.admin.client import ClusterClient, controllers_named
+from ops.admin.exchange import Answer, Unreachable
 from ops.admin.health import NodeAnswers, aged, is_broker_list, is_quorum, is_ready, judge
 
 ONE_NODE_S: Final = 2.0

@@ -8,7 +8,8 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, NotController
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.client import ClusterClient, Unreachable
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Unreachable
 from ops.admin.health import EXIT_CODES, disagreements, merged_status
 from ops.admin.survey import judged, survey
 from ops.options import Network, Noun, flag, network, option

@@ -15,8 +15,9 @@ from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.node.addresses import read_address
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import INT32_MAX
-from ops.admin.client import ClusterClient, Unreachable, leader_url
+from ops.admin.client import ClusterClient, leader_url
 from ops.admin.dry_run import foresee
+from ops.admin.exchange import Unreachable
 from ops.admin.health import is_quorum
 from ops.changes import record_lines
 from ops.options import Network, R, flag, network, option, patient

@@ -18,7 +18,8 @@ from metadata_log import replay
 from metadata_log.errors import NotAuthorized, Rejected
 from metadata_log.node.identity.credentials import TlsFiles, trusting
 from metadata_log.replay.controller_client import Shown
-from ops.admin.client import ClusterClient, Credentials
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Credentials
 from ops.certificates import Authority
 from ops.local_cluster import LocalCluster
 from tests.support.certificates import certified

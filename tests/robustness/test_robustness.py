@@ -17,7 +17,8 @@ from metadata_log.batch import Envelope
 from metadata_log.codec import encode
 from metadata_log.ids import Uuid
 from metadata_log.records.quorum import NoOpRecord
-from ops.admin.client import Answer, ClusterClient
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Answer
 from ops.cluster_layout import Member
 from ops.local_cluster import Active, LocalCluster, ended_with
 from tests.robustness.faults import Fault, Faults

@@ -16,7 +16,7 @@ import pytest
 
 from metadata_log.errors import Fault, InvalidSettings, NotController, OutcomeUnknown, TopicAlreadyExists
 from ops import cli
-from ops.admin.client import Unreachable
+from ops.admin.exchange import Unreachable
 from ops.local_cluster import ClusterMismatch
 from ops.options import Network, Noun, Output, Verb
 from ops.verbs import topics

@@ -20,7 +20,8 @@ from metadata_log.replay.export import export_log
 from metadata_log.replay.source import export_controller
 from metadata_log.replay.tables import lake_directory, open_export
 from metadata_log.wire.answers import cluster_name, log_status, offered_snapshots
-from ops.admin.client import ClusterClient, Unreachable
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Unreachable
 from ops.admin.export import export_cluster
 from ops.admin.live_state import live_image
 from snapshots.snapshot_file import position_of

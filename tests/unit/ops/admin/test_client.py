@@ -19,8 +19,9 @@ from metadata_log.errors import (
     TopicAlreadyExists,
     Unavailable,
 )
-from ops.admin.client import ClusterClient, Credentials, Unreachable, silent
+from ops.admin.client import ClusterClient
 from ops.admin.connect import NoBootstrap, bootstrap_from, credentials_from
+from ops.admin.exchange import Credentials, Unreachable, silent
 from ops.certificates import Authority
 from ops.cli import UNAVAILABLE, main
 from tests.support.processes import free_port

@@ -9,7 +9,8 @@ import pytest
 
 from metadata_log.errors import InvalidRequest
 from ops.admin import log_feed
-from ops.admin.client import ClusterClient, Unreachable
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Unreachable
 from ops.admin.log_feed import feed_lines
 from tests.support.told_node import Node, Reply, Seen, node
 

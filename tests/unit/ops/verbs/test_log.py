@@ -17,7 +17,8 @@ from metadata_log.log.lines import log_lines
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.disk.data_directory import format_directory
 from ops import cli, talk
-from ops.admin.client import ClusterClient, Unreachable
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Unreachable
 from ops.admin.log_frames import Frame, cluster_frames, file_frames, high_watermark, within
 from ops.when import AtOffset, AtTime, When
 from quorum.raft.journal.journal import Journal

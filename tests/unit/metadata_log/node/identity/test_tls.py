@@ -25,7 +25,8 @@ from metadata_log.node.identity.certified_names import name_in
 from metadata_log.node.identity.credentials import TlsFiles, trusting
 from metadata_log.node.identity.tls import Encrypting, Tls
 from metadata_log.replay.controller_client import Shown
-from ops.admin.client import ClusterClient, Credentials, Unreachable
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Credentials, Unreachable
 from ops.certificates import Authority
 from tests.unit.metadata_log.node.http.test_server import answer
 
