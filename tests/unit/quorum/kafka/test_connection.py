@@ -1,6 +1,7 @@
 """Edge: Kafka's protocol over real sockets: sizes, order, parked requests, and what ends a connection."""
 
 import asyncio
+import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -269,6 +270,59 @@ def test_a_large_request_is_read_beside_the_loop_and_counted_until_it_is_answere
             committed.set()
             assert answer_values(FEATURES, 2, await client.answer()) == (7, (0, 0, None, ()))
             await until(lambda: bodies.bytes_total == 0)
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_a_long_connection_holds_nothing_of_the_requests_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what is counted is what is held. Method: thirty large requests on one connection, each with the next one behind
+    it, and answers that are read late; there is room for two requests.
+    """
+    values = (1, tuple((f"feature.{n}", 1, False, 1) for n in range(2_000)), False)
+    large = sized(request_bytes(FEATURES, 2, values))
+    assert len(large) > limits.HTTP_BODY_AT_ONCE_BYTES
+    monkeypatch.setattr(limits, "BODIES_HELD_BYTES_MAX", 2 * len(large))
+    answered: list[int] = []
+
+    async def wait(_door: KafkaDoor, asked: Asked) -> Answer:
+        answered.append(len(asked.values[1]))
+        return (0, 0, "x" * limits.KAFKA_UNREAD_BYTES_MAX, ())
+
+    async def story(desk: KafkaDesk) -> None:
+        desk.serve(Api(FEATURES, Waits(wait), "UpdateFeatures"))
+        bodies = desk.desk.door.body_buffers
+        pipe = Pipe(desk)
+        half = len(large) // 2
+        pipe.connection.data_received(large[:half])
+        for number in range(1, 31):
+            pipe.takes = False
+            pipe.connection.data_received(large[half:] + large[:half])
+            await until(lambda: len(pipe.unread) > limits.KAFKA_UNREAD_BYTES_MAX)
+            assert len(answered) == number
+            assert bodies.bytes_total == half and desk.door.buffers.bytes_total == len(pipe.unread)
+            pipe.read_all()
+            assert desk.door.buffers.bytes_total == 0
+        assert not pipe.is_closing() and not desk.serving.closed
+        pipe.gone()
+        assert bodies.bytes_total == 0
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_the_kernel_gives_a_client_up_when_the_connection_itself_would(tmp_path: Path) -> None:
+    """Goal: no unit is taken for another. TCP counts what is unanswered in milliseconds, asyncio seconds."""
+
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+            await client.ask(API_VERSIONS, 0, "", "")
+            (served,) = desk.serving.connections
+            assert served._transport is not None
+            tcp = served._transport.get_extra_info("socket")
+            assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+            # Linux counts its own share, too.
+            assert tcp.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * limits.HTTP_SEND_BUFFER_BYTES
 
     at_kafka_desk(tmp_path, story)
 
