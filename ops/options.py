@@ -63,12 +63,20 @@ class Network(Output):
     token_file: str | None = None
     insecure: bool = False
     timeout: float = TIMEOUT_S
+    consistent: bool = True
 
     def client(self) -> "Cluster":
         from ops.admin.connect import connect
 
         files = {name: getattr(self, name) for name in SHOWN}
-        return connect(self.bootstrap, timeout_s=self.timeout, insecure=self.insecure, say=say, **files)
+        return connect(
+            self.bootstrap,
+            timeout_s=self.timeout,
+            insecure=self.insecure,
+            say=say,
+            takes_stale=not self.consistent,
+            **files,
+        )
 
 
 class Kind(click.ParamType[Any]):
@@ -190,6 +198,14 @@ def _in(section: str, *names: str, **more: Any) -> click.Parameter:
 def network(run: R) -> R:
     """Declare what asks a cluster: the verb gets it as `asked`, a Network."""
     return _network(TIMEOUT_S)(run)
+
+
+def reading(run: R) -> R:
+    """Declare what asks a cluster and changes nothing: without an active controller, another one answers."""
+    consistent = _in(
+        "network", "--consistent", is_flag=True, help="take the active controller's answer alone"
+    )
+    return network(declaring(consistent)(run))
 
 
 def patient(run: R) -> R:

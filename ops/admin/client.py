@@ -1,28 +1,19 @@
-"""Edge: the HTTP client of an administrator: finds the active controller and repeats what may be repeated.
+"""Edge: the HTTP client of an administrator: asks the nodes of a cluster, and returns their answers as results or errors.
 
-A request goes round the bootstrap list until somebody answers it or the time is up. Redirects (421 with
-X-Controller) are followed at once; between two rounds it pauses, longer each time. A write carries one
-request id through all of this, so that it happens once however often it is sent. If the time ends after it
-was sent and before an answer, its outcome is unknown, and the error names the id to repeat it with.
+`search.py` finds the node that answers. A write carries one request id, so that it happens once however often it is sent.
+If the time ends after it was sent and before an answer, its outcome is unknown, and the error names that id.
 """
 
 import json
 import random
-import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from metadata_log.errors import (
-    Fault,
-    MetadataError,
-    NotController,
-    OutcomeUnknown,
-    Rejected,
-)
-from metadata_log.ids import Uuid, random_uuid, uuid_text
+from metadata_log.errors import Rejected
+from metadata_log.ids import random_uuid
 from metadata_log.node.addresses import is_node_url
+from metadata_log.node.attempts import BULK_HEDGE_S, Attempt, first_answer
+from metadata_log.node.clock import unix_ms
 from ops.admin.exchange import (
     JSON,
     NO_CREDENTIALS,
@@ -34,17 +25,16 @@ from ops.admin.exchange import (
     exchange,
     silent,
 )
-
-PAUSE_S: Final = 0.02
-"""The first pause between two rounds, about as long as an election; each next one doubles, up to PAUSE_MAX_S."""
-PAUSE_MAX_S: Final = 0.5
+from ops.admin.search import Asked, Search, host, waiting_for
+from ops.when import duration_text, time_text
 
 
 class ClusterClient:
     """Asks the controllers of one cluster; `timeout_s` bounds each request with all its repetitions.
 
-    `cure` ends the error where no node answers: what to do, after a semicolon. `say` gets lines for a person, such as that
-    a request is repeated.
+    `cure` ends the error where no node answers: what to do, after a semicolon. `say` gets lines for a person, such as which
+    node is waited for. With `takes_stale`, a read that the active controller does not answer soon is answered by another
+    one, and `say` gets how old that is; not after a write, which the answer might lack.
     """
 
     def __init__(
@@ -56,6 +46,7 @@ class ClusterClient:
         credentials: Credentials = NO_CREDENTIALS,
         cure: str = "",
         say: Say = silent,
+        takes_stale: bool = False,
     ) -> None:
         assert bootstrap, "a client needs an address"
         self.bootstrap = tuple(bootstrap)
@@ -64,16 +55,25 @@ class ClusterClient:
         self.credentials = credentials
         self.cure = cure
         self.say = say
+        self.takes_stale = takes_stale
+        self.silent: frozenset[str] = frozenset()
+        """The nodes that did not answer the newest request as soon as others."""
         self._last_good: str | None = None
+        self._is_stale = False
 
-    def get(self, path: str, *, accept: str = JSON) -> Answer:
-        """Read from the active controller.
+    def get(self, path: str, *, accept: str = JSON, is_consistent: bool = False) -> Answer:
+        """Read from the active controller; unless `is_consistent`, from another one where this client `takes_stale`.
 
         Raises:
             Rejected: the answer was an error that asking again will not change.
             Unavailable: no controller could answer within the timeout.
         """
-        return self._ask_around("GET", path, body=b"", accept=accept, request_id=None)
+        takes_stale = self.takes_stale and not is_consistent
+        starts_stale = takes_stale and self._is_stale
+        asked = Asked(
+            method="GET", path=path, accept=accept, takes_stale=takes_stale, starts_stale=starts_stale
+        )
+        return self._searched(asked)
 
     def read(self, path: str) -> Any:
         """Return what `get` found, as JSON."""
@@ -84,18 +84,57 @@ class ClusterClient:
     ) -> Any:
         """Write through the active controller, once, and return its answer as JSON.
 
-        A request that is not `repeatable` is not sent again once a node may have carried it out.
+        A request that is not `repeatable` is not sent again once a node may have carried it out, so the active controller is
+        looked for first.
 
         Raises:
             Rejected: it was refused; nothing was written.
             Unavailable: no controller accepted it within the timeout; nothing was written.
             OutcomeUnknown: it was sent and not answered; the context has its `request_id`.
         """
-        data = b"" if body is None else json.dumps(body, sort_keys=True).encode()
-        request_id = random_uuid(self.rng)
-        return self._ask_around(
-            method, path, body=data, accept=JSON, request_id=request_id, repeatable=repeatable
-        ).json()
+        self.takes_stale = False
+        if not repeatable:
+            self._last_good = leader_url(self)
+        asked = Asked(
+            method=method,
+            path=path,
+            body=b"" if body is None else json.dumps(body, sort_keys=True).encode(),
+            request_id=random_uuid(self.rng),
+            is_repeatable=repeatable,
+        )
+        return self._searched(asked).json()
+
+    def _searched(self, asked: Asked) -> Answer:
+        """Return the answer to a request; raises as `Search.run`."""
+        search = Search(
+            asked,
+            [self._last_good, *self.bootstrap] if self._last_good else self.bootstrap,
+            timeout_s=self.timeout_s,
+            rng=self.rng,
+            credentials=self.credentials,
+            cure=self.cure,
+            say=self.say,
+        )
+        self._last_good = None
+        try:
+            answer = search.run()
+        finally:
+            self.silent = frozenset(search.silent)
+        self._last_good = answer.url
+        if search.answered_stale and not self._is_stale:
+            self._is_stale = True
+            self._say_age(answer)
+        return answer
+
+    def _say_age(self, answer: Answer) -> None:
+        """Say how old an answer is that the active controller did not give, and why it did not."""
+        try:
+            status = self.ask_one(answer.url, "/v1/quorum", timeout_s=BULK_HEDGE_S).json()
+            until_ms, leader_id = status["observed_until_ms"], status["leader_id"]
+        except (Unreachable, KeyError, TypeError):
+            until_ms, leader_id = None, -1
+        why = "no leader" if leader_id == -1 else f"controller {leader_id}, which leads, does not answer"
+        self.say(f"{age_text(until_ms, unix_ms())}, {why}: {host(answer.url)} answered")
 
     def ask_one(self, url: str, path: str, *, accept: str = JSON, timeout_s: float | None = None) -> Answer:
         """Ask one node once, and return its answer even if it is an error.
@@ -104,113 +143,55 @@ class ClusterClient:
             Unreachable: it gave no answer.
         """
         try:
-            return exchange(
-                url,
-                "GET",
-                path,
-                body=b"",
-                headers={"Accept": accept, **self.credentials.headers_to(url)},
-                timeout_s=timeout_s or self.timeout_s,
-                tls=self.credentials.tls,
-            )
+            return self._exchanged(Attempt(url), path, accept, timeout_s or self.timeout_s)
         except NoAnswer as error:
             raise Unreachable(f"{url}: {error}", cause=error.code) from error
 
-    def _ask_around(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes,
-        accept: str,
-        request_id: Uuid | None,
-        repeatable: bool = True,
-    ) -> Answer:
-        headers = {"Accept": accept}
-        if body:
-            headers["Content-Type"] = JSON
-        if request_id is not None:
-            headers["X-Request-Id"] = uuid_text(request_id)
-        deadline = time.monotonic() + self.timeout_s
-        # One node that hangs must leave time for the others.
-        attempt_s = self.timeout_s / len(self.bootstrap)
-        failures: dict[str, str] = {}
-        last_error: MetadataError | None = None
-        may_be_written = False
-        for url, followed in self._candidates(deadline):
-            left_s = min(attempt_s, deadline - time.monotonic())
-            if left_s <= 0 or (may_be_written and not repeatable):
-                break
-            try:
-                answer = exchange(
-                    url,
-                    method,
-                    path,
-                    body=body,
-                    headers={**headers, **self.credentials.headers_to(url)},
-                    timeout_s=left_s,
-                    tls=self.credentials.tls,
-                )
-                if answer.ok:
-                    self._last_good = url
-                    return answer
-                error = answer.error()
-            except (NoAnswer, Unreachable) as no_answer:
-                failures[url] = str(no_answer).removeprefix(f"{url} ")
-                may_be_written |= request_id is not None and getattr(no_answer, "sent", True)
-                self._forget(url)
-                continue
-            if isinstance(error, Rejected | Fault):
-                raise error
-            failures[url], last_error = error.message, error
-            may_be_written |= isinstance(error, OutcomeUnknown)
-            if isinstance(error, NotController):
-                followed(answer.headers.get("x-controller"))
-        why = "; ".join(f"{url}: {failure}" for url, failure in failures.items())
-        if may_be_written and request_id is not None:
-            raise OutcomeUnknown(
-                f"no answer{f' within {self.timeout_s:g} s' if repeatable else ''}, and it may still take effect ({why})",
-                request_id=uuid_text(request_id),
-            )
-        what = f"not within {self.timeout_s:g} s ({why or 'no time to ask anybody'})"
-        if last_error is None:
-            raise Unreachable(what + self.cure)
-        raise type(last_error)(what)
+    def ask_in_turn(self, urls: Sequence[str], path: str, *, accept: str = JSON) -> Answer:
+        """Read what several controllers have alike from the first; from the next, if those before it are silent or fail.
 
-    def _candidates(self, deadline: float) -> "Iterator[tuple[str, _Follow]]":
-        """Yield the next node to ask, each at most once a round; `followed` puts a redirect's target first."""
-        pause_s = PAUSE_S
-        while True:
-            known = [self._last_good, *self.bootstrap] if self._last_good else list(self.bootstrap)
-            follow = _Follow(deque(dict.fromkeys(known)))
-            while follow.waiting:
-                url = follow.waiting.popleft()
-                follow.asked.add(url)
-                yield url, follow
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                return
-            time.sleep(min(pause_s * self.rng.uniform(0.5, 1.0), left_s))
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        Raises:
+            MetadataError: what the first of them answered that answered at all.
+            Unreachable: none answered.
+        """
 
-    def _forget(self, url: str) -> None:
-        if self._last_good == url:
-            self._last_good = None
+        def ask(attempt: Attempt) -> Answer:
+            answer = self._exchanged(attempt, path, accept, self.timeout_s)
+            if answer.ok:
+                return answer
+            error = answer.error()
+            if attempt.url == urls[0] and isinstance(error, Rejected):
+                return answer  # it is refused for what is asked: the others are not asked
+            raise error
+
+        def say_wait(attempt: Attempt) -> None:
+            self.say(waiting_for(attempt.url, [url for url in urls if url != attempt.url][:1]))
+
+        try:
+            return first_answer(urls, ask, hedge_s=BULK_HEDGE_S, silent_max_s=self.timeout_s, waited=say_wait)
+        except (NoAnswer, TimeoutError) as error:
+            raise Unreachable(f"{', '.join(urls)}: {error}") from error
+
+    def _exchanged(self, attempt: Attempt, path: str, accept: str, timeout_s: float) -> Answer:
+        return exchange(
+            attempt,
+            "GET",
+            path,
+            body=b"",
+            headers={"Accept": accept, **self.credentials.headers_to(attempt.url)},
+            timeout_s=timeout_s,
+            tls=self.credentials.tls,
+        )
 
 
-@dataclass(slots=True)
-class _Follow:
-    """One round: the nodes still to ask, and those already asked."""
-
-    waiting: deque[str]
-    asked: set[str] = field(default_factory=set)
-
-    def __call__(self, url: str | None) -> None:
-        """Ask `url` next, unless it was asked in this round: two nodes that name each other end the round."""
-        if url is not None and url not in self.asked and is_node_url(url):
-            if url in self.waiting:
-                self.waiting.remove(url)
-            self.waiting.appendleft(url)
+def age_text(until_ms: int | None, now_ms: int) -> str:
+    """Return up to when a state is known, and how old it is; both times are Unix times of clocks that may differ."""
+    if until_ms is None:
+        return "as of an unknown time"
+    clock = time_text(until_ms).partition("T")[2].partition(".")[0]
+    age_ms = max(0, now_ms - until_ms)
+    age = f"{age_ms // 1000} s" if age_ms < 60_000 else duration_text(age_ms)
+    return f"as of {clock}, {age} old"
 
 
 def controllers_named(quorum: Mapping[str, Any]) -> dict[int, str]:
@@ -225,4 +206,4 @@ def leader_url(client: ClusterClient) -> str:
     Raises:
         Unavailable: no controller is active.
     """
-    return client.get("/v1/configs?cluster=1").url
+    return client.get("/v1/configs?cluster=1", is_consistent=True).url

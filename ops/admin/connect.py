@@ -35,12 +35,14 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     insecure: bool = False,
     say: Say = silent,
+    takes_stale: bool = False,
     **files: str | Path | None,
 ) -> Cluster:
     """Return a client of the cluster at `bootstrap` (URL,URL...), else of METAQUORUM_BOOTSTRAP, else of the cluster here.
 
     `files` are `ca`, `cert`, `key` and `token_file` of SHOWN; each else comes from its variable. `timeout_s` bounds each
-    request with its repetitions. `insecure` sends the token to http:// addresses, too. Nothing is sent yet.
+    request with its repetitions. `insecure` sends the token to http:// addresses, too. With `takes_stale` a controller that
+    follows answers reads while none leads, and `say` gets how old that is. Nothing is sent yet.
 
     Raises:
         Misuse: an address is no URL, or a file lacks the one that belongs to it.
@@ -57,6 +59,7 @@ def connect(
         credentials=credentials_from(files, urls, is_named=is_named, insecure=insecure, say=say),
         cure="" if is_named else _CURE,
         say=say,
+        takes_stale=takes_stale,
     )
 
 

@@ -2,6 +2,7 @@
 Tests: tests/unit/ops/admin/test_client.py.
 """
 
+import errno
 import http.client
 import json
 import socket
@@ -14,11 +15,14 @@ from typing import Any, Final, TypeAlias
 from metadata_log.errors import MetadataError, Unavailable, error_named
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
+from metadata_log.node.attempts import Attempt
 from metadata_log.node.identity.certificate_dates import Dated
 from metadata_log.node.identity.credentials import date_code, why_it_failed
 
 ANSWER_BYTES_MAX: Final = 1024 * MIB
 """A larger answer is not ours: the whole state of a million partitions is about 400 MB of JSON."""
+PIECE_BYTES: Final = 256 * 1024
+NO_LISTENER: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
 
 JSON: Final = "application/json"
 Say: TypeAlias = Callable[[str], None]
@@ -77,11 +81,15 @@ class Answer:
 class NoAnswer(Exception):
     """One attempt got no answer; `sent` is whether the node may have received the request."""
 
-    def __init__(self, reason: str, *, sent: bool, code: str | None = None) -> None:
-        """`code` names a date of the node's certificate as the cause (`date_code`)."""
+    def __init__(self, reason: str, *, sent: bool, code: str | None = None, is_refusal: bool = False) -> None:
+        """`code` names a date of the node's certificate as the cause (`date_code`).
+
+        `is_refusal`: it was certain at once, and will be the same when the node is asked again soon.
+        """
         super().__init__(reason)
         self.sent = sent
         self.code = code
+        self.is_refusal = is_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +118,13 @@ class Credentials:
                 "is not asked: another node named it, and a token goes to the addresses that it was given with: name "
                 "them all, or the authority that proves them (--ca)",
                 sent=False,
+                is_refusal=True,
             )
         if not url.startswith("https://") and not self.insecure:
             raise NoAnswer(
                 "is not asked: a token goes to https:// addresses alone (--insecure sends it in the clear)",
                 sent=False,
+                is_refusal=True,
             )
         return {"Authorization": f"Bearer {self.token}"}
 
@@ -123,7 +133,7 @@ NO_CREDENTIALS: Final = Credentials()
 
 
 def exchange(
-    url: str,
+    attempt: Attempt,
     method: str,
     path: str,
     *,
@@ -132,14 +142,22 @@ def exchange(
     timeout_s: float,
     tls: ssl.SSLContext | None = None,
 ) -> Answer:
-    """Send one request on a connection of its own; `timeout_s` bounds connecting and each wait for bytes."""
+    """Send one request to the node of an attempt, on a connection of its own.
+
+    `timeout_s` bounds connecting and each wait for bytes. The attempt notes all bytes that come.
+
+    Raises:
+        NoAnswer: there was no whole answer, and why.
+    """
+    url = attempt.url
     if not is_node_url(url):  # a broker registers any endpoint it likes
-        raise NoAnswer("is no address of a node", sent=False)
+        raise NoAnswer("is no address of a node", sent=False, is_refusal=True)
     parts = urllib.parse.urlsplit(url)
     assert parts.hostname is not None
     if tls is not None and parts.scheme != "https":
         # A user who names an authority expects that no token leaves unencrypted, whichever node named this URL.
-        raise NoAnswer("is not asked: with --ca (METAQUORUM_CA) name https:// addresses alone", sent=False)
+        why = "is not asked: with --ca (METAQUORUM_CA) name https:// addresses alone"
+        raise NoAnswer(why, sent=False, is_refusal=True)
     connection = (
         http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=tls)
         if parts.scheme == "https"
@@ -149,25 +167,48 @@ def exchange(
     try:
         connection.connect()
         sent = True
+        attempt.holds(connection.sock)
         connection.request(method, path, body=body or None, headers=dict(headers))
         response = connection.getresponse()
-        data = response.read(ANSWER_BYTES_MAX + 1)
-        if len(data) > ANSWER_BYTES_MAX:
-            raise NoAnswer(f"answered with more than {ANSWER_BYTES_MAX} bytes", sent=True)
-        if response.length:
-            # A bounded read returns what came, although the connection broke before the announced end.
-            raise http.client.IncompleteRead(data, response.length)
+        attempt.heard()
+        data = _whole(response, attempt)
         named = {name.lower(): value for name, value in response.getheaders()}
         return Answer(url=url, status=response.status, headers=named, body=data)
     except TimeoutError as error:
         raise NoAnswer(f"no answer within {timeout_s:.1f} s", sent=sent) from error
     except ssl.SSLError as error:
-        raise NoAnswer(why_it_failed(error), sent=sent, code=date_code(error)) from error
+        is_final = isinstance(error, ssl.SSLCertVerificationError)
+        raise NoAnswer(why_it_failed(error), sent=sent, code=date_code(error), is_refusal=is_final) from error
     except socket.gaierror as error:
-        raise NoAnswer(f"{parts.hostname} is not known: {error.strerror}", sent=False) from error
+        why = f"{parts.hostname} is not known: {error.strerror}"
+        raise NoAnswer(why, sent=False, is_refusal=True) from error
     except OSError as error:
-        raise NoAnswer(error.strerror or str(error) or type(error).__name__, sent=sent) from error
+        why = error.strerror or str(error) or type(error).__name__
+        raise NoAnswer(why, sent=sent, is_refusal=error.errno in NO_LISTENER) from error
     except http.client.HTTPException as error:
         raise NoAnswer(f"broke off its answer ({type(error).__name__})", sent=sent) from error
     finally:
         connection.close()
+
+
+def _whole(response: http.client.HTTPResponse, attempt: Attempt) -> bytes:
+    """Return the body of an answer.
+
+    Raises:
+        NoAnswer: it is too large.
+        IncompleteRead: the connection broke before the announced end.
+    """
+    pieces: list[bytes] = []
+    size, announced = 0, response.length
+    while announced is None or size < announced:
+        piece = response.read1(PIECE_BYTES if announced is None else min(PIECE_BYTES, announced - size))
+        if not piece:
+            break
+        attempt.heard()
+        pieces.append(piece)
+        size += len(piece)
+        if size > ANSWER_BYTES_MAX:
+            raise NoAnswer(f"answered with more than {ANSWER_BYTES_MAX} bytes", sent=True)
+    if announced is not None and size < announced:
+        raise http.client.IncompleteRead(b"".join(pieces), announced - size)
+    return b"".join(pieces)

@@ -7,7 +7,7 @@ from metadata_log.errors import BrokerIdNotRegistered, Rejected
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.changes import REFUSED, Change, change, result_columns
-from ops.options import Network, Noun, argument, network
+from ops.options import Network, Noun, argument, reading
 from ops.render import Column
 from ops.values import from_to
 from ops.when import duration_text, time_text
@@ -50,7 +50,7 @@ NOUN: Final = Noun()
     "brokers list",
     "brokers list -o jsonl",
 )
-@network
+@reading
 def run_list(asked: Network) -> int:
     items = asked.client().brokers()
     asked.show(items, table=lambda: render.table(BROKERS, items, empty="no brokers"))
@@ -59,7 +59,7 @@ def run_list(asked: Network) -> int:
 
 @NOUN.verb("describe", "Show one broker.", "brokers describe 11")
 @argument("broker_id", "ID", read=ID)
-@network
+@reading
 def run_describe(asked: Network, *, broker_id: int) -> int:
     broker = asked.client().read(f"/v1/brokers/{broker_id}")
     asked.show_fields(broker)
@@ -68,7 +68,7 @@ def run_describe(asked: Network, *, broker_id: int) -> int:
 
 @NOUN.verb("explain", "Show each change of a broker's registration, and why.", "brokers explain 11")
 @argument("broker_id", "ID", read=ID)
-@network
+@reading
 def run_explain(asked: Network, *, broker_id: int) -> int:
     from ops.admin.explain import explain_broker
     from ops.admin.live_state import history

@@ -9,7 +9,7 @@ from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.items import ALTER_CONFIGS, REPLACE_CONFIGS, ItemRequest
 from ops.changes import Change, carry_out, change_of_items, result_columns
-from ops.options import Network, Noun, Output, R, argument, either, flag, network, option, sharing
+from ops.options import Network, Noun, Output, R, argument, either, flag, option, reading, sharing
 from ops.render import Column
 from ops.talk import fail_usage, say
 from ops.values import from_to
@@ -38,7 +38,7 @@ def _of_one(run: R) -> R:
         either("topic", "broker", "cluster", required=True),
     ):
         run = declare(run)
-    return network(run)
+    return reading(run)
 
 
 @NOUN.verb("list", "Show the settings that are set.", "configs list --topic orders")

@@ -7,7 +7,7 @@ from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.dry_run import foresee
 from ops.changes import Change, change, show_foreseen
-from ops.options import Network, Noun, argument, network
+from ops.options import Network, Noun, argument, reading
 from ops.render import Column
 from ops.values import from_to
 from ops.when import time_text
@@ -42,7 +42,7 @@ NOUN: Final = Noun()
     "controllers list",
     "controllers list -o json",
 )
-@network
+@reading
 def run_list(asked: Network) -> int:
     items = asked.client().controllers()
     asked.show(items, table=lambda: render.table(CONTROLLERS, items, empty="no controllers are registered"))

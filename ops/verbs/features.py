@@ -4,7 +4,7 @@ from typing import Final
 
 from ops import render
 from ops.changes import Change, change
-from ops.options import Network, Noun, argument, network
+from ops.options import Network, Noun, argument, reading
 from ops.render import Column
 
 NEW_CLUSTERS: Final = (
@@ -23,7 +23,7 @@ NOUN: Final = Noun()
 
 
 @NOUN.verb("list", "List the features that are finalized, and those that can be.", "features list")
-@network
+@reading
 def run_list(asked: Network) -> int:
     items = asked.client().items("/v1/features")
     asked.show(items, table=lambda: render.table(FEATURES, items, empty="no features"))

@@ -33,7 +33,7 @@ from ops.admin.log_frames import (
     within,
 )
 from ops.foreign_logs import FOREIGN, verified
-from ops.options import Network, Noun, Output, R, argument, flag, network, option, output
+from ops.options import Network, Noun, Output, R, argument, flag, option, output, reading
 from ops.processes import running_process
 from ops.talk import fail_usage, patience, put, say
 from ops.values import directory, existing_path, moment, seconds
@@ -73,7 +73,7 @@ def _range(run: R) -> R:
     help="only what concerns this topic; may be given several times",
 )
 @flag("--follow", help="go on with what is written from now on")
-@network
+@reading
 def run_dump(
     asked: Network,
     *,
@@ -387,7 +387,7 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
     help="how long --follow waits between two exports; default: 5s",
 )
 @_range
-@network
+@reading
 def run_export(
     asked: Network,
     *,

@@ -10,7 +10,7 @@ from ops import render
 from ops.admin.dry_run import what_balancing_writes
 from ops.admin.items import ELECT
 from ops.changes import Change, carry_out, change_of_items, result_columns, show_foreseen
-from ops.options import Network, Noun, R, argument, either, flag, network, option
+from ops.options import Network, Noun, R, argument, either, flag, option, reading
 from ops.render import Column
 from ops.talk import fail_usage, say
 from ops.values import existing_path, from_to, moment, seconds
@@ -64,7 +64,7 @@ def _selections(run: R) -> R:
 )
 @option("--topic", metavar="NAME", help="of this topic alone")
 @_selections
-@network
+@reading
 def run_list(asked: Network, *, topic: str | None, **selected: bool) -> int:
     only = next((name.replace("_", "-") for name, is_given in selected.items() if is_given), None)
     found = [*asked.client().partitions(topic, only=only)]
@@ -120,7 +120,7 @@ def run_elect(
     metavar="P",
     help="with --preview: for brokers that lack more than this share; default: as the controllers' settings say",
 )
-@network
+@reading
 def run_imbalance(asked: Network, *, preview: bool, percentage: int | None) -> int:
     client = asked.client()
     if percentage is not None and not preview:
@@ -220,7 +220,7 @@ def _topic_partition(text: str) -> tuple[str, int]:
 )
 @argument("partition", "TOPIC:N", read=_topic_partition)
 @option("--until", read=moment, metavar="WHEN", help="an end offset or a time; default: now")
-@network
+@reading
 def run_explain(asked: Network, *, partition: tuple[str, int], until: When | None) -> int:
     from ops.admin.explain import explain_partition
     from ops.admin.live_state import history
@@ -264,7 +264,7 @@ def run_explain(asked: Network, *, partition: tuple[str, int], until: When | Non
     metavar="N",
     help=f"with --history: the first N; how to go on is said then; default: {reassignments.HISTORY_LISTED}",
 )
-@network
+@reading
 def run_reassignments(
     asked: Network, *, history: bool, topic: str | None, since: When | None, limit: int
 ) -> int:

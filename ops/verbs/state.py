@@ -6,7 +6,7 @@ from typing import Any, Final
 from metadata_log.node.http.answers import JSON
 from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk
-from ops.options import Network, Verb, flag, network, option
+from ops.options import Network, Verb, flag, option, reading
 from ops.talk import say
 from ops.values import moment
 from ops.when import AtOffset, When, time_text
@@ -14,7 +14,7 @@ from ops.when import AtOffset, When, time_text
 
 @option("--at", read=moment, metavar="WHEN", help="an end offset or a time; default: now")
 @flag("--leader", help="with --at: read from the leader, not from a follower")
-@network
+@reading
 def run_state(asked: Network, *, at: When | None, leader: bool) -> int:
     client = asked.client()
     if at is None:

@@ -12,7 +12,7 @@ from ops import render
 from ops.admin.cluster import quoted
 from ops.admin.items import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, UNDELETE_TOPICS
 from ops.changes import Change, carry_out, change_of_items, result_columns
-from ops.options import Network, Noun, argument, flag, network, option
+from ops.options import Network, Noun, argument, flag, option, reading
 from ops.render import Column
 from ops.talk import fail_usage, say
 from ops.values import from_to, uuid_of
@@ -138,7 +138,7 @@ def few_partitions(partitions: int, *, brokers: int) -> str | None:
 
 @NOUN.verb("list", "List topics.", "topics list", "topics list --deleted")
 @flag("--deleted", help="those that were deleted and can be restored, and until when")
-@network
+@reading
 def run_list(asked: Network, *, deleted: bool) -> int:
     client = asked.client()
     if deleted:
@@ -152,7 +152,7 @@ def run_list(asked: Network, *, deleted: bool) -> int:
 
 @NOUN.verb("describe", "Show a topic and its partitions.", "topics describe orders")
 @argument("name", "NAME")
-@network
+@reading
 def run_describe(asked: Network, *, name: str) -> int:
     topic = asked.client().topic(name)
     asked.show(topic, table=lambda: topic_table(topic))

@@ -13,7 +13,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import to_json, type_name
 from ops import render
-from ops.options import Network, Verb, either, flag, network, option
+from ops.options import Network, Verb, either, flag, option, reading
 from ops.render import Column
 from ops.talk import fail_usage, say
 from ops.values import existing_path
@@ -68,7 +68,7 @@ def _loss(text: str) -> tuple[str, str]:
     "empty cluster",
 )
 @either("path", "live")
-@network
+@reading
 def run_whatif(
     asked: Network, *, losses: Sequence[tuple[str, str]], roll: bool, path: Path | None, live: bool
 ) -> int:
