@@ -9,10 +9,12 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from metadata_log.errors import Unavailable
+from metadata_log.node.attempts import HEDGE_S, Attempt, answers_in_time
 from metadata_log.wire.answers import OfferedSnapshot, log_status, offered_snapshots
 from ops.admin.client import ClusterClient, controllers_named
 from ops.admin.exchange import Answer, Unreachable
 from ops.admin.log_frames import high_watermark
+from ops.admin.search import stale
 
 POLL_S: Final = 0.05
 FOLLOWER_WAIT_S: Final = 1.0
@@ -20,11 +22,19 @@ FOLLOWER_WAIT_S: Final = 1.0
 
 
 class Source(NamedTuple):
-    """A controller to read from, with its status, and the offset below which it has all that was acknowledged."""
+    """A controller to read from, with its status, and the offset below which it has all that was acknowledged.
+
+    `others` have it, too: they are asked where this one becomes silent.
+    """
 
     url: str
     status: dict[str, Any]
     end_offset: int
+    others: tuple[str, ...] = ()
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return self.url, *self.others
 
 
 def bulk_source(client: ClusterClient, *, from_leader: bool = False) -> Source:
@@ -34,31 +44,48 @@ def bulk_source(client: ClusterClient, *, from_leader: bool = False) -> Source:
         Unreachable: no controller applied all that was acknowledged in time.
     """
     # All records acknowledged before this linearizable read lie below its high watermark.
-    end_offset = high_watermark(client.get("/v1/brokers"))
+    end_offset = high_watermark(client.get("/v1/brokers", is_consistent=from_leader))
     began = time.monotonic()
     while True:
-        found: list[Source] = []
-        urls = list(client.bootstrap)
-        for url in urls:
-            with suppress(Unreachable):
-                answer = client.ask_one(url, "/v1/quorum")
-                if (
-                    answer.ok and answer.came_by_a_broker
-                ):  # it forwards no log; the controllers it knows are asked, too
-                    urls += [
-                        named for named in controllers_named(answer.json()).values() if named not in urls
-                    ]
-                elif answer.ok:
-                    found.append(Source(url, _status(answer), end_offset))
-        ready = [one for one in found if one.status["high_watermark"] >= end_offset]
+        ready = [one for one in _sources(client, end_offset) if one.status["high_watermark"] >= end_offset]
         if from_leader:
             ready = [one for one in ready if _leads(one)]
         waited_s = time.monotonic() - began
         if ready and (from_leader or waited_s > FOLLOWER_WAIT_S or not all(map(_leads, ready))):
-            return min(ready, key=lambda one: (one.status["log_start_offset"], _leads(one)))
+            ready.sort(key=lambda one: (one.status["log_start_offset"], _leads(one)))
+            return ready[0]._replace(others=tuple(one.url for one in ready[1:]))
         if waited_s > client.timeout_s:
             raise Unreachable(f"no controller with the log up to offset {end_offset} answered in time")
         time.sleep(POLL_S)
+
+
+def _sources(client: ClusterClient, end_offset: int) -> list[Source]:
+    """Return the controllers that answer soon; those that were silent just now are not waited for."""
+    found: list[Source] = []
+    named: list[str] = []
+
+    def ask(attempt: Attempt) -> Answer | None:
+        with suppress(Unreachable):
+            return client.ask_one(attempt.url, "/v1/quorum")
+        return None
+
+    urls = [url for url in client.bootstrap if url not in client.silent] or list(client.bootstrap)
+    while urls:
+        answers = answers_in_time(
+            urls, ask, least_s=HEDGE_S, most_s=client.timeout_s, is_sound=lambda answer: answer is not None
+        )
+        for answer in answers.values():
+            if answer is None or not answer.ok:
+                continue
+            if answer.came_by_a_broker:
+                # It forwards no log; the controllers that it knows are asked, too.
+                named += controllers_named(answer.json()).values()
+                continue
+            with suppress(Unreachable):
+                found.append(Source(answer.url, _status(answer), end_offset))
+        known = {*client.bootstrap, *client.silent, *(one.url for one in found), *urls}
+        urls = [url for url in dict.fromkeys(named) if url not in known]
+    return found
 
 
 def _status(answer: Answer) -> dict[str, Any]:
@@ -92,18 +119,12 @@ def snapshots_in(answer: Answer) -> list[OfferedSnapshot]:
 
 
 def read_in_bulk(client: ClusterClient, source: Source, path: str, *, accept: str) -> Answer:
-    """Return what the source answers; if it is busy or gone meanwhile, what the active controller answers.
+    """Return what the source answers; if it is silent, busy or gone meanwhile, what another controller answers.
 
     Raises:
         Rejected, Unavailable: as `ClusterClient.get`.
     """
-    with suppress(Unreachable):
-        answer = client.ask_one(
-            source.url, f"{path}{'&' if '?' in path else '?'}consistency=stale", accept=accept
-        )
-        if answer.ok:
-            return answer
-        error = answer.error()
-        if not isinstance(error, Unavailable):
-            raise error
-    return client.get(path, accept=accept)
+    try:
+        return client.ask_in_turn(source.urls, stale(path), accept=accept)
+    except Unavailable:
+        return client.get(path, accept=accept)

@@ -15,6 +15,7 @@ from ops.admin.client import ClusterClient
 from ops.admin.exchange import Answer
 from ops.admin.explain import History, Step
 from ops.admin.log_frames import cluster_frames, frames_in
+from ops.admin.search import stale
 from ops.when import OFFSET_MAX, AtOffset, When
 from quorum.whatif.cluster import Options
 from snapshots.snapshot_file import read_snapshot
@@ -82,26 +83,23 @@ def _offset_of(ask: Ask, when: When) -> int:
 
 
 def asking(client: ClusterClient, source: Source) -> Ask:
-    """Return what asks a controller for a path that has a query; it raises the error of an answer."""
+    """Return what asks a controller for a path; it raises the error of an answer."""
 
     def ask(path: str) -> Answer:
-        answer = client.ask_one(source.url, f"{path}&consistency=stale", accept=OCTETS)
-        if not answer.ok:
-            raise answer.error()
-        return answer
+        return client.ask_in_turn(source.urls, stale(path), accept=OCTETS)
 
     return ask
 
 
 def snapshot_image(ask: Ask, *, newest: bool, since: int = 0, until: int = OFFSET_MAX) -> MetadataImage:
     """Return the state of the newest or the oldest snapshot between two offsets; the empty one if there is none."""
-    items = [one for one in snapshots_in(ask("/v1/snapshots?")) if since <= one.end_offset <= until]
+    items = [one for one in snapshots_in(ask("/v1/snapshots")) if since <= one.end_offset <= until]
     if not items:
         return EMPTY
     found = (max if newest else min)(items, key=lambda snapshot: snapshot.end_offset)
     with tempfile.TemporaryDirectory(prefix="metaquorum-") as directory:
         path = Path(directory) / f"{found.id}.snapshot"
-        path.write_bytes(ask(f"/v1/metadata/snapshots/{found.id}?").body)
+        path.write_bytes(ask(f"/v1/metadata/snapshots/{found.id}").body)
         return read_snapshot(path)
 
 

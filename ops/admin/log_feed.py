@@ -13,7 +13,9 @@ from ops.admin.exchange import Answer, Unreachable
 
 NDJSON: Final = "application/x-ndjson"
 WAIT_MS: Final = 5_000
-"""An answer without news takes this long; so soon a controller that hangs is left for another one."""
+"""An answer without news takes this long."""
+GRACE_S: Final = 1.0
+"""A controller that is later than this after WAIT_MS hangs, and is left for another one."""
 PAUSE_S: Final = 0.5
 
 
@@ -46,14 +48,8 @@ def feed_lines(
                 source = bulk_source(client, from_leader=from_leader)
             if at is None:
                 at = str(source.status["log_start_offset"])
-            answer = client.ask_one(
-                source.url,
-                _path(topics, at, until, wait_ms=WAIT_MS if follow else 0),
-                accept=NDJSON,
-                timeout_s=client.timeout_s + WAIT_MS / 1000,
-            )
-            if not answer.ok:
-                raise answer.error()
+            path = _path(topics, at, until, wait_ms=WAIT_MS if follow else 0)
+            answer = _followed(client, source.url, path) if follow else _whole(client, source, path)
             lines, next_offset = _read(answer)
         except Unavailable as error:
             if not follow:
@@ -73,6 +69,18 @@ def feed_lines(
                     f"{until} lies inside the batch that begins at offset {next_offset}: shown up to there"
                 )
             return
+
+
+def _followed(client: ClusterClient, url: str, path: str) -> Answer:
+    """Return what a controller answers within the time that it may wait for news, and a little more."""
+    answer = client.ask_one(url, path, accept=NDJSON, timeout_s=WAIT_MS / 1000 + GRACE_S)
+    if not answer.ok:
+        raise answer.error()
+    return answer
+
+
+def _whole(client: ClusterClient, source: Source, path: str) -> Answer:
+    return client.ask_in_turn(source.urls, path, accept=NDJSON)
 
 
 def _path(topics: Sequence[str], at: str, until: str | None, *, wait_ms: int) -> str:
