@@ -16,6 +16,7 @@ from metadata_log.node.addresses import read_address
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import INT32_MAX
 from ops.admin.client import ClusterClient, leader_url
+from ops.admin.cluster import Cluster
 from ops.admin.dry_run import foresee
 from ops.admin.exchange import Unreachable
 from ops.admin.health import is_quorum
@@ -127,22 +128,37 @@ def run_replace(asked: Network, *, node_id: int, dry_run: bool) -> int:
 
 
 def _wait_for_step(
-    client: ClusterClient, node_id: int, deadline: float, *, dry_run: bool, removed: str | None
+    client: Cluster, node_id: int, deadline: float, *, dry_run: bool, removed: str | None
 ) -> "Step":
     """Return what can be done next in replacing a voter; a dry run waits for nothing.
 
     Raises:
+        VoterNotFound: no controller has or had this id.
         MetadataError: why nothing can be done, when the time is over.
     """
     while True:
         client.timeout_s = max(deadline - time.monotonic(), LAST_REQUEST_S)
-        step = next_step(_leaders_view(client), node_id)
+        view = _leaders_view(client)
+        step = next_step(view, node_id)
         if step.wait is None:
             return step
+        _check_is_known(client, view, node_id)
         if dry_run or time.monotonic() >= deadline:
             done = "" if removed is None else f"; directory {removed} votes no more: run this again to go on"
             raise type(step.wait)(step.wait.message + done)
         time.sleep(LOOK_AGAIN_S)
+
+
+def _check_is_known(client: Cluster, view: Mapping[str, Any], node_id: int) -> None:
+    """Refuse an id that no controller has or had: no wait makes it one.
+
+    Raises:
+        VoterNotFound: it is none.
+    """
+    known = {row["id"] for row in (*view["voters"], *view["observers"])}
+    if node_id not in known and node_id not in {one["controller_id"] for one in client.controllers()}:
+        voters = ", ".join(str(row["id"]) for row in view["voters"])
+        raise VoterNotFound(f"no controller {node_id} is known; the voters are {voters}")
 
 
 class Step(NamedTuple):

@@ -46,6 +46,7 @@ class Quorum:
         self.told = told
         self.voters = [row(1, "a"), row(2, "b"), row(3, "c")]
         self.observers: list[dict[str, Any]] = []
+        self.registered = {1, 2, 3}
         self.wishes: list[tuple[str, int, str, bool]] = []
         self.on_view: Callable[[], None] = lambda: None
         self.refuses_to_add: Reply | None = None
@@ -56,6 +57,9 @@ class Quorum:
         url = urllib.parse.urlsplit(seen.path)
         if seen.method == "GET" and url.path == "/v1/configs":
             return Reply()
+        if seen.method == "GET" and url.path == "/v1/controllers":
+            items = [{"controller_id": node_id} for node_id in sorted(self.registered)]
+            return Reply(body=json.dumps({"items": items}).encode())
         if seen.method == "GET" and url.path == "/v1/quorum":
             self.on_view()
             return self.answers_view or Reply(body=json.dumps(self.view()).encode())
@@ -381,6 +385,15 @@ def test_what_cannot_be_replaced_is_left_alone(
     for flag in ("--dry-run", "--timeout=50ms"):
         assert run("replace-voter", "--id", "3", flag) == code
         assert said in capsys.readouterr().err
+    assert quorum.wishes == []
+
+
+def test_an_id_that_no_controller_has_is_refused_though_there_is_time(
+    quorum: Quorum, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: no wait makes it one. Method: the time is long enough that the test would not end."""
+    assert run("replace-voter", "--id", "7", "--timeout", "1h") == 3
+    assert "no controller 7 is known; the voters are 1, 2, 3" in capsys.readouterr().err
     assert quorum.wishes == []
 
 
