@@ -238,18 +238,24 @@ def _recent_warnings(who: str, answer: Mapping[str, Any]) -> Iterator[dict[str, 
 def merged_status(nodes: Sequence[NodeAnswers]) -> dict[str, Any] | None:
     """Return the quorum's status: the leader's view if there is a leader, completed from the other controllers' own answers.
 
-    Without a leader it is the view of the node with the longest log. None: no controller answered.
+    Without a leader it is the view of the node with the longest log. None: no controller answered. A controller that did
+    not answer is not `reachable`, though its link to the leader still exists.
     """
     quorums = [node.quorum for node in nodes if node.quorum is not None]
     if not quorums:
         return None
     own = {quorum["node_id"]: quorum for quorum in quorums}
+    silent = {node.url for node in nodes if node.quorum is None}
     view = max(
         quorums,
         key=lambda q: (q["leader_id"] == q["node_id"], q["controller_epoch"], q["high_watermark"]),
     )
     return {key: value for key, value in view.items() if key != "node_id"} | {
-        group: [_completed(row, own.get(row["id"]), view) for row in view[group]]
+        group: [
+            _completed(row, own.get(row["id"]), view)
+            | ({"reachable": False} if row.get("http") in silent else {})
+            for row in view[group]
+        ]
         for group in ("voters", "observers")
     }
 

@@ -5,25 +5,32 @@ Tests: tests/unit/ops/verbs/test_quorum.py.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from metadata_log.errors import Fault, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.node.addresses import http_url
+from metadata_log.node.attempts import Attempt, answers_in_time
 from metadata_log.records.brokers import SSL_PROTOCOL
 from ops.admin.client import ClusterClient, controllers_named
 from ops.admin.exchange import Answer, Unreachable
 from ops.admin.health import NodeAnswers, aged, is_broker_list, is_quorum, is_ready, judge
+from ops.admin.items import chunks
+from ops.admin.search import waiting_for
+
+T = TypeVar("T")
 
 ONE_NODE_S: Final = 2.0
-"""A node that takes longer counts as silent: one that hangs must not delay the answers of the others."""
-ONE_BROKER_S: Final = 1.0
+"""If no node answers within this time, all are silent."""
+SILENT_S: Final = 0.5
+"""A node that takes longer counts as silent, once another has answered: one that hangs must not delay the answers of the
+others. On a busy machine, where all are slow, each has as much more time."""
 BROKERS_AT_A_TIME: Final = 32
 ASKED_ROUNDS: Final = 3
 """First the bootstrap list, then the controllers that it names, then the observers, which only the leader names."""
+_SILENT: Final = f"does not answer (no answer within {SILENT_S:g} s)"
 
 
 def judged(client: ClusterClient, *, expect_brokers: int | None = None) -> dict[str, Any]:
@@ -56,7 +63,8 @@ def survey(client: ClusterClient) -> list[NodeAnswers]:
     timeout_s = min(client.timeout_s, ONE_NODE_S)
     brokers: list[NodeAnswers] = []
 
-    def ask(url: str) -> NodeAnswers | None:
+    def ask(attempt: Attempt) -> NodeAnswers | None:
+        url = attempt.url
         answers: dict[str, Any] = {"quorum": None, "ready": None}
         for key, path, is_sound in (("quorum", "/v1/quorum", is_quorum), ("ready", "/readyz", is_ready)):
             try:
@@ -79,11 +87,28 @@ def survey(client: ClusterClient) -> list[NodeAnswers]:
     nodes: list[NodeAnswers] = []
     urls = list(client.bootstrap)
     for _ in range(ASKED_ROUNDS):
-        if urls:
-            with ThreadPoolExecutor(len(urls)) as threads:
-                nodes += (node for node in threads.map(ask, urls) if node is not None)
+        asked = _in_time(client, urls, ask, lambda node: node is None or node.quorum is not None)
+        for url in urls:
+            node = asked.get(url, NodeAnswers(url=url, quorum=None, ready=None, failure=_SILENT))
+            nodes += [] if node is None else [node]
         urls = _not_asked(nodes, brokers)
     return nodes if any(node.quorum is not None for node in nodes) else [*nodes, *brokers]
+
+
+def _in_time(
+    client: ClusterClient,
+    urls: Sequence[str],
+    ask: Callable[[Attempt], T],
+    is_sound: Callable[[T], bool],
+) -> dict[str, T]:
+    return answers_in_time(
+        urls,
+        ask,
+        is_sound=is_sound,
+        least_s=min(client.timeout_s, SILENT_S),
+        most_s=min(client.timeout_s, ONE_NODE_S),
+        waited=lambda attempt: client.say(waiting_for(attempt.url, ())),
+    )
 
 
 def _not_asked(nodes: Sequence[NodeAnswers], brokers: Sequence[NodeAnswers]) -> list[str]:
@@ -108,10 +133,10 @@ def _json(answer: Answer) -> Any:
         return None
 
 
-def _brief(client: ClusterClient, urls: Sequence[str]) -> ClusterClient:
+def _brief(client: ClusterClient, urls: Sequence[str], most_s: float) -> ClusterClient:
     return ClusterClient(
         urls,
-        timeout_s=min(client.timeout_s, ONE_NODE_S),
+        timeout_s=min(client.timeout_s, most_s),
         rng=client.rng,
         credentials=client.credentials,
     )
@@ -128,33 +153,37 @@ def _broker_ready(
     # A broker registers any endpoint it likes: with the token, a process that listens there could act as this client.
     asking = ClusterClient(
         client.bootstrap,
-        timeout_s=min(client.timeout_s, ONE_BROKER_S),
+        timeout_s=min(client.timeout_s, ONE_NODE_S),
         rng=client.rng,
         credentials=replace(client.credentials, token=None),
     )
 
     failures: dict[int, tuple[str, str]] = {}
+    running = {
+        http_url(
+            (endpoint["host"], endpoint["port"]), tls=endpoint["security_protocol"] == SSL_PROTOCOL
+        ): broker["broker_id"]
+        for broker in brokers
+        if broker["state"] != "OFFLINE"
+        for endpoint in broker["endpoints"][:1]
+    }
 
-    def ask(broker: Mapping[str, Any]) -> tuple[Mapping[str, Any], float] | None:
+    def ask(attempt: Attempt) -> tuple[Mapping[str, Any], float] | None:
         try:
-            endpoint = broker["endpoints"][0]
-            ready = asking.ask_one(
-                http_url(
-                    (endpoint["host"], endpoint["port"]), tls=endpoint["security_protocol"] == SSL_PROTOCOL
-                ),
-                "/readyz",
-            ).json()
+            ready = asking.ask_one(attempt.url, "/readyz").json()
         except Unreachable as error:
             cause = _cause(error)
             if cause is not None:
-                failures[broker["broker_id"]] = (cause, error.message)
+                failures[running[attempt.url]] = (cause, error.message)
             return None
         return (ready, time.monotonic()) if is_ready(ready) else None
 
-    running = [broker for broker in brokers if broker["state"] != "OFFLINE" and broker["endpoints"]]
-    with ThreadPoolExecutor(BROKERS_AT_A_TIME) as threads:
-        answers = zip(running, threads.map(ask, running), strict=True)
-        return {broker["broker_id"]: ready for broker, ready in answers if ready is not None}, failures
+    answers: dict[int, tuple[Mapping[str, Any], float]] = {}
+    for urls in chunks(list(running), BROKERS_AT_A_TIME):
+        for url, ready in _in_time(client, urls, ask, lambda ready: ready is not None).items():
+            if ready is not None:
+                answers[running[url]] = ready
+    return answers, failures
 
 
 def _cause(error: Unreachable) -> str | None:
@@ -166,15 +195,18 @@ def _cause(error: Unreachable) -> str | None:
 def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[str, Any]] | None:
     """Return the brokers as the active controller lists them; None if no active controller answers.
 
-    A controller that claims to lead is asked first. If one fails, each of the others is asked by itself.
+    A controller that claims to lead is asked first. If one fails, each of the others is asked by itself. Where none leads,
+    one that was elected meanwhile has SILENT_S to answer.
     """
     quorums = [(node.url, node.quorum) for node in nodes if node.quorum is not None]
     quorums.sort(key=lambda one: one[1]["leader_id"] != one[1]["node_id"])
     urls = [url for url, _ in quorums]
+    leads = any(quorum["leader_id"] == quorum["node_id"] for _, quorum in quorums)
     with suppress(Unavailable, OutcomeUnknown):
         for some in (urls, *([url] for url in urls)) if urls else ():
             with suppress(Rejected, Fault):
-                listed = _brief(client, some).read("/v1/brokers")
+                brief = _brief(client, some, ONE_NODE_S if leads else SILENT_S)
+                listed = brief.read("/v1/brokers")
                 if is_broker_list(listed):
                     return cast("list[dict[str, Any]]", listed["items"])
     return None

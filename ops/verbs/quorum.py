@@ -43,7 +43,7 @@ NOUN: Final = Noun()
 
 @NOUN.verb(
     "status",
-    "Show who leads and how far each voter is. Asks every controller; needs no leader.",
+    "Show which controller leads and how far each voter is. Asks all of them; exit code 4 if none leads.",
     "quorum status",
     "quorum status -o json",
 )
@@ -62,6 +62,8 @@ def run_status(asked: Network) -> int:
     for disagreement in disagreements(nodes):
         say(disagreement)
     asked.show(status, table=lambda: _table(status))
+    if status["leader_id"] == -1:
+        raise NotController("no controller leads now")
     return 0
 
 

@@ -145,9 +145,11 @@ def test_a_status_that_nobody_answers_says_why(capsys: pytest.CaptureFixture[str
 def test_without_a_leader_nobody_is_searched_for(capsys: pytest.CaptureFixture[str]) -> None:
     with node() as told:
         speak(told, quorum(1, leader_id=-1), leader=None)
-        assert cli.main(["quorum", "status", "--bootstrap", told.url]) == 0
+        assert cli.main(["quorum", "status", "--bootstrap", told.url]) == 4
         assert [seen.path for seen in told.seen] == ["/v1/quorum", "/readyz"]
-    assert "none known" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "none known" in said.out
+    assert "NOT_CONTROLLER: no controller leads now" in said.err
 
 
 BROKEN = error("UNKNOWN_SERVER_ERROR", 500, family="Fault")
@@ -264,7 +266,7 @@ def test_a_broker_of_another_kind_is_judged_by_its_state_alone(body: bytes) -> N
 @pytest.mark.parametrize(("flags", "code"), [(["--to", "2"], 0), ([], 5)])
 def test_a_transfer_is_repeated_where_it_names_who_shall_lead(flags: list[str], code: int) -> None:
     with node() as dying, node() as successor:
-        dying.answer = cut_off
+        dying.answer = lambda seen: cut_off(seen) if seen.method == "POST" else Reply()
         successor.answer = lambda _: Reply(body=b'{"leader_id":2}')
         assert cli.main(["quorum", "transfer", *flags, "--bootstrap", f"{dying.url},{successor.url}"]) == code
         assert [json.loads(seen.body) for seen in successor.seen] == [{"to": 2}] * (code == 0)
