@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from metadata_log.errors import InvalidSettings, Unavailable
+from metadata_log.errors import InvalidSettings
 from metadata_log.node.addresses import is_node_url
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.identity.certificate_dates import Dated
@@ -23,10 +23,8 @@ BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"
 DEFAULT_CLUSTER_FILE: Final = Path("metaquorum-data/cluster.json")
 
 
-class NoBootstrap(Unavailable):
-    """No controller is named, and no cluster runs here."""
-
-    error, code = "NETWORK_EXCEPTION", 13
+class NoBootstrap(Misuse):
+    """No controller is named, and no cluster's file is here: nothing was asked."""
 
 
 def connect(

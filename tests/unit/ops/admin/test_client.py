@@ -24,6 +24,7 @@ from ops.admin.connect import NoBootstrap, bootstrap_from, credentials_from
 from ops.admin.exchange import Credentials, Unreachable, silent
 from ops.certificates import Authority
 from ops.cli import UNAVAILABLE, main
+from ops.options import USAGE
 from tests.support.processes import free_port
 from tests.support.told_node import CutOff, Reply, Seen, error, node, not_controller
 
@@ -233,6 +234,7 @@ def test_the_bootstrap_is_the_flag_then_the_environment_then_the_cluster_here(
     monkeypatch.delenv("METAQUORUM_BOOTSTRAP", raising=False)
     with pytest.raises(NoBootstrap, match=r"cluster\.json: No such file"):
         bootstrap_from(None)
+    assert main(["topics", "list"]) == USAGE, "nothing was asked, so no network failed"
     folder = tmp_path / "metaquorum-data"
     folder.mkdir()
     for content in ("{", "[]", '{"bootstrap":[]}', '{"bootstrap":[1]}', '{"bootstrap":["h"]}'):
