@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from http.client import HTTPResponse, IncompleteRead
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, Generic, TypeVar
@@ -16,8 +17,13 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 HEDGE_S: Final = 0.15
 """After this silence the next node is asked, too: an answer from memory takes some milliseconds."""
+PIECE_BYTES: Final = 256 * 1024
 BULK_HEDGE_S: Final = 0.5
 """The same where an answer is computed, or was just seen to come: a second node would do the same work."""
+
+
+class AnswerTooLarge(Exception):
+    """An answer has more bytes than any of ours."""
 
 
 class Attempt:
@@ -46,6 +52,29 @@ class Attempt:
         """Note that bytes of an answer arrived."""
         self._heard_s = time.monotonic()
         self.is_heard = True
+
+    def read_whole(self, response: HTTPResponse, *, most: int) -> bytes:
+        """Return the body of an answer that holds at most `most` bytes.
+
+        Raises:
+            IncompleteRead: the connection broke before the announced end.
+            AnswerTooLarge: it has more.
+        """
+        self.heard()
+        pieces: list[bytes] = []
+        size, announced = 0, response.length
+        while announced is None or size < announced:
+            piece = response.read1(PIECE_BYTES if announced is None else min(PIECE_BYTES, announced - size))
+            if not piece:
+                break
+            self.heard()
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise AnswerTooLarge(f"answered with more than {most} bytes")
+        if announced is not None and size < announced:
+            raise IncompleteRead(b"", announced - size)
+        return b"".join(pieces)
 
     def holds(self, connected: socket.socket | None) -> None:
         """Name the socket on which the answer is waited for, so that `cancel` ends the wait."""

@@ -1,4 +1,4 @@
-"""Edge: controllers asked over HTTP for their log: followers before the leader, and the next where one does not answer.
+"""Edge: controllers asked over HTTP for their log: followers before the leader, and the next where one is silent or refuses.
 Tests: tests/unit/metadata_log/replay/test_slices.py.
 """
 
@@ -10,6 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -25,6 +26,7 @@ from metadata_log.errors import (
 )
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import is_node_url
+from metadata_log.node.attempts import HEDGE_S, AnswerTooLarge, Attempt, first_answer
 from metadata_log.node.identity.credentials import (
     CONTROLLERS,
     TlsFiles,
@@ -90,16 +92,39 @@ class ControllerClient:
         until = time.monotonic() + patience_s
         while True:
             refusals: list[MetadataError] = []
-            for url in self.urls:
-                try:
-                    return _body(url, path, accept=accept, shown=self.shown)
-                except (Unavailable, OffsetInFuture, OffsetCompacted, UnknownRoute) as error:
-                    refusals.append(error)  # another one may have it
+            found = self._first(path, accept, refusals)
+            if isinstance(found, bytes):
+                return found
+            if found is not None:
+                raise found
             # One that lags, or starts, has it soon; what was removed from all does not come back.
             may_change = any(isinstance(error, Unavailable | OffsetInFuture) for error in refusals)
             if not may_change or time.monotonic() >= until:
                 raise refusals[0]
             time.sleep(_PAUSE_S)
+
+    def _first(self, path: str, accept: str, refusals: list[MetadataError]) -> bytes | MetadataError | None:
+        """Return the first answer, or the error that counts for all; None: each has refused it for itself.
+
+        A controller that is silent is left waiting while the next one is asked.
+        """
+
+        def ask(attempt: Attempt) -> bytes | MetadataError:
+            try:
+                return _body(attempt, path, accept=accept, shown=self.shown)
+            except (Unavailable, OffsetInFuture, OffsetCompacted, UnknownRoute) as error:
+                refusals.append(error)  # another one may have it
+                raise
+            except MetadataError as error:
+                return error
+
+        try:
+            return first_answer(self.urls, ask, hedge_s=HEDGE_S, silent_max_s=ANSWER_S)
+        except MetadataError:
+            return None
+        except TimeoutError as error:
+            refusals.append(BrokerNotAvailable(f"{', '.join(self.urls)}: {error}"))
+            return None
 
     def json(self, path: str, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
         """Return an answer that is a JSON object; raises as `body`."""
@@ -144,13 +169,16 @@ class ControllerClient:
 
     def alone(self) -> "ControllerClient":
         """Return the first that answers, without the others: for what not all have, as snapshots; raises as `body`."""
-        for url in self.urls[:-1]:
-            try:
-                _body(url, "/v1/quorum", accept="application/json", shown=self.shown)
-            except Unavailable:
-                continue
-            return ControllerClient((url,), self.shown)
-        return ControllerClient(self.urls[-1:], self.shown)
+
+        def ask(attempt: Attempt) -> str:
+            _body(attempt, "/v1/quorum", accept="application/json", shown=self.shown)
+            return attempt.url
+
+        try:
+            url = first_answer(self.urls, ask, hedge_s=HEDGE_S, silent_max_s=ANSWER_S)
+        except TimeoutError as error:
+            raise BrokerNotAvailable(f"{', '.join(self.urls)}: {error}") from error
+        return ControllerClient((url,), self.shown)
 
 
 def controllers(urls: str, shown: Shown = NOTHING_SHOWN) -> ControllerClient:
@@ -169,7 +197,8 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _body(url: str, path: str, *, accept: str, shown: Shown) -> bytes:
+def _body(attempt: Attempt, path: str, *, accept: str, shown: Shown) -> bytes:
+    url = attempt.url
     if shown.ca is not None and not url.lower().startswith("https://"):
         # A user who names an authority expects that no token leaves unencrypted, whichever node named this URL.
         raise BrokerNotAvailable(f"{url} is not asked: with ca name https:// addresses alone")
@@ -183,13 +212,12 @@ def _body(url: str, path: str, *, accept: str, shown: Shown) -> bytes:
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=shown.context()), _NoRedirects)
     try:
         with opener.open(request, timeout=ANSWER_S) as answer:
-            body: bytes = answer.read(ANSWER_BYTES_MAX + 1)
-            if len(body) > ANSWER_BYTES_MAX:
-                raise BrokerNotAvailable(f"{url} answered with more than {ANSWER_BYTES_MAX} bytes")
-            return body
+            return attempt.read_whole(answer, most=ANSWER_BYTES_MAX)
     except urllib.error.HTTPError as error:
         raise _refusal(url, error.code, error.read(REFUSAL_BYTES_MAX)) from error
-    except (OSError, ValueError) as error:
+    except AnswerTooLarge as error:
+        raise BrokerNotAvailable(f"{url} {error}") from error
+    except (OSError, ValueError, HTTPException) as error:
         hidden = getattr(error, "reason", error)  # urllib hides why in its own error
         why = why_it_failed(hidden) if isinstance(hidden, ssl.SSLError) else error
         raise BrokerNotAvailable(f"{url}: no controller answers there: {why}") from error

@@ -15,13 +15,12 @@ from typing import Any, Final, TypeAlias
 from metadata_log.errors import MetadataError, Unavailable, error_named
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
-from metadata_log.node.attempts import Attempt
+from metadata_log.node.attempts import AnswerTooLarge, Attempt
 from metadata_log.node.identity.certificate_dates import Dated
 from metadata_log.node.identity.credentials import date_code, why_it_failed
 
 ANSWER_BYTES_MAX: Final = 1024 * MIB
 """A larger answer is not ours: the whole state of a million partitions is about 400 MB of JSON."""
-PIECE_BYTES: Final = 256 * 1024
 NO_LISTENER: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
 
 JSON: Final = "application/json"
@@ -170,8 +169,7 @@ def exchange(
         attempt.holds(connection.sock)
         connection.request(method, path, body=body or None, headers=dict(headers))
         response = connection.getresponse()
-        attempt.heard()
-        data = _whole(response, attempt)
+        data = attempt.read_whole(response, most=ANSWER_BYTES_MAX)
         named = {name.lower(): value for name, value in response.getheaders()}
         return Answer(url=url, status=response.status, headers=named, body=data)
     except TimeoutError as error:
@@ -185,30 +183,9 @@ def exchange(
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
         raise NoAnswer(why, sent=sent, is_refusal=error.errno in NO_LISTENER) from error
+    except AnswerTooLarge as error:
+        raise NoAnswer(str(error), sent=True) from error
     except http.client.HTTPException as error:
         raise NoAnswer(f"broke off its answer ({type(error).__name__})", sent=sent) from error
     finally:
         connection.close()
-
-
-def _whole(response: http.client.HTTPResponse, attempt: Attempt) -> bytes:
-    """Return the body of an answer.
-
-    Raises:
-        NoAnswer: it is too large.
-        IncompleteRead: the connection broke before the announced end.
-    """
-    pieces: list[bytes] = []
-    size, announced = 0, response.length
-    while announced is None or size < announced:
-        piece = response.read1(PIECE_BYTES if announced is None else min(PIECE_BYTES, announced - size))
-        if not piece:
-            break
-        attempt.heard()
-        pieces.append(piece)
-        size += len(piece)
-        if size > ANSWER_BYTES_MAX:
-            raise NoAnswer(f"answered with more than {ANSWER_BYTES_MAX} bytes", sent=True)
-    if announced is not None and size < announced:
-        raise http.client.IncompleteRead(b"".join(pieces), announced - size)
-    return b"".join(pieces)
