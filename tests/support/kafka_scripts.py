@@ -30,6 +30,7 @@ from quorum.decide.partitions import PartitionAltered, PartitionsAltered
 from quorum.decide.producer_ids import ProducerIdsAllocated
 from quorum.kafka.apis import APIS
 from quorum.kafka.door import Asked, AtOnce, Waits
+from quorum.kafka.refused_brokers import RefusedBrokers
 from quorum.node.config import TopicSettings
 from quorum.whatif.operation import CODES, Answer, Line, Run, or_default
 from tests.support.callers import anybody
@@ -107,6 +108,7 @@ def exchange(run: Run, key: int, version: int, values: Values) -> Values:
         reads=_Reads(),
         now_ms=lambda: run.cluster.now_ms,
         fetches=SimpleNamespace(heartbeats=_Heartbeats(controller)),
+        not_registered=RefusedBrokers(lambda: 0),
     )
     asked = Asked(header.version, read_whole(REQUESTS[key], header.version, data, header.at), anybody())
     api = APIS[key]
