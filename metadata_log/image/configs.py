@@ -1,7 +1,7 @@
 """Pure: the settings as the log has made them. Tests: tests/property/test_folding.py."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import immutables
 
@@ -10,7 +10,15 @@ from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder
 from metadata_log.items import Items
 from metadata_log.orders import in_parts
-from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord, is_sensitive
+from metadata_log.records.configs import (
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    MIN_IN_SYNC_REPLICAS,
+    TOPIC,
+    ConfigRecord,
+    is_sensitive,
+)
 from metadata_log.records.declaration import mask, shown
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicTombstoneRecord
@@ -159,8 +167,11 @@ def settings_items(resource_type: int, resource_name: str, masked: Mapping[str, 
     ]
 
 
+TYPE_TEXTS: Final = {TOPIC: "topic", BROKER: "broker", CLIENT_METRICS: "client_metrics", GROUP: "group"}
+
+
 def type_text(resource_type: int) -> str:
-    return "topic" if resource_type == TOPIC else "broker"
+    return TYPE_TEXTS.get(resource_type, str(resource_type))
 
 
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:

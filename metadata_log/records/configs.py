@@ -1,4 +1,4 @@
-"""Pure: what can happen to a setting of a topic, of a broker, or of the whole cluster.
+"""Pure: what can happen to a setting of a topic, of a broker, of the whole cluster, of a group or of clients' metrics.
 Tests: tests/unit/quorum/decide/test_configs.py.
 """
 
@@ -8,6 +8,8 @@ from metadata_log.records.declaration import record
 
 TOPIC = 2
 BROKER = 4
+CLIENT_METRICS = 16
+GROUP = 32
 """Kafka's resource types; the cluster default is a BROKER of the empty name."""
 CLUSTER_DEFAULT = ""
 SECRET_ENDINGS = (

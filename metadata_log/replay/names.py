@@ -89,7 +89,9 @@ def _bit_names(meaning: str, names: Mapping[int, str]) -> Named:
 _ENDPOINT_TYPE: Final = "ARRAY<STRUCT<name: STRING, host: STRING, port: INT, security_protocol: STRING>>"
 
 NAMED: Final[Mapping[str, Named]] = {
-    "resource_type": _codes("TOPIC or BROKER; in Kafka's log also CLIENT_METRICS or GROUP", RESOURCE_TYPES),
+    "resource_type": _codes(
+        "TOPIC or BROKER; with Kafka's brokers also CLIENT_METRICS or GROUP", RESOURCE_TYPES
+    ),
     "leader_recovery_state": _codes("RECOVERED, or RECOVERING from an unclean election", RECOVERY_STATES),
     "prev_leader_recovery_state": _codes("as it was before", RECOVERY_STATES),
     "changed": _bit_names("what changed", CHANGED),

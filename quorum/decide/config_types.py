@@ -20,7 +20,7 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,
 _REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
 
 
-def _integer(low: int, high: int) -> Check:
+def integer(low: int, high: int) -> Check:
     def check(value: str) -> str | None:
         if not INTEGER.fullmatch(value):
             return "not an integer"
@@ -30,15 +30,15 @@ def _integer(low: int, high: int) -> Check:
 
 
 def _int16() -> Check:
-    return _integer(-0x8000, 0x7FFF)
+    return integer(-0x8000, 0x7FFF)
 
 
 def _int32(low: int = -INT32_MAX - 1, high: int = INT32_MAX) -> Check:
-    return _integer(low, high)
+    return integer(low, high)
 
 
 def _int64(low: int = -INT64_MAX - 1) -> Check:
-    return _integer(low, INT64_MAX)
+    return integer(low, INT64_MAX)
 
 
 def _fraction(value: str) -> str | None:
@@ -53,17 +53,17 @@ def _anything(value: str) -> str | None:  # noqa: ARG001 (a check's signature)
     return None
 
 
-def _boolean(value: str) -> str | None:
+def boolean(value: str) -> str | None:
     return None if value.lower() in ("true", "false") else "not true or false"
 
 
-def _one_of(*allowed: str) -> Check:
+def one_of(*allowed: str) -> Check:
     return lambda value: None if value in allowed else f"not one of {', '.join(allowed)}"
 
 
 def _list_of(*allowed: str, is_set: bool = True) -> Check:
     def check(value: str) -> str | None:
-        items = _items(value)
+        items = items_of(value)
         if not set(items) <= set(allowed):
             return f"not a list of {', '.join(allowed)}"
         return None if not is_set or len(set(items)) == len(items) else "a list with an item twice"
@@ -72,13 +72,13 @@ def _list_of(*allowed: str, is_set: bool = True) -> Check:
 
 
 def _throttled_replicas(value: str) -> str | None:
-    items = _items(value)
+    items = items_of(value)
     if items in ([], ["*"]) or all(_REPLICA.fullmatch(item) for item in items):
         return None
     return "neither * nor a list of PARTITION:BROKER"
 
 
-def _items(value: str) -> list[str]:
+def items_of(value: str) -> list[str]:
     return [item.strip() for item in value.split(",")] if value else []
 
 
@@ -86,7 +86,7 @@ TOPIC_CONFIGS: Final[Mapping[str, Check]] = {
     "cleanup.policy": _list_of("compact", "delete"),
     "compression.gzip.level": lambda value: None if value == "-1" else _int32(1, 9)(value),
     "compression.lz4.level": _int32(1, 17),
-    "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "compression.type": one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     "compression.zstd.level": _int32(-131072, 22),
     "delete.retention.ms": _int64(0),
     "file.delete.delay.ms": _int64(0),
@@ -102,21 +102,21 @@ TOPIC_CONFIGS: Final[Mapping[str, Check]] = {
     "max.message.bytes": _int32(0),
     "message.timestamp.after.max.ms": _int64(0),
     "message.timestamp.before.max.ms": _int64(0),
-    "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
+    "message.timestamp.type": one_of("CreateTime", "LogAppendTime"),
     "min.cleanable.dirty.ratio": _fraction,
     "min.compaction.lag.ms": _int64(0),
     "min.insync.replicas": _int32(1),
-    "preallocate": _boolean,
-    "remote.log.copy.disable": _boolean,
-    "remote.log.delete.on.disable": _boolean,
-    "remote.storage.enable": _boolean,
+    "preallocate": boolean,
+    "remote.log.copy.disable": boolean,
+    "remote.log.delete.on.disable": boolean,
+    "remote.storage.enable": boolean,
     "retention.bytes": _int64(),
     "retention.ms": _int64(-1),
     "segment.bytes": _int32(1024 * 1024),
     "segment.index.bytes": _int32(4),
     "segment.jitter.ms": _int64(0),
     "segment.ms": _int64(1),
-    "unclean.leader.election.enable": _boolean,
+    "unclean.leader.election.enable": boolean,
 }
 
 
@@ -188,11 +188,11 @@ BROKER_CONFIGS: Final[Mapping[str, Check]] = {
     "background.threads": _int32(1),
     "compression.gzip.level": lambda value: None if value == "-1" else _int32(1, 9)(value),
     "compression.lz4.level": _int32(1, 17),
-    "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "compression.type": one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     "compression.zstd.level": _int32(-131072, 22),
     "config.providers": _anything,
     "cordoned.log.dirs": _anything,
-    "follower.fetch.last.tiered.offset.enable": _boolean,
+    "follower.fetch.last.tiered.offset.enable": boolean,
     "follower.replication.throttled.rate": _int64(0),
     "group.consumer.assignment.interval.ms": _int32(0),
     "group.coordinator.cached.buffer.max.bytes": _int32(524288),
@@ -220,8 +220,8 @@ BROKER_CONFIGS: Final[Mapping[str, Check]] = {
     "log.local.retention.ms": _int64(-2),
     "log.message.timestamp.after.max.ms": _int64(0),
     "log.message.timestamp.before.max.ms": _int64(0),
-    "log.message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
-    "log.preallocate": _boolean,
+    "log.message.timestamp.type": one_of("CreateTime", "LogAppendTime"),
+    "log.preallocate": boolean,
     "log.retention.bytes": _int64(),
     "log.retention.ms": _int64(),
     "log.roll.jitter.ms": _int64(),
@@ -266,7 +266,7 @@ BROKER_CONFIGS: Final[Mapping[str, Check]] = {
     "sasl.mechanism.inter.broker.protocol": _anything,
     "share.coordinator.cached.buffer.max.bytes": _int32(524288),
     "ssl.cipher.suites": _anything,
-    "ssl.client.auth": _one_of("required", "requested", "none"),
+    "ssl.client.auth": one_of("required", "requested", "none"),
     "ssl.enabled.protocols": _anything,
     "ssl.endpoint.identification.algorithm": _anything,
     "ssl.engine.factory.class": _anything,
@@ -285,8 +285,8 @@ BROKER_CONFIGS: Final[Mapping[str, Check]] = {
     "ssl.truststore.location": _anything,
     "ssl.truststore.password": _anything,
     "ssl.truststore.type": _anything,
-    "transaction.partition.verification.enable": _boolean,
-    "unclean.leader.election.enable": _boolean,
+    "transaction.partition.verification.enable": boolean,
+    "unclean.leader.election.enable": boolean,
 }
 """The settings that a running broker takes over."""
 _PER_BROKER: Final = frozenset(

@@ -1,7 +1,7 @@
 """Pure: what settings may be, and what a change of them is written as.
 
-Settings of a topic are checked by name and value; those of a broker and of the cluster are not, as a broker may be newer
-than its controller. Source: Kafka's ConfigurationControlManager; the table is its LogConfig.
+Settings of a topic, a group and a subscription to clients' metrics are checked by name and value; those of a broker and of
+the cluster are not, as a broker may be newer than its controller. Source: Kafka's ConfigurationControlManager.
 """
 
 import enum
@@ -25,7 +25,9 @@ from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.node.identity.rights import Right
 from metadata_log.records.configs import (
     BROKER,
+    CLIENT_METRICS,
     CLUSTER_DEFAULT,
+    GROUP,
     MASK_KEY_BYTES,
     MIN_IN_SYNC_REPLICAS,
     TOPIC,
@@ -40,6 +42,7 @@ from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_broker_confi
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision, Outcome
+from quorum.decide.group_configs import check_client_metrics, check_group_configs
 from quorum.decide.items import ManyItems, check_fits, why
 from quorum.decide.topic_names import check_name
 
@@ -390,8 +393,13 @@ def _check(
         if record.value is not None and len(record.value) > CONFIG_VALUE_BYTES_MAX:
             raise InvalidConfig(f"the value of {record.name} is longer than {CONFIG_VALUE_BYTES_MAX}")
         after[record.name] = record.value
+    given = {name: value for name, value in after.items() if value is not None}
     if resource.resource_type == TOPIC:
-        check_topic_configs({name: value for name, value in after.items() if value is not None}, before)
+        check_topic_configs(given, before)
+    elif resource.resource_type == CLIENT_METRICS:
+        check_client_metrics(resource.resource_name, given)
+    elif resource.resource_type == GROUP:
+        check_group_configs(resource.resource_name, given)
     _check_resource(context, resource.resource_type, resource.resource_name)
 
 
@@ -400,10 +408,17 @@ def _check_resource(context: DecideContext, resource_type: int, resource_name: s
     if resource_type == TOPIC:
         if resource_name not in image.topics.ids:
             raise UnknownTopicOrPartition(f"topic {resource_name!r} does not exist")
+    elif resource_type in (CLIENT_METRICS, GROUP):
+        pass  # brokers know which there are
     elif resource_type != BROKER:
-        raise InvalidRequest(f"resource type {resource_type} is neither a topic (2) nor a broker (4)")
+        raise InvalidRequest(no_settings(resource_type))
     elif resource_name != CLUSTER_DEFAULT:
         check_node(image, resource_name, context.node_id)
+
+
+def no_settings(resource_type: int) -> str:
+    """Say that resources of a type have no settings here."""
+    return f"resource type {resource_type} is none of topics (2), brokers (4), clients' metrics (16) and groups (32)"
 
 
 def check_node(image: MetadataImage, resource_name: str, *others: int) -> None:

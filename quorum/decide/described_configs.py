@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from metadata_log.image.configs import ConfigsImage, type_text
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, is_sensitive
+from metadata_log.records.configs import BROKER, CLIENT_METRICS, CLUSTER_DEFAULT, GROUP, TOPIC, is_sensitive
 from quorum.decide.config_defaults import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Known
+from quorum.decide.group_configs import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 
 
 class ConfigSource(enum.StrEnum):
@@ -20,6 +21,8 @@ class ConfigSource(enum.StrEnum):
     BROKER = "DYNAMIC_BROKER_CONFIG"
     CLUSTER = "DYNAMIC_DEFAULT_BROKER_CONFIG"
     STATIC = "STATIC_BROKER_CONFIG"
+    CLIENT_METRICS = "DYNAMIC_CLIENT_METRICS_CONFIG"
+    GROUP = "GROUP_CONFIG"
     DEFAULT = "DEFAULT_CONFIG"
 
 
@@ -102,6 +105,29 @@ def describe_cluster_configs(configs: ConfigsImage) -> list[DescribedConfig]:
     ]
 
 
+def describe_own_configs(configs: ConfigsImage, resource_type: int, name: str) -> list[DescribedConfig]:
+    """Return every setting of a group or of a subscription to clients' metrics, by name: its own value, or the default."""
+    own: Mapping[str, str] = configs.get((resource_type, name)) or {}
+    settings, source = _OF_ONE_LAYER[resource_type]
+    return [
+        _described(
+            resource_type,
+            name,
+            setting,
+            known,
+            [
+                *([Synonym(setting, own[setting], source)] if setting in own else []),
+                Synonym(setting, known.default, ConfigSource.DEFAULT),
+            ],
+        )
+        for setting, known in sorted(settings.items())
+    ]
+
+
+_OF_ONE_LAYER: Final = {
+    CLIENT_METRICS: (CLIENT_METRICS_SETTINGS, ConfigSource.CLIENT_METRICS),
+    GROUP: (GROUP_SETTINGS, ConfigSource.GROUP),
+}
 _ORDER: Final = tuple(ConfigSource)
 
 

@@ -1,4 +1,4 @@
-"""Edge: settings in Kafka's protocol: those of topics, brokers and the whole cluster are described and altered."""
+"""Edge: settings in Kafka's protocol are described and altered: of topics, brokers, the cluster, groups and metrics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from metadata_log.errors import InvalidRequest, MetadataError, UnknownTopicOrPartition
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.kafka.reading import Values
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.records.configs import BROKER, CLIENT_METRICS, CLUSTER_DEFAULT, GROUP, TOPIC
 from quorum.decide.configs import (
     ConfigChange,
     ConfigOperation,
@@ -15,12 +15,14 @@ from quorum.decide.configs import (
     ResourceAltered,
     ResourceChange,
     check_node,
+    no_settings,
 )
 from quorum.decide.described_configs import (
     ConfigSource,
     DescribedConfig,
     describe_broker_configs,
     describe_cluster_configs,
+    describe_own_configs,
     describe_topic_configs,
 )
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
@@ -36,6 +38,8 @@ SOURCES: Final[Mapping[ConfigSource, int]] = {
     ConfigSource.CLUSTER: 3,
     ConfigSource.STATIC: 4,
     ConfigSource.DEFAULT: 5,
+    ConfigSource.CLIENT_METRICS: 7,
+    ConfigSource.GROUP: 8,
 }
 """Source: Kafka's DescribeConfigsResponse.ConfigSource."""
 _TYPES: Final = (
@@ -180,8 +184,12 @@ def _settings(
         if name not in image.topics.ids:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         return describe_topic_configs(configs, name, node_id=node_id, static=static)
+    if resource_type in (CLIENT_METRICS, GROUP):
+        if not name:
+            raise InvalidRequest("the settings of a group or of clients' metrics need a name")
+        return describe_own_configs(configs, resource_type, name)
     if resource_type != BROKER:
-        raise InvalidRequest(f"resource type {resource_type} is neither a topic (2) nor a broker (4)")
+        raise InvalidRequest(no_settings(resource_type))
     if name == CLUSTER_DEFAULT:
         return describe_cluster_configs(configs)
     check_node(image, name, node_id)

@@ -14,7 +14,7 @@ SUBJECT: Final = ReplaySubject(
         (
             "resource_type",
             pa.int32(),
-            "2 TOPIC, 4 BROKER; in Kafka's log also 16 CLIENT_METRICS, 32 GROUP",
+            "2 TOPIC, 4 BROKER; with Kafka's brokers also 16 CLIENT_METRICS, 32 GROUP",
         ),
         ("resource_name", pa.string(), "the topic's name or the broker's id; empty: all brokers"),
         ("config_name", pa.string(), "the setting's name"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from metadata_log.records.configs import BROKER, TOPIC
+from metadata_log.records.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from quorum.kafka import configs
 from quorum.kafka.configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
@@ -59,6 +59,47 @@ def test_settings_are_altered_and_described(tmp_path: Path) -> None:
             assert row == (0, None, TOPIC, "a")
             settings = await described(client, TOPIC, "a", "retention.ms", "segment.ms")
             assert (settings["retention.ms"][0], settings["segment.ms"][0]) == ("7", "9")
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_settings_of_groups_and_of_client_metrics_are_altered_and_described(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+            changes = [
+                (GROUP, "g", [("share.isolation.level", SET, "read_committed")]),
+                (CLIENT_METRICS, "s", [("match", SET, "client_id=a.*"), ("interval.ms", SET, "1000")]),
+                (GROUP, "h", [("consumer.session.timeout.ms", SET, "1")]),
+                (CLIENT_METRICS, "t", [("interval.ms", SET, "1")]),
+                (8, "11", [("kafka", SET, "DEBUG")]),
+            ]
+            _, rows = await client.ask(INCREMENTAL_ALTER_CONFIGS, 1, changes, False)
+            assert {row[2:]: row[0] for row in rows} == {
+                (GROUP, "g"): 0,
+                (CLIENT_METRICS, "s"): 0,
+                (GROUP, "h"): 40,
+                (CLIENT_METRICS, "t"): 42,
+                (8, "11"): 42,
+            }
+            group = await described(client, GROUP, "g")
+            assert (group["share.isolation.level"][0], group["share.isolation.level"][2]) == (
+                "read_committed",
+                8,
+            )
+            assert group["share.isolation.level"][4] == (
+                ("share.isolation.level", "read_committed", 8),
+                ("share.isolation.level", "read_uncommitted", 5),
+            )
+            assert group["consumer.session.timeout.ms"][:3] == ("45000", False, 5)
+            metrics = await described(client, CLIENT_METRICS, "s")
+            assert {name: each[0::2][:2] for name, each in metrics.items()} == {
+                "interval.ms": ("1000", 7),
+                "match": ("client_id=a.*", 7),
+                "metrics": ("", 5),
+            }
+            _, [nameless] = await client.ask(DESCRIBE_CONFIGS, 4, [(GROUP, "", None)], False, False)
+            assert nameless[0] == 42
+        assert desk.controller.committed.configs[GROUP, "g"]["share.isolation.level"] == "read_committed"
 
     at_kafka_desk(tmp_path, story)
 
