@@ -41,3 +41,20 @@ def test_levels_rise_fall_and_are_refused(tmp_path: Path) -> None:
             assert (await client.ask(UPDATE_FEATURES, 2, 1_000, (), False))[1] == 41
 
     at_kafka_desk(tmp_path, story)
+
+
+def test_levels_that_no_cluster_here_can_have_are_refused_by_name(tmp_path: Path) -> None:
+    """Kafka 4.3.1 refuses each of these with the same number, from metadata.version 30 and kraft.version 1."""
+
+    async def story(desk: KafkaDesk) -> None:
+        end = desk.controller.committed.end_offset
+        async with desk.client() as client:
+            for feature, levels in (("metadata.version", (0, 7, 25, 29, 31)), ("kraft.version", (-1, 0, 2))):
+                for level in levels:
+                    for upgrade_type in (1, 2, 3):
+                        update = [(feature, level, False, upgrade_type)]
+                        _, error, text, *_ = await client.ask(UPDATE_FEATURES, 2, 1_000, update, False)
+                        assert (error, feature in text) == (95, True)
+        assert desk.controller.committed.end_offset == end
+
+    at_kafka_desk(tmp_path, story)

@@ -198,3 +198,25 @@ def test_a_topic_is_created_as_assigned(tmp_path: Path) -> None:
         assert [each.replicas for each in topic.partitions] == [(BrokerId(11),)] * 3
 
     at_kafka_desk(tmp_path, story)
+
+
+def test_a_topic_whose_records_are_more_than_a_batch_is_refused_whole(tmp_path: Path) -> None:
+    """As where Kafka has a bound, of 10,000 partitions in one request: POLICY_VIOLATION, and nothing is written."""
+
+    async def story(desk: KafkaDesk) -> None:
+        brokers = range(11, 16)
+        for broker_id in brokers:
+            await online(desk.lab, desk.controller, broker_id)
+        end = desk.controller.committed.end_offset
+        async with desk.client() as client:
+            _, [row] = await client.ask(19, 7, [("a", 9_000, 5, (), ())], 1_000, False)
+            assert (row[0], row[2]) == ("a", 44)
+            assert "at most 1048576 bytes are allowed" in row[3]
+            assert desk.controller.committed.end_offset == end
+            _, [row] = await client.ask(19, 7, [("a", 1, 5, (), ())], 1_000, False)
+            assert row[2] == 0
+            _, [grown] = await client.ask(37, 3, [("a", 9_000, None)], 1_000, False)
+            assert (grown[0], grown[1]) == ("a", 44)
+        assert len(desk.controller.committed.topics.named("a").partitions) == 1  # type: ignore[union-attr]
+
+    at_kafka_desk(tmp_path, story)
