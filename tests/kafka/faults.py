@@ -4,6 +4,7 @@ import asyncio
 import random
 import re
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -19,6 +20,7 @@ PER_SECOND: Final = 250.0
 SETTLE_S: Final = 120.0
 PAUSE_S: Final = (0.5, 5.0)
 """Between the end of a fault and the next."""
+KILL: Final = "active controller killed"
 _FATAL: Final = re.compile(
     r"FATAL|fatal fault|inconsistent leader|Unexpected error in raft IO", re.IGNORECASE
 )
@@ -69,7 +71,7 @@ class Faults:
         self._rng = rng
         self._verdict = verdict
         self._all: dict[str, Callable[[], Awaitable[None]]] = {
-            "active controller killed": self._kill_active,
+            KILL: self._kill_active,
             "a controller killed": self._kill_a_controller,
             "all controllers killed": self._kill_all_controllers,
             "controllers rolled": self._roll_controllers,
@@ -81,11 +83,18 @@ class Faults:
         """Let one thing after another happen, until that time of the monotonic clock."""
         while time.monotonic() < until:
             # Half of all: the case that matters most.
-            name = self._rng.choice([*self._all, *(5 * ["active controller killed"])])
-            self._verdict.faults[name] += 1
-            await self._all[name]()
-            await self.wait_until_whole()
-            await asyncio.sleep(self._rng.uniform(*PAUSE_S))
+            await self._happen(self._rng.choice([*self._all, *(5 * [KILL])]))
+
+    async def kill(self, times: int) -> None:
+        """Kill -9 the active controller so often, and nothing else."""
+        for _ in range(times):
+            await self._happen(KILL)
+
+    async def _happen(self, name: str) -> None:
+        self._verdict.faults[name] += 1
+        await self._all[name]()
+        await self.wait_until_whole()
+        await asyncio.sleep(self._rng.uniform(*PAUSE_S))
 
     async def wait_until_whole(self) -> None:
         """Wait until all nodes run, brokers are online, and every partition has all its replicas in sync."""
@@ -154,19 +163,24 @@ class Faults:
             await asyncio.sleep(0.05)
 
 
-async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
-    """Run three controllers and three of Kafka's brokers under load and faults for so long."""
+async def run(directory: Path, *, minutes: float, kills: int | None, seed: int) -> Verdict:
+    """Run three controllers and three of Kafka's brokers under load and faults for so long, or until so many `kills`."""
     verdict = Verdict()
     async with LocalCluster(directory, controllers=3, brokers=3, kafka=True) as cluster:
         bootstrap = tuple(broker.listens for broker in cluster.brokers)
         await asyncio.to_thread(Admin(bootstrap).create_topic, TOPIC, partitions=6, replicas=3)
-        until = time.monotonic() + 60 * minutes
+        began = time.monotonic()
         faults = Faults(cluster, random.Random(seed), verdict)
+        ended = threading.Event()
         with producing(bootstrap, TOPIC, per_second=PER_SECOND) as sent:
             async with asyncio.TaskGroup() as group:
-                group.create_task(asyncio.to_thread(_create_topics, bootstrap, until, verdict))
-                await faults.run(until)
-        found = await asyncio.to_thread(read_to_end, bootstrap, TOPIC, timeout_s=60 + minutes * 10)
+                group.create_task(asyncio.to_thread(_create_topics, bootstrap, ended, verdict))
+                try:
+                    await (faults.run(began + 60 * minutes) if kills is None else faults.kill(kills))
+                finally:
+                    ended.set()
+        read_s = 60 + (time.monotonic() - began) / 6
+        found = await asyncio.to_thread(read_to_end, bootstrap, TOPIC, timeout_s=read_s)
         verdict.acknowledged, verdict.failed = len(sent.acknowledged), len(sent.failed)
         verdict.lost = sum(1 for number in sent.acknowledged if not found[number])
         verdict.doubled = sum(1 for count in found.values() if count > 1)
@@ -177,10 +191,10 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
     return verdict
 
 
-def _create_topics(bootstrap: tuple[str, ...], until: float, verdict: Verdict) -> None:
+def _create_topics(bootstrap: tuple[str, ...], ended: threading.Event, verdict: Verdict) -> None:
     """Create a topic every half second, and delete the one before: the log grows, the cluster does not."""
     admin, number = Admin(bootstrap), 0
-    while time.monotonic() < until:
+    while not ended.wait(0.5):
         number += 1
         began = time.monotonic()
         try:
@@ -190,4 +204,3 @@ def _create_topics(bootstrap: tuple[str, ...], until: float, verdict: Verdict) -
             admin.delete_topic(f"made-{number}")
         except NotAnswered as error:
             verdict.topics_refused[error.message.partition("KafkaError")[2][:60]] += 1
-        time.sleep(0.5)
