@@ -1,6 +1,10 @@
-"""Edge: a broker of Kafka with TLS: its certificate binds it to its id, and a client has the rights of its name."""
+"""Edge: a broker of Kafka with TLS, and with SASL: its certificate or its token binds it to its id, and a client has the
+rights of its name.
+"""
 
 import asyncio
+import hashlib
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,7 +12,10 @@ from typing import Any
 import pytest
 
 from ops.certificates import ADMIN, Authority
+from ops.cluster_layout import PRINCIPALS
 from ops.kafka.clients import Admin, NotAnswered, certificate, producing, read_to_end
+from ops.kafka.properties import properties_text, read_properties
+from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import TLS_FOLDER, LocalCluster
 from tests.support.processes import poll_until
 
@@ -39,6 +46,80 @@ def test_a_broker_registers_by_its_certificate_and_lends_its_clients_their_own_r
             assert [each["name"] for each in cluster.client().read("/v1/topics")["items"]] == ["allowed"]
 
     asyncio.run(scenario())
+
+
+def test_a_broker_and_a_tool_log_in_with_their_tokens(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = LocalCluster(
+            tmp_path / "c",
+            controllers=1,
+            brokers=1,
+            secure=True,
+            kafka=True,
+            adjust=lambda settings: replace(settings, kafka=replace(settings.kafka, security="sasl_tls")),
+        )
+        cluster.prepare()
+        give_tokens(cluster, {"Broker:11": "broker", "User:ops": "admin"})
+        broker, controller = cluster.brokers[0], cluster.controllers[0]
+        log_in_with_plain(cluster.directory / broker.config, "Broker:11")
+        try:
+            for member in cluster.members:
+                await cluster.start_one(member.id)
+            await cluster.wait_until_ready()
+            authority = Authority(cluster.directory / TLS_FOLDER, cluster_id=cluster.cluster_id)
+            admin = Admin([broker.listens], **shown(authority, ADMIN))
+            await asyncio.to_thread(admin.create_topic, "allowed")
+            described = ("--bootstrap-controller", controller.kafka or "", "describe", "--status")
+            config = tmp_path / "tool.properties"
+            config.write_text(properties_text(tool_properties(authority, "ops", token_of("User:ops"))))
+            tool = partial(run_tool, "kafka-metadata-quorum", "--command-config", str(config), *described)
+            assert '"id": 11' in await asyncio.to_thread(tool)
+            config.write_text(properties_text(tool_properties(authority, "ops", token_of("Broker:11"))))
+            with pytest.raises(ToolFailed, match="the token is not its own"):
+                await asyncio.to_thread(tool)
+        finally:
+            await cluster.stop()
+
+    asyncio.run(scenario())
+
+
+def token_of(name: str) -> str:
+    return hashlib.sha256(f"token of {name}".encode()).hexdigest()
+
+
+def give_tokens(cluster: LocalCluster, roles: dict[str, str]) -> None:
+    file = cluster.directory / PRINCIPALS
+    rows = [
+        f'[[principals]]\nname = "{name}"\nroles = ["{role}"]\n'
+        f'token_sha256 = "{hashlib.sha256(token_of(name).encode()).hexdigest()}"\n'
+        for name, role in roles.items()
+    ]
+    file.write_text("\n".join([file.read_text(), *rows]))
+
+
+def log_in_with_plain(config: Path, name: str) -> None:
+    """Let a broker log in at its controllers, as docs/kafka.md says."""
+    properties = read_properties(config.read_text())
+    properties["listener.security.protocol.map"] = "CONTROLLER:SASL_SSL,CLIENTS:SSL"
+    properties["sasl.mechanism.controller.protocol"] = "PLAIN"
+    properties["listener.name.controller.sasl.enabled.mechanisms"] = "PLAIN"
+    properties["listener.name.controller.plain.sasl.jaas.config"] = plain(name, token_of(name))
+    config.write_text(properties_text(properties))
+
+
+def plain(user: str, password: str) -> str:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return f'{module} required username="{user}" password="{password}";'
+
+
+def tool_properties(authority: Authority, user: str, password: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": plain(user, password),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certify("user", ADMIN).ca),
+    }
 
 
 def shown(authority: Authority, who: str) -> dict[str, Any]:
