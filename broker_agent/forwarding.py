@@ -38,7 +38,7 @@ from metadata_log.node.identity.rights import NOBODY
 
 NEVER_REPEATED: Final = frozenset({"/v1/quorum/transfer"})
 """Each such request moves leadership on, whatever its X-Request-Id."""
-SENT_ON: Final = (hdrs.ACCEPT, hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, "X-Request-Id")
+SENT_ON: Final = (hdrs.ACCEPT, hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, "X-Request-Id", "Last-Event-ID")
 HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
 )

@@ -237,6 +237,8 @@ FEEDS_WAITING_MAX: Final = 500
 """Change feeds that wait at one controller. One commit may concern all of them, and each then reads the log in a thread."""
 FEEDS_WOKEN_AT_ONCE: Final = 32
 """Of one slice: each goes on in the next turn of the loop, which takes it about 0.1 ms until it waits for its read."""
+WATCHERS_MAX: Final = 500
+"""Pages that follow one controller by events. Beside what RecentBatches keeps, each holds what its client has not read."""
 FEED_TOPICS_MAX: Final = 100
 FEED_WAIT_MAX_MS: Final = 30_000
 FEED_BYTES_MAX: Final = 64 * MIB

@@ -17,6 +17,7 @@ from quorum.log.committed_log import CommittedLog
 from quorum.log.past import Past
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
+from quorum.log.watchers import Watchers
 from quorum.node.config import ControllerSettings
 from quorum.views.status import QuorumStatus
 from snapshots.store import SnapshotStore
@@ -34,6 +35,7 @@ class Parts:
     fetches: FetchService
     kafka_log: KafkaLog
     feeds: TopicFeeds
+    watchers: Watchers
     keeper: SnapshotKeeper
     store: SnapshotStore
     status: QuorumStatus

@@ -64,6 +64,7 @@ from quorum.log.repair import LogRepair
 from quorum.log.snapshot_fetch import SnapshotFetch
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
+from quorum.log.watchers import Watchers
 from quorum.node.config import ControllerSettings
 from quorum.node.doors import open_doors
 from quorum.node.parts import Parts
@@ -259,6 +260,7 @@ class _Node:
 
         self.store.on_damage = on_snapshot_damage
         self.feeds = TopicFeeds()
+        self.watchers = Watchers()
         self.fetches = FetchService(
             settings=self.settings,
             controller=self.controller,
@@ -339,6 +341,7 @@ class _Node:
                 self.fetches,
                 *(self.kafka_log.listeners if settings.listen_kafka is not None else ()),
                 self.feeds,
+                self.watchers,
                 links,
                 self.registration,
                 self.session_checks,
@@ -389,6 +392,7 @@ class _Node:
             # From here on no request begins to wait; all that wait, after a fault too, are sent to another controller.
             self.controller.resign()
             self.controller.stop_waiting()
+            self.watchers.end()
 
     def _parts(self) -> Parts:
         return Parts(
@@ -398,6 +402,7 @@ class _Node:
             fetches=self.fetches,
             kafka_log=self.kafka_log,
             feeds=self.feeds,
+            watchers=self.watchers,
             keeper=self.keeper,
             store=self.store,
             status=self.status,

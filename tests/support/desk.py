@@ -28,6 +28,7 @@ from quorum.log.past import Past
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
+from quorum.log.watchers import Watchers
 from quorum.node.parts import Parts
 from quorum.raft.handshake import Refusal
 from quorum.views.status import QuorumStatus
@@ -102,6 +103,7 @@ class Desk:
             fetches=fetches,
             kafka_log=self.kafka_log,
             feeds=TopicFeeds(),
+            watchers=Watchers(),
             keeper=keeper,
             store=store,
             status=self.status,
