@@ -1,19 +1,29 @@
-"""Edge: `controller run` and `broker run`: one process in the foreground, its log in its data directory."""
+"""Edge: `controller run` and `broker run`: one process in the foreground, its log in its data directory; `broker verify`."""
 
 import asyncio
 import logging
+import random
+import shlex
 import signal
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.errors import DirectoryInUse, DiskFailed, InvariantBroken, MetadataError
+from metadata_log.ids import random_uuid, uuid_text
+from metadata_log.node.addresses import HostPort, read_address
 from metadata_log.node.disk.data_directory import Role, read_meta
 from metadata_log.node.disk.durable_files import renamed_os_errors
+from ops import render
+from ops.changes import REFUSED
 from ops.log_format import PROCESS_FAILED, setup_logging
-from ops.options import Noun, option
+from ops.options import Noun, Output, argument, option, output
 from ops.processes import keep_files_private, running_process
+from ops.render import Column
 from ops.settings import load_broker_settings, load_controller_settings
+from ops.settings_values import cluster_id
+from ops.talk import say
+from ops.values import seconds
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +41,8 @@ WHAT_NEXT: Final[Mapping[Role, str]] = {
 
 CONTROLLER: Final = Noun()
 BROKER: Final = Noun()
+POINTS: Final = (Column("point"), Column("result"), Column("seen"))
+LOCAL: Final = ("127.0.0.1", 0)
 
 
 @CONTROLLER.verb(
@@ -64,6 +76,72 @@ def run_broker_process(*, config: Path) -> int:
     read_meta(settings.data_dir, "broker", settings.broker_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "broker")
     return _run(run_broker(settings, text_log=text_log), "broker", text_log)
+
+
+@BROKER.verb(
+    "verify",
+    "Play a controller to a broker of any make, and report point by point whether it keeps the protocol.",
+    "broker verify --run './broker {cluster_id} 11 {controllers}'",
+    "broker verify --listen 127.0.0.1:9093 --cluster-id AAAAAAAAAAAAAAAAAAAAAA",
+    "broker verify http://127.0.0.1:8080/readyz --run './broker {cluster_id} 11 {controllers}'",
+)
+@argument("url", "[URL]", required=False)
+@option(
+    "--run", "command", metavar="COMMAND", help="starts the broker; without it a person does, when asked to"
+)
+@option(
+    "--listen",
+    read=read_address,
+    default=LOCAL,
+    metavar="HOST:PORT",
+    help="the controller's address; else any",
+)
+@option("--cluster-id", "cluster", read=cluster_id, metavar="ID", help="22 characters; else one is drawn")
+@option(
+    "--session-timeout",
+    "session_s",
+    read=seconds,
+    default=3.0,
+    metavar="S",
+    help="what the broker is told; default: 3",
+)
+@option(
+    "--patience",
+    "patience_s",
+    read=seconds,
+    default=10.0,
+    metavar="S",
+    help="for each request; ten times as long for a start or a stop; default: 10",
+)
+@output
+def run_verify(
+    asked: Output,
+    *,
+    url: str | None,
+    command: str | None,
+    listen: HostPort,
+    cluster: str | None,
+    session_s: float,
+    patience_s: float,
+) -> int:
+    """Check a broker; URL is its own probe, which answers 200 while it serves clients, and another status else."""
+    from ops.broker_check.brokers import ByHand, Commanded, probe
+    from ops.broker_check.check import PASSED, check
+    from ops.broker_check.play import Patience
+
+    broker = ByHand(say) if command is None else Commanded(shlex.split(command))
+    checked = check(
+        broker,
+        host=listen[0],
+        port=listen[1],
+        cluster_id=cluster or uuid_text(random_uuid(random.SystemRandom())),
+        session_timeout_ms=round(session_s * 1000),
+        patience=Patience(start_s=10 * patience_s, request_s=patience_s),
+        serves=None if url is None else probe(url),
+    )
+    results = asyncio.run(checked)
+    asked.show(results, table=lambda: render.table(POINTS, results, empty=""))
+    return 0 if all(one["result"] == PASSED for one in results) else REFUSED
 
 
 def text_log_of(data_dir: Path, role: Role) -> Path:

@@ -137,6 +137,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     # The operator's desk.
     "ops/bench/*.py": frozenset({"aiohttp", "msgpack"}),
     "ops/kafka/clients.py": frozenset({"confluent_kafka"}),
+    "ops/broker_check/*.py": frozenset({"aiohttp", "msgpack"}),
     "ops/bench/spark_source.py": frozenset({"pyspark", "pyarrow"}),
 }
 """Where a third-party import may stand, by pattern of path; `*` crosses folders."""

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ VERBS = {
         "storage info",
         "controller run",
         "broker run",
+        "broker verify",
         "quorum status",
         "quorum health",
         "quorum transfer",
@@ -111,13 +113,8 @@ def test_the_verbs_are_those_that_stand() -> None:
 
 
 def words_of(example: str) -> list[str]:
-    return (
-        example.split("#", maxsplit=1)[0]
-        .split(">", maxsplit=1)[0]
-        .split("<", maxsplit=1)[0]
-        .replace("'", "")
-        .split()
-    )
+    command = example.split("#", maxsplit=1)[0].split(">", maxsplit=1)[0].split("<", maxsplit=1)[0]
+    return shlex.split(command)
 
 
 def test_every_verb_has_its_function_and_examples(monkeypatch: pytest.MonkeyPatch) -> None:
