@@ -50,6 +50,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "features": ("features", "Levels at which the cluster's features are finalized."),
     "log": ("log", "The metadata log."),
     "snapshot": ("snapshot", "Snapshots: the log, folded."),
+    "backup": ("backup", "The state as a file, and controllers that begin with one."),
     "state": ("state", "Show the whole state, now or as it was."),
     "replay": ("replay", "An exported log, replayed."),
     "bench": ("bench", "Measure, beside a peer."),

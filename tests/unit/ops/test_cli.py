@@ -40,6 +40,7 @@ VERBS = {
     ),
     *("brokers list", "brokers describe", "topics create", "topics list", "topics describe", "topics delete"),
     "topics undelete",
+    *("backup take", "backup restore", "backup recover"),
     *(
         "brokers unregister",
         "topics add-partitions",

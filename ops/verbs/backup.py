@@ -1,0 +1,216 @@
+"""Edge: `backup take|restore|recover`: a cluster's state as a file, and a controller that begins with it.
+Tests: tests/cluster/test_backup.py.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from metadata_log.errors import SnapshotNotFound
+from metadata_log.ids import uuid_text
+from metadata_log.node.disk.data_directory import read_meta
+from metadata_log.node.disk.durable_files import renamed_os_errors, replace_file, sync_directory
+from ops.options import Network, Noun, Output, argument, flag, network, option, output
+from ops.processes import keep_files_private
+from ops.talk import fail_usage, say
+from ops.values import existing_path
+
+if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import MetadataImage
+    from quorum.node.config import ControllerSettings
+
+NOUN: Final = Noun()
+ATTEMPTS: Final = 3
+"""A snapshot is read from the controller that took it, and another one may lead by then."""
+LEFT: Final = (
+    "format the other controllers with --no-initial-controllers, start them, and add each: "
+    "metaquorum quorum add-voter --id N"
+)
+
+
+@NOUN.verb(
+    "take",
+    "Write the whole state of a running cluster to one file, checked and durable.",
+    "backup take --to backups/",
+    "backup take --to today.snapshot",
+)
+@option("--to", read=Path, required=True, metavar="PATH", help="a new file, or a directory that gets one")
+@network
+def run_take(asked: Network, *, to: Path) -> int:
+    """Take a snapshot on the active controller, and read it; what was acknowledged before is in it."""
+    from snapshots.store import sha256_of
+
+    keep_files_private()
+    client = asked.client()
+    for attempt in range(ATTEMPTS):
+        taken = client.write("POST", "/v1/snapshots")
+        try:
+            body = client.get(f"/v1/metadata/snapshots/{taken['id']}", accept="application/octet-stream").body
+            break
+        except SnapshotNotFound:
+            if attempt == ATTEMPTS - 1:
+                raise
+    path = to
+    if to.is_dir():
+        cluster = client.read("/v1/quorum")["cluster_id"]
+        path = to / f"{cluster}-{taken['id']}.snapshot"
+    image = _written(path, body, taken["id"])
+    asked.show_fields(
+        {"path": str(path)} | _described(image) | {"bytes": len(body), "sha256": sha256_of(path)}
+    )
+    return 0
+
+
+def _written(path: Path, body: bytes, snapshot_id: str) -> "MetadataImage":
+    """Write a backup, and return the state in it; a file of its name is there only once all of it was checked."""
+    from snapshots.snapshot_file import read_snapshot
+
+    if path.exists():
+        fail_usage(f"--to {path}: exists already: name another file, or a directory")
+    unchecked = path.with_name(f"{path.name}.unchecked")
+    try:
+        replace_file(unchecked, body)
+        image = read_snapshot(unchecked, expected_id=snapshot_id)
+        with renamed_os_errors(path):
+            unchecked.replace(path)
+            sync_directory(path.parent)
+    finally:
+        with renamed_os_errors(path):
+            unchecked.unlink(missing_ok=True)
+    return image
+
+
+@NOUN.verb(
+    "restore",
+    "Let one controller, just formatted, begin a new cluster with the state of a backup.",
+    "backup restore today.snapshot --config controller.toml --dry-run",
+    "backup restore today.snapshot --config controller.toml",
+)
+@argument("path", "FILE", read=existing_path)
+@option(
+    "--config",
+    read=Path,
+    required=True,
+    metavar="SETTINGS",
+    help="of the controller; its directory is formatted",
+)
+@flag("--dry-run", help="show what the controller would begin with; write nothing")
+@output
+def run_restore(asked: Output, *, path: Path, config: Path, dry_run: bool) -> int:
+    """Begin a cluster of another id: what still runs of the old one keeps apart from it."""
+    from snapshots.snapshot_file import read_snapshot
+
+    settings = _settings(config)
+    image = read_snapshot(path)
+    if image.quorum.cluster_id == settings.cluster_id:
+        fail_usage(
+            f"{path} is a backup of cluster {settings.cluster_id}, to which {config} belongs: its brokers and controllers "
+            "that still run would meet two clusters of one id. Give the new cluster an id of its own; for a cluster whose "
+            "controllers are all lost, see `metaquorum backup recover`"
+        )
+    _begin(asked, settings, image, epoch=image.controller_epoch, dry_run=dry_run)
+    return 0
+
+
+@NOUN.verb(
+    "recover",
+    "After a lost majority: let one controller go on with what a stopped controller's directory, or a backup, holds.",
+    "backup recover old/controller-2 --config controller.toml --dry-run",
+    "backup recover old/controller-2 --config controller.toml",
+)
+@argument("source", "DIR|FILE", read=existing_path)
+@option(
+    "--config",
+    read=Path,
+    required=True,
+    metavar="SETTINGS",
+    help="of the controller; its directory is formatted",
+)
+@flag("--dry-run", help="show what the controller would go on with, and what may be missing; write nothing")
+@output
+def run_recover(asked: Output, *, source: Path, config: Path, dry_run: bool) -> int:
+    """Go on under the same cluster id, in an epoch above all that the brokers have seen."""
+    from quorum.node.restoring import EPOCHS_SKIPPED, surviving_state
+    from snapshots.snapshot_file import read_snapshot
+
+    settings = _settings(config)
+    if source.is_dir():
+        if source.resolve() == settings.data_dir.resolve():
+            fail_usage(
+                f"{source} is the directory of {config} itself: it is only read. Move it away, and format another one "
+                "in its place"
+            )
+        survivor = surviving_state(source)
+        image, epoch = survivor.image, survivor.epoch
+        known = {
+            "committed_until": survivor.applied_end,
+            "not_known_to_be_committed": max(0, image.end_offset - survivor.applied_end),
+        }
+    else:
+        image = read_snapshot(source)
+        epoch, known = image.controller_epoch, {"committed_until": image.end_offset}
+    if image.quorum.cluster_id != settings.cluster_id:
+        fail_usage(
+            f"{source} is of cluster {image.quorum.cluster_id}, and {config} of {settings.cluster_id}: a recovery goes on "
+            "under the same id; for another one, see `metaquorum backup restore`"
+        )
+    _begin(asked, settings, image, epoch=epoch + EPOCHS_SKIPPED, dry_run=dry_run, known=known)
+    say(
+        f"what only the lost controllers had, from offset {image.end_offset} on, is missing. Keep them from starting again: "
+        "those that are a majority of the former voters would elect a leader of their own"
+    )
+    return 0
+
+
+def _settings(config: Path) -> "ControllerSettings":
+    from ops.settings import load_controller_settings
+
+    keep_files_private()
+    return load_controller_settings(config)
+
+
+def _begin(
+    asked: Output,
+    settings: "ControllerSettings",
+    image: "MetadataImage",
+    *,
+    epoch: int,
+    dry_run: bool,
+    known: dict[str, Any] | None = None,
+) -> None:
+    """Let the controller's directory begin with a state, unless it is only shown."""
+    from quorum.controller.standby import configured_voters
+    from quorum.node.restoring import begin_directory, restored
+
+    meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
+    voter = next(one for one in configured_voters(settings) if one.node_id == settings.node_id)
+    if voter.directory_id != meta.directory_id:
+        fail_usage(
+            f"the [[voters]] entry of node {settings.node_id} names the directory {uuid_text(voter.directory_id)}, and "
+            f"{settings.data_dir} is {uuid_text(meta.directory_id)}: correct the entry"
+        )
+    begun = restored(image, cluster_id=settings.cluster_id, voter=voter, epoch=epoch)
+    if not dry_run:
+        begin_directory(settings.data_dir, begun)
+    asked.show_fields(
+        {"data_dir": str(settings.data_dir)} | _described(begun) | (known or {}) | {"written": not dry_run}
+    )
+    if not dry_run:
+        say(f"start controller {settings.node_id}: it is the only voter. Then {LEFT}")
+
+
+def _described(image: "MetadataImage") -> dict[str, Any]:
+    return {
+        "cluster_id": image.quorum.cluster_id,
+        "end_offset": image.end_offset,
+        "controller_epoch": image.controller_epoch,
+        "brokers": len(image.brokers),
+        "topics": len(image.topics.by_id),
+        "partitions": sum(len(topic.partitions) for topic in image.topics.by_id.values()),
+        "digest": _digest(image),
+    }
+
+
+def _digest(image: "MetadataImage") -> str:
+    from metadata_log.digest import digest
+
+    return digest(image)

@@ -1,0 +1,122 @@
+"""A directory that begins with a state: the same state, one voter, and no step at which a crash leaves half of it in use."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from metadata_log.digest import digest
+from metadata_log.errors import DamagedFile, DirectoryInUse, ForeignDirectory
+from metadata_log.ids import NodeId
+from metadata_log.image.metadata_image import SUBJECT_BUILDERS, MetadataImage
+from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh
+from metadata_log.records.quorum import RAFT_ENDPOINT, Voter, VoterEndpoint
+from quorum.node import restoring
+from quorum.node.restoring import begin_directory, restored, surviving_state
+from quorum.raft.journal.journal import Journal
+from quorum.raft.journal.os_disk import OsDisk
+from quorum.raft.messages import PAYLOAD
+from tests.support.histories import history_of, small_uuid
+
+NEW_CLUSTER = "B" * 22
+HISTORY = history_of(7, 60)
+STATE = HISTORY[-1].image
+VOTER = Voter(NodeId(1), small_uuid(1), (VoterEndpoint(RAFT_ENDPOINT, "127.0.0.1", 9001),), 0, 1)
+BEGUN = restored(STATE, cluster_id=NEW_CLUSTER, voter=VOTER, epoch=STATE.controller_epoch)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "controller-1"
+    format_directory(
+        path,
+        role="controller",
+        node_id=NodeId(1),
+        cluster_id=NEW_CLUSTER,
+        rng=random.Random(1),
+        directory_id=small_uuid(1),
+    )
+    return path
+
+
+def lines(image: MetadataImage, *left_out: str) -> list[str]:
+    return [
+        line
+        for builder in SUBJECT_BUILDERS
+        if builder.FIELD not in left_out
+        for line in builder.lines(getattr(image, builder.FIELD))
+    ]
+
+
+def test_only_the_voter_the_cluster_and_the_controllers_are_new() -> None:
+    assert lines(BEGUN, "quorum", "controllers") == lines(STATE, "quorum", "controllers")
+    assert (BEGUN.quorum.cluster_id, BEGUN.quorum.voters) == (NEW_CLUSTER, (VOTER,))
+    assert BEGUN.claimant is None
+    assert not BEGUN.controllers
+    assert digest(BEGUN) != digest(STATE)
+
+
+def test_what_begins_is_what_was_given(data: Path) -> None:
+    begin_directory(data, BEGUN)
+    found = surviving_state(data)
+    assert found.image == BEGUN
+    assert (found.applied_end, found.epoch) == (BEGUN.end_offset, BEGUN.controller_epoch)
+    assert not is_fresh(data)
+
+
+def test_a_directory_begins_once(data: Path) -> None:
+    begin_directory(data, BEGUN)
+    with pytest.raises(ForeignDirectory, match="a state was restored into it"):
+        begin_directory(data, BEGUN)
+
+
+def test_a_directory_in_use_is_left_alone(data: Path) -> None:
+    with DirectoryLock(data), pytest.raises(DirectoryInUse):
+        begin_directory(data, BEGUN)
+    assert is_fresh(data)
+
+
+@pytest.mark.parametrize(
+    "name", ["write_snapshot", "begin_at_snapshot", "sync_directory", "not_fresh_any_more"]
+)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupted_restore_is_made_once_more(
+    data: Path, monkeypatch: pytest.MonkeyPatch, name: str, when: str
+) -> None:
+    step: Callable[..., object] = getattr(restoring, name)
+
+    def crashes(*given: object, **more: object) -> object:
+        if when == "after":
+            step(*given, **more)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(restoring, name, crashes)
+    with pytest.raises(KeyboardInterrupt):
+        begin_directory(data, BEGUN)
+    monkeypatch.setattr(restoring, name, step)
+    if (name, when) != ("not_fresh_any_more", "after"):
+        begin_directory(data, BEGUN)
+    assert surviving_state(data).image == BEGUN
+
+
+def test_a_survivor_tells_what_it_holds_from_what_it_knows_to_be_committed(data: Path) -> None:
+    """Entries that no majority may have had are kept: one of them may have been acknowledged."""
+    disk = OsDisk(data / "journal")
+    journal = Journal.open(disk, random_bytes=random.Random(1).randbytes)
+    for index, step in enumerate(HISTORY, 1):
+        journal.add(bytes([PAYLOAD]) + step.frame, index, 4)
+    journal.setCurrentTerm(9, None)
+    while (batch := journal.take_batch()) is not None:
+        journal.write(batch)
+        journal.completed(batch)
+    journal.close()
+    found = surviving_state(data)
+    assert found.image == STATE
+    assert found.applied_end == 0
+    assert found.epoch == max(4, STATE.controller_epoch)
+
+
+def test_an_empty_survivor_is_refused(data: Path) -> None:
+    with pytest.raises(DamagedFile, match="its log is empty"):
+        surviving_state(data)
