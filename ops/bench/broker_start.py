@@ -37,7 +37,7 @@ def broker_start(*, rounds: int = 5, partitions: int = 100_000) -> dict[str, Any
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         data = Path(scratch, "broker")
         format_directory(data, role="broker", node_id=NodeId(11), cluster_id=CLUSTER_ID, rng=random.Random(1))
-        end_offset = _fill(data, partitions)
+        end_offset = filled(data, partitions).end_offset
         taken_ms = []
         for _ in range(rounds):
             cache = Cache(data, cluster_id=CLUSTER_ID)
@@ -57,14 +57,15 @@ def broker_start(*, rounds: int = 5, partitions: int = 100_000) -> dict[str, Any
     )
 
 
-def _fill(data: Path, partitions: int) -> int:
+def filled(data: Path, partitions: int) -> MetadataImage:
+    """Fill a broker's cache as its fetches would, and return the state in it."""
     cache = Cache(data, cluster_id=CLUSTER_ID)
     image = cache.open()
     for records in _batches(partitions):
         image = _take(cache, image, records)
         cache.write_due_snapshot()
     cache.close()
-    return image.end_offset
+    return image
 
 
 def _take(cache: Cache, image: MetadataImage, records: list[Record]) -> MetadataImage:

@@ -124,6 +124,11 @@ BENCHES: Final = (
         no_peer="clients of etcd keep no copy of its keys on disk",
     ),
     Bench(
+        "restore",
+        "How long a controller takes to begin with a backup of 100,000 partitions; no process is started.",
+        no_peer="etcdutl restores keys and values, and no replicas",
+    ),
+    Bench(
         "fanout",
         "How soon every one of many parked polls is answered with a write.",
         peers=("etcd",),

@@ -23,6 +23,7 @@ from ops.bench.read_storm import read_storm
 from ops.bench.registrations import registrations
 from ops.bench.replay import replay
 from ops.bench.restart import restart
+from ops.bench.restore import restore
 from ops.bench.scale import SMALL, scale
 from ops.bench.slow_disks import slow_disks
 from ops.bench.soak import soak
@@ -155,6 +156,10 @@ def test_soak() -> None:
 def test_restart() -> None:
     answer = measured(partial(restart, ["etcd"], partitions=2_000, rounds=1))
     check_shape(answer, name="restart", peers=["etcd"], prefixes=("follower_", "all_"))
+
+
+def test_a_controller_begins_with_a_backup() -> None:
+    check_shape(restore(rounds=1, partitions=20_000), name="restore", peers=[])
 
 
 def test_a_broker_starts_from_its_cache() -> None:
