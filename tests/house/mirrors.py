@@ -65,7 +65,7 @@ def named_by(dotted: str) -> frozenset[str]:
     """Return the modules that a source file imports, or names as text: to run them, or to import them by their names."""
     known, module = sources(), sources()[dotted]
     names = {name for _, name in module.imports}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.JoinedStr(values=[ast.Constant(value=str(start)), _, *rest]) if start.endswith("."):
                 end = ast.unparse(rest[0])[1:-1] if rest else ""

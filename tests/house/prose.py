@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.house.rules import ROOMS
+from tests.house.rules import ROOMS, Module
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _VERBS: Final = (
@@ -47,12 +47,14 @@ def in_document(text: str) -> Iterator[tuple[int, str]]:
             yield number, line.strip()
 
 
-def in_source(text: str) -> Iterator[tuple[int, str]]:
+def in_source(module: Module) -> Iterator[tuple[int, str]]:
     """Yield the comments, and the lines of docstrings, with such words. Other strings are messages."""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and WORDS.search(token.string):
-            yield token.start[0], token.string
-    for node in ast.walk(ast.parse(text)):
+    # Few lines have such words behind a `#`, and only tokens tell whether that is a comment's.
+    if any("#" in line and WORDS.search(line[line.index("#") :]) for line in module.source.splitlines()):
+        for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+            if token.type == tokenize.COMMENT and WORDS.search(token.string):
+                yield token.start[0], token.string
+    for node in module.nodes:
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
@@ -72,7 +74,7 @@ def found() -> Iterator[Found]:
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             yield from (
-                Found(str(path.relative_to(ROOT)), *each) for each in in_source(path.read_text("utf-8"))
+                Found(str(path.relative_to(ROOT)), *each) for each in in_source(Module.read(ROOT, path))
             )
 
 

@@ -196,6 +196,11 @@ class Module:
         return ast.parse(self.source, self.path)
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree: each rule looks at them, and to walk a tree takes longer than that."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def dotted(self) -> str:
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
@@ -208,7 +213,7 @@ class Module:
         """Line and dotted name of everything imported; `from a import b` is `a.b`, relative ones resolved."""
         found: list[tuple[int, str]] = []
         package = self.dotted if self.path.endswith("/__init__.py") else self.dotted.rpartition(".")[0]
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 found += [(node.lineno, alias.name) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -223,7 +228,7 @@ class Module:
     def names_used(self) -> tuple[tuple[int, str], ...]:
         """Line and dotted name of every name and attribute chain, with import aliases undone."""
         origin: dict[str, str] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 origin |= {
                     (a.asname or a.name.split(".")[0]): (a.name if a.asname else a.name.split(".")[0])
@@ -232,7 +237,7 @@ class Module:
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 origin |= {(a.asname or a.name): f"{node.module}.{a.name}" for a in node.names}
         used: list[tuple[int, str]] = []
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Name | ast.Attribute):
                 first, *rest = _chain(node)
                 used.append((node.lineno, ".".join([origin.get(first, first), *rest])))
@@ -293,7 +298,7 @@ def pure_reaches_nothing(module: Module) -> Iterator[str]:
         top, _, rest = name.partition(".")
         if top == "random" and rest and not f"{rest}.".startswith("Random."):
             yield f"line {line}: {name} in a pure file; take `rng: random.Random`"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Call(func=ast.Attribute(attr=attr)) if attr in PATH_METHODS:
                 yield f"line {node.lineno}: .{attr}() in a pure file"
@@ -304,7 +309,7 @@ def pure_reaches_nothing(module: Module) -> Iterator[str]:
 def tasks_live_in_a_group(module: Module) -> Iterator[str]:
     if module.path == "metadata_log/node/http/server.py":
         return  # a connection keeps the task of its request
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.Call):
             continue
         *owner, name = _chain(node.func)
@@ -325,7 +330,7 @@ DRIVERS: Final = {
 
 def one_pace(module: Module) -> Iterator[str]:
     """Sliced work and turns of the loop have one driver, and only the controller knows who may decide when."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Call(func=ast.Attribute(attr="sleep"), args=[ast.Constant(value=0)]):
                 if module.path != "metadata_log/node/pace.py":
@@ -343,7 +348,7 @@ def one_pace(module: Module) -> Iterator[str]:
 def catches_by_name(module: Module) -> Iterator[str]:
     if module.path == "ops/cli.py":
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.ExceptHandler):
             continue
         kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
@@ -361,7 +366,7 @@ def engine_words_stay_inside(module: Module) -> Iterator[str]:
     """`term` and `log_index` are the engine's, alone or as words of a longer identifier."""
     if module.path.startswith("quorum/raft/"):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case (
                 ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name))
@@ -386,7 +391,7 @@ def nothing_unpickles(module: Module) -> Iterator[str]:
 
 def raises_where_it_matters(module: Module) -> Iterator[str]:
     if any(fnmatchcase(module.path, pattern) for pattern in NEVER_ASSERTING):
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Assert):
                 yield f"line {node.lineno}: raise a Fault here; an assert is gone under -O"
 
@@ -395,7 +400,7 @@ def records_declare_their_secrets(module: Module) -> Iterator[str]:
     """A new record must say which of its fields are secret, though it be none: what is forgotten is shown to everybody."""
     if not module.path.startswith("metadata_log/records/"):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ClassDef) and node.name.endswith("Record"):
             declared = {
                 keyword.arg
@@ -410,7 +415,7 @@ def records_declare_their_secrets(module: Module) -> Iterator[str]:
 def node_names_no_route(module: Module) -> Iterator[str]:
     if not module.path.startswith("metadata_log/node/"):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(ROUTES):
             yield f"line {node.lineno}: {node.value} is a route of a process: its own table has it"
 

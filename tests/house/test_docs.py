@@ -10,6 +10,8 @@ from typing import Final
 
 import pytest
 
+from tests.house.rules import Module
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCUMENTS: Final = ("docs/design.md", "docs/limits.md", "docs/adding-a-subject.md", "docs/adding-a-door.md")
 ROOMS: Final = ("metadata_log", "snapshots", "quorum", "broker_agent", "ops", "tests", "docs")
@@ -36,7 +38,7 @@ def members() -> dict[str, set[str]]:
     bases: dict[str, set[str]] = defaultdict(set)
     for path in files():
         if path.endswith(".py") and not path.startswith("tests/"):
-            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            for node in Module.read(ROOT, ROOT / path).nodes:
                 if isinstance(node, ast.ClassDef):
                     found[node.name] |= set(_members(node))
                     bases[node.name] |= {base.id for base in node.bases if isinstance(base, ast.Name)}

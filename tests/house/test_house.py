@@ -259,7 +259,7 @@ def test_what_an_analyst_calls_has_types(path: str) -> None:
     module = next(module for module in MODULES if module.path == f"metadata_log/replay/{path}")
     named = [
         ast.unparse(annotation)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         for annotation in (
             [node.annotation]
             if isinstance(node, ast.AnnAssign | ast.arg)

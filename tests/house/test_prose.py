@@ -3,6 +3,7 @@
 import pytest
 
 from tests.house.prose import WORDS, found, in_document, in_source
+from tests.house.rules import Module
 
 BITES = [
     "Whoever holds the lock may write.",
@@ -62,7 +63,7 @@ def test_only_prose_is_looked_at() -> None:
             return "nobody", "anew"
         '''
     lines = [line.removeprefix("        ") for line in source.strip("\n").splitlines()]
-    assert [number for number, _ in in_source("\n".join(lines))] == [2, 1, 4, 6]
+    assert [number for number, _ in in_source(Module("a.py", "\n".join(lines)))] == [2, 1, 4, 6]
     page = "| `a/` | the language | nobody |\n\nNobody imports it.\n"
     assert [number for number, _ in in_document(page)] == [3]
 
