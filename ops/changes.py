@@ -4,15 +4,17 @@ Tests: tests/unit/ops/admin/test_dry_run.py.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import ElectionNotNeeded
 from ops import render
-from ops.admin.dry_run import Foreseen, what_if, what_if_items
 from ops.admin.items import ItemRequest, send_items
 from ops.options import Network, R, flag, network, sharing
 from ops.render import Column
 from ops.talk import fail_usage, say
+
+if TYPE_CHECKING:
+    from ops.admin.dry_run import Foreseen
 
 REFUSED: Final = 3
 """The exit code where an item was refused, as for a request that is."""
@@ -27,6 +29,8 @@ class Change(Network):
 
     def foreseen(self, operation: str, *bodies: Mapping[str, Any]) -> int:
         """Print the records that requests with these bodies would write one after the other."""
+        from ops.admin.dry_run import what_if  # it imports what decides, which takes a while
+
         return show_foreseen(self, what_if(self.client(), operation, *bodies))
 
 
@@ -66,6 +70,8 @@ def carry_out(
             fail_usage(f"{len(items)} at once; --all-or-nothing takes at most {request.items_max}")
         more = {**more, "all_or_nothing": True}
     if asked.dry_run:
+        from ops.admin.dry_run import what_if_items
+
         return show_foreseen(asked, what_if_items(asked.client(), request, items, **more))
     sent = send_items(asked.client(), request, items, **more)
     errors = {one["error"] for one in sent.results}
@@ -75,7 +81,7 @@ def carry_out(
     return 0 if errors <= {None, ElectionNotNeeded.error} else REFUSED
 
 
-def show_foreseen(asked: Network, foreseen: Foreseen) -> int:
+def show_foreseen(asked: Network, foreseen: "Foreseen") -> int:
     def table() -> str:
         refused = [f"refused: {_line(error)}" for error in foreseen.refused]
         counts = f"{len(foreseen.records)} records in {foreseen.batches} batches, {len(refused)} refused"
