@@ -14,8 +14,8 @@ from metadata_log.wire.fetch import Diverging, FetchKind
 from ops.broker_check.play import A_LATER_FIELD, NO_NEWS_S, Play, Turn, Wrong, read, told
 from ops.broker_check.story import START
 
-PAUSE_MIN_MS: Final = 10
-REFUSALS: Final = 5
+PAUSE_MIN_MS: Final = 18
+REFUSALS: Final = 8
 STOPPING_POLLS: Final = 2
 UNKNOWN_TYPE: Final = 60_000
 UNKNOWN_S: Final = 1.5
