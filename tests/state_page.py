@@ -22,6 +22,13 @@ class Machine(NamedTuple):
     first: enum.Enum
 
 
+A_BROKER: Final = Machine(
+    "A broker",
+    "Clients are served in ONLINE and STOPPING.",
+    "broker_agent/lifecycle.py",
+    lifecycle.TRANSITIONS,
+    lifecycle.State.OFFLINE,
+)
 MACHINES: Final = (
     Machine(
         "A node of Raft",
@@ -31,13 +38,7 @@ MACHINES: Final = (
         node_state.EDGES,
         node_state.State.MADE,
     ),
-    Machine(
-        "A broker",
-        "Clients are served in ONLINE and STOPPING.",
-        "broker_agent/lifecycle.py",
-        lifecycle.TRANSITIONS,
-        lifecycle.State.OFFLINE,
-    ),
+    A_BROKER,
     Machine(
         "A poll",
         "From its arrival at a controller to its answer.",
@@ -48,7 +49,7 @@ MACHINES: Final = (
 )
 
 
-def _drawn(machine: Machine) -> Iterator[str]:
+def drawn(machine: Machine) -> Iterator[str]:
     yield "```mermaid\nstateDiagram-v2\n"
     yield f"    [*] --> {machine.first.name}\n"
     for state, edges in machine.edges.items():
@@ -77,7 +78,7 @@ def page() -> str:
     for machine in MACHINES:
         parts += [
             f"## {machine.title}\n\n{machine.about} Table: `{machine.file}`.\n\n",
-            *_drawn(machine),
+            *drawn(machine),
             "\n",
         ]
     return "".join(parts)
