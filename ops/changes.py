@@ -2,20 +2,24 @@
 Tests: tests/unit/ops/admin/test_dry_run.py.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import ElectionNotNeeded
 from ops import render
 from ops.admin.items import ItemRequest, send_items
 from ops.options import Network, R, flag, network, sharing
-from ops.render import Column
+from ops.partition_summary import SHOWN_MAX, short
+from ops.render import Column, Row
 from ops.talk import fail_usage, say
 
 if TYPE_CHECKING:
     from ops.admin.dry_run import Foreseen
 
+NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 REFUSED: Final = 3
 """The exit code where an item was refused, as for a request that is."""
 
@@ -77,29 +81,58 @@ def carry_out(
     errors = {one["error"] for one in sent.results}
     if errors == {None} and not sent.is_written and not more.get("validate_only"):
         say("nothing was written: all was as asked already")
-    asked.show(sent.results, table=lambda: render.table(columns, sent.results, empty=empty))
+    asked.show(sent.results, table=lambda: _results(asked, columns, sent.results, empty))
     return 0 if errors <= {None, ElectionNotNeeded.error} else REFUSED
 
 
-def show_foreseen(asked: Network, foreseen: "Foreseen") -> int:
-    def table() -> str:
-        refused = [f"refused: {_line(error)}" for error in foreseen.refused]
-        counts = f"{len(foreseen.records)} records in {foreseen.batches} batches, {len(refused)} refused"
-        return "\n".join([record_lines(foreseen.records), *refused, counts])
+def _results(asked: Network, columns: Sequence[Column], results: Sequence[Row], empty: str) -> str:
+    """Return results as a table; of many, how many came to what, and those alone that were refused."""
+    if len(results) <= SHOWN_MAX or asked.look.is_wide:
+        return asked.table(columns, results, empty=empty)
+    result = next(column for column in columns if column.key == "error")
+    counts = Counter(result.show(one["error"]) for one in results)
+    head = ", ".join(f"{count:,} {what}" for what, count in counts.most_common())
+    refused = [one for one in results if one["error"] is not None]
+    return f"{head}\n\n{short(columns, refused, asked.look)}" if refused else head
 
-    asked.show(foreseen._asdict(), table=table)
+
+def show_foreseen(asked: Network, foreseen: "Foreseen") -> int:
+    value = foreseen._asdict()
+    names = value.pop("names")
+
+    def table() -> str:
+        refused = [f"refused: {_line(error, names)}" for error in foreseen.refused]
+        counts = f"{len(foreseen.records)} records in {foreseen.batches} batches, {len(refused)} refused"
+        return "\n".join([record_lines(foreseen.records, names, asked.look), *refused, counts])
+
+    asked.show(value, table=table)
     return 0
 
 
-def record_lines(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line for each record."""
-    return "\n".join(map(_line, records)) or "nothing would be written"
+def record_lines(
+    records: Sequence[Mapping[str, Any]],
+    names: Mapping[str, str] = NO_NAMES,
+    look: render.Look = render.PLAIN,
+) -> str:
+    """Return a line for each record, of many for the first alone; `names` are those of topics, by id."""
+    shown = records if look.is_wide else records[:SHOWN_MAX]
+    lines = [_line(record, names) for record in shown]
+    if len(shown) < len(records):
+        counts = Counter(record.get("type", "") for record in records)
+        lines = [
+            ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common()),
+            *lines,
+            f"... and {len(records) - len(shown):,} more: -o wide shows all of them",
+        ]
+    return "\n".join(lines) or "nothing would be written"
 
 
-def _line(record: Mapping[str, Any]) -> str:
-    told = (
-        f"{name}={render.plain(value)}"
-        for name, value in record.items()
-        if name != "type" and value is not None
-    )
+def _line(record: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """Return a record in one line. A topic has its name there, if it is known, else its id."""
+    told = []
+    for name, value in record.items():
+        if name == "topic_id" and value in names:
+            told.append(f"topic={render.plain(names[value])}")
+        elif name != "type" and value not in (None, []):
+            told.append(f"{name}={render.plain(value)}")
     return f"{record.get('type', '')} {' '.join(told)}".strip()

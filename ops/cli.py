@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from metadata_log.errors import (
     leaves,
     most_telling,
 )
+from metadata_log.printable import json_text
 from ops.options import USAGE, Noun, told
 from ops.talk import accept_any_encoding, one_line, say
 
@@ -66,6 +68,8 @@ examples:
   metaquorum log dump --from -10m                   what happened in the last ten minutes
 """
 
+_FACTS: Final = ("request_id", "controller_id", "controller_epoch", "broker_id")
+"""What an error in JSON says beside its message, where it is known."""
 OUTPUT_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 EXIT_CODES: Final = """\
@@ -78,33 +82,56 @@ Times may be written 2026-01-01T10:00Z or -2h, durations 500ms, 30s, 1h30m.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code; every error is one line on stderr."""
     accept_any_encoding()
+    words = sys.argv[1:] if argv is None else list(argv)
+    as_json = asks_for_json(words)
     try:
         refuse_what_would_mislead()
-        code = called(sys.argv[1:] if argv is None else argv)
+        code = called(words)
         sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.UsageError as error:
-        return refuse(error)
+        return refuse(error, as_json=as_json)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _discard_output()  # the reader (`| head`) has seen enough
         return OK
     except BaseExceptionGroup as group:
-        return report(most_telling(leaves(group)))
+        return report(most_telling(leaves(group)), as_json=as_json)
     except Exception as error:  # noqa: BLE001 the one place where everything ends: no traceback reaches a user
-        return report(error)
+        return report(error, as_json=as_json)
     return code
 
 
-def refuse(error: click.UsageError) -> int:
+def asks_for_json(words: Sequence[str]) -> bool:
+    """Answer whether a command line asks for JSON, also one that is wrong: its error is JSON, too."""
+    formats = ("json", "jsonl")
+    glued = {f"{option}{form}" for option in ("-o", "-o=", "--output=") for form in formats}
+    asked = {pair for pair in pairwise(words) if pair[0] in {"-o", "--output"} and pair[1] in formats}
+    return bool(asked) or "--json" in words or not glued.isdisjoint(words)
+
+
+def refuse(error: click.UsageError, *, as_json: bool = False) -> int:
     """Print a usage error, and return its exit code."""
+    if as_json:
+        say_json("USAGE", told(error), USAGE)
+        return USAGE
     with suppress(OSError):
         if error.ctx is not None:
             print(error.ctx.get_usage(), file=sys.stderr)
         print(f"{PROGRAM if error.ctx is None else error.ctx.command_path}: {told(error)}", file=sys.stderr)
     return USAGE
+
+
+def say_json(error: str, message: str, code: int, **more: object) -> None:
+    """Print an error as one line of JSON on stderr."""
+    with suppress(OSError):
+        print(
+            json_text({"error": error, "message": message, "exit_code": code, **more}),
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _discard_output() -> None:
@@ -113,7 +140,7 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def report(error: BaseException) -> int:
+def report(error: BaseException, *, as_json: bool = False) -> int:
     """Print an error as one line, and return the exit code of its family."""
     match error:
         case OutcomeUnknown():
@@ -126,21 +153,38 @@ def report(error: BaseException) -> int:
             code = FAULT
     if isinstance(error, MetadataError):
         name = type(error).__name__ if isinstance(error, Fault) else error.error
+        if as_json:
+            say_json(
+                name,
+                error.message,
+                code,
+                **{key: error.context[key] for key in _FACTS if key in error.context},
+            )
+            return code
         say(f"{name}: {error.message}")
         if "request_id" in error.context:
             say(f"its request id is {error.context['request_id']}")
     elif isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
-    elif isinstance(error, OSError) and error.filename is not None:
-        say(f"{error.filename}: {error.strerror}")
-    elif isinstance(error, OSError) and error.errno in OUTPUT_FULL:
-        say(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere")
-        _discard_output()
-    elif isinstance(error, ModuleNotFoundError) and (which := _package_missing(error)):
-        say(which)
     else:
-        say(f"a bug: {type(error).__name__}: {one_line(str(error))}; {where_to_look(error)}")
+        message = _told(error)
+        if as_json:
+            say_json(type(error).__name__, message, code)
+        else:
+            say(message)
     return code
+
+
+def _told(error: BaseException) -> str:
+    """Return an error that is none of ours in a line."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in OUTPUT_FULL:
+        _discard_output()
+        return f"the output cannot be written: {error.strerror}; make room, or send it elsewhere"
+    if isinstance(error, ModuleNotFoundError) and (which := _package_missing(error)):
+        return which
+    return f"a bug: {type(error).__name__}: {one_line(str(error))}; {where_to_look(error)}"
 
 
 def _package_missing(error: ModuleNotFoundError) -> str | None:

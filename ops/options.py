@@ -7,14 +7,14 @@ Tests: tests/unit/ops/test_cli.py.
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
-from ops import render
+from ops import render, terminal
 from ops.given import SHOWN, TIMEOUT_S, Misuse
 from ops.render import OUTPUTS, ROW_OUTPUTS
 from ops.talk import put, say
@@ -40,10 +40,29 @@ class Output:
 
     output: str = "table"
 
+    @property
+    def is_text(self) -> bool:
+        return self.output in render.TEXT
+
+    @property
+    def look(self) -> render.Look:
+        """How tables are drawn where stdout leads."""
+        return terminal.look(is_wide=self.output == "wide")
+
     def show(self, value: Any, *, table: Callable[[], str]) -> None:
         """Print a result as the options ask for it."""
-        if shown := render.rendered(value, output=cast("render.Output", self.output), table=table):
+        shown = render.rendered(value, output=cast("render.Output", self.output), table=table)
+        if self.is_text and shown:
+            terminal.show_text(shown)
+        elif shown:
             put(shown, output=self.output)
+
+    def table(self, columns: Sequence[render.Column], items: Iterable[render.Row], *, empty: str) -> str:
+        return render.table(columns, items, empty=empty, look=self.look)
+
+    def show_items(self, items: Sequence[Any], columns: Sequence[render.Column], *, empty: str) -> None:
+        """Print items; their table has these columns."""
+        self.show(items, table=lambda: self.table(columns, items, empty=empty))
 
     def show_fields(self, value: Mapping[str, Any]) -> None:
         """Print one thing; its table has a line for each field."""

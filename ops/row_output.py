@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 from ops import render
@@ -34,7 +35,20 @@ def show_rows(asked: Output, answer: Any) -> None:
 
 def show_items(asked: Output, items: list[dict[str, Any]]) -> None:
     columns = [render.Column(key) for key in (items[0] if items else ())]
-    asked.show(items, table=lambda: render.table(columns, items, empty="no rows"))
+    asked.show(items, table=lambda: _drawn(asked, columns, items))
+
+
+def _drawn(asked: Output, columns: list[render.Column], items: list[dict[str, Any]]) -> str:
+    """Return a table, or each row as lines of its own where the table would be wider than what it is shown on."""
+    look = asked.look
+    measured = render.table(
+        columns, items, empty="no rows", look=replace(look, shortens=False, colours=False)
+    )
+    if look.width is None or max(map(len, measured.splitlines())) <= look.width:
+        return asked.table(columns, items, empty="no rows")
+    return "\n\n".join(
+        render.fields((column.key, column.show(item[column.key])) for column in columns) for item in items
+    )
 
 
 def _csv(names: list[str], rows: list[dict[str, Any]]) -> bytes:

@@ -91,6 +91,11 @@ def time_text(unix_ms: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
 
 
+def short_time_text(unix_ms: int) -> str:
+    """Return a Unix time as narrow tables have it: 01-01 10:00:00, in UTC."""
+    return time_text(unix_ms)[5:19].replace("T", " ")
+
+
 def duration_text(ms: int) -> str:
     """Return a duration for people, in its two largest units: 850ms, 12s, 1h05m."""
     if ms < 1_000:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, TopicId, uuid_from_text
 from metadata_log.records.registry import json_rows, to_json, type_name
 from metadata_log.wire.commands import Command
 from ops.admin.client import ClusterClient
@@ -20,6 +20,8 @@ class Foreseen(NamedTuple):
     records: list[dict[str, Any]]
     refused: list[dict[str, Any]]
     batches: int
+    names: dict[str, str]
+    """Of the topics that the records name, by id."""
 
 
 def what_if(client: ClusterClient, operation: str, *bodies: Mapping[str, Any]) -> Foreseen:
@@ -78,7 +80,7 @@ class DryRun:
             # The output has masks of secrets: their keys must be unguessable.
             rng=random.SystemRandom(),
         )
-        self._end_offset = self.cluster.image.end_offset
+        self._before = self.cluster.image
         self._refused: list[dict[str, Any]] = []
 
     def decide(self, command: Command) -> list[dict[str, Any]]:
@@ -98,7 +100,16 @@ class DryRun:
         records = [
             {"type": type_name(record), **to_json(record)} for batch in written for record in batch.records
         ]
-        return Foreseen(self._end_offset, records, self._refused, len(written))
+        return Foreseen(self._before.end_offset, records, self._refused, len(written), self._names(records))
+
+    def _names(self, records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for text in {record["topic_id"] for record in records if record.get("topic_id")}:
+            topic_id = TopicId(uuid_from_text(text))
+            topic = self.cluster.image.topics.known(topic_id) or self._before.topics.known(topic_id)
+            if topic is not None:
+                names[text] = topic.name
+        return names
 
 
 def what_balancing_writes(client: ClusterClient, percentage: int) -> Foreseen:

@@ -8,7 +8,7 @@ from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.changes import REFUSED, Change, change, result_columns
 from ops.options import Network, Noun, argument, reading
-from ops.render import Column
+from ops.render import Column, Tone
 from ops.values import from_to
 from ops.when import duration_text, time_text
 
@@ -17,17 +17,22 @@ def _ago(ms: Any) -> str:
     return "-" if ms is None else f"{duration_text(ms)} ago"
 
 
+def _state_tone(state: Any) -> Tone:
+    return "good" if state == "ONLINE" else "bad" if state == "OFFLINE" else "warning"
+
+
 BROKERS = (
     Column("broker_id", "ID"),
-    Column("state"),
-    Column("broker_epoch", "EPOCH"),
+    Column("state", tone=_state_tone),
+    Column("broker_epoch", "EPOCH", is_wide=True),
     Column("rack"),
-    Column("applied_offset", "APPLIED"),
+    Column("applied_offset", "APPLIED", is_wide=True),
     Column("lag_records", "LAG"),
-    Column("last_contact_ms_ago", "LAST CONTACT", _ago),
-    Column("control_state", "CONTROL STATE"),
-    Column("waits_for"),
-    Column("endpoints"),
+    Column("last_contact_ms_ago", "CONTACT", _ago),
+    Column("control_state", "CONTROL STATE", is_wide=True),
+    Column("waits_for", is_wide=True),
+    Column("endpoints", "ADDRESS", render.address),
+    Column("endpoints", is_wide=True),
 )
 
 UNREGISTERED = result_columns(Column("broker_id", "ID"), done="unregistered")
@@ -36,7 +41,6 @@ CHANGES = (
     Column("offset"),
     Column("changed"),
     Column("why"),
-    Column("actor"),
 )
 
 
@@ -53,7 +57,16 @@ NOUN: Final = Noun()
 @reading
 def run_list(asked: Network) -> int:
     items = asked.client().brokers()
-    asked.show(items, table=lambda: render.table(BROKERS, items, empty="no brokers"))
+
+    def table() -> str:
+        waits = [
+            f"broker {one['broker_id']}: {render.plain(one['waits_for'])}"
+            for one in items
+            if one["waits_for"]
+        ]
+        return "\n".join([asked.table(BROKERS, items, empty="no brokers"), *(["", *waits] if waits else [])])
+
+    asked.show(items, table=table)
     return 0
 
 
@@ -76,7 +89,8 @@ def run_explain(asked: Network, *, broker_id: int) -> int:
     found = list(explain_broker(history(asked.client()).steps, broker_id))
     if not found:
         raise BrokerIdNotRegistered(f"the log tells nothing of broker {broker_id}", broker_id=broker_id)
-    asked.show(found, table=lambda: render.table(CHANGES, found, empty=""))
+    rows = [{**one, "why": f"{one['why']}, by {one['actor']}"} if one["actor"] else one for one in found]
+    asked.show(found, table=lambda: asked.table(CHANGES, rows, empty=""))
     return 0
 
 
@@ -101,5 +115,5 @@ def run_unregister(asked: Change, *, broker_ids: Sequence[int]) -> int:
         except Rejected as refusal:
             error, message = refusal.error, refusal.message
         results.append({"broker_id": broker_id, "error": error, "message": message})
-    asked.show(results, table=lambda: render.table(UNREGISTERED, results, empty=""))
+    asked.show_items(results, UNREGISTERED, empty="")
     return 0 if all(one["error"] is None for one in results) else REFUSED

@@ -21,7 +21,7 @@ CONFIGS: Final = (
     Column("name"),
     Column("value"),
 )
-DESCRIBED: Final = (Column("name"), Column("value"), Column("source"), Column("type"))
+DESCRIBED: Final = (Column("name"), Column("source"), Column("type"), Column("value"))
 CHANGED: Final = result_columns(*CONFIGS[:2], done="changed")
 REPLACED: Final = result_columns(*CONFIGS[:2], done="replaced")
 NOUN: Final = Noun()
@@ -99,7 +99,7 @@ def _unknown(keys: Sequence[str], items: Sequence[render.Row]) -> str:
 
 def _show(asked: Output, columns: Sequence[Column], keys: Sequence[str], items: Sequence[render.Row]) -> None:
     named = [item for item in items if not keys or item["name"] in keys]
-    asked.show(named, table=lambda: render.table(columns, named, empty="no settings"))
+    asked.show_items(named, columns, empty="no settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

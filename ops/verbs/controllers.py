@@ -23,13 +23,14 @@ def _ranges(features: Any) -> str:
 
 CONTROLLERS: Final = (
     Column("controller_id", "ID"),
-    Column("incarnation_id", "INCARNATION"),
-    Column("registration_epoch", "EPOCH"),
+    Column("incarnation_id", "INCARNATION", is_wide=True),
+    Column("registration_epoch", "EPOCH", is_wide=True),
     Column("registered_at_ms", "REGISTERED AT", _time),
     Column("is_voter", "VOTER"),
-    Column("linked"),
-    Column("endpoints"),
-    Column("features", "FEATURES", _ranges),
+    Column("linked", tone=render.good_if(True)),
+    Column("endpoints", "ADDRESS", render.address),
+    Column("endpoints", is_wide=True),
+    Column("features", "FEATURES", _ranges, is_wide=True),
 )
 
 
@@ -45,7 +46,7 @@ NOUN: Final = Noun()
 @reading
 def run_list(asked: Network) -> int:
     items = asked.client().controllers()
-    asked.show(items, table=lambda: render.table(CONTROLLERS, items, empty="no controllers are registered"))
+    asked.show_items(items, CONTROLLERS, empty="no controllers are registered")
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from ops import render
 from ops.changes import Change, change
 from ops.options import Network, Noun, argument, reading
 from ops.render import Column
@@ -26,7 +25,7 @@ NOUN: Final = Noun()
 @reading
 def run_list(asked: Network) -> int:
     items = asked.client().items("/v1/features")
-    asked.show(items, table=lambda: render.table(FEATURES, items, empty="no features"))
+    asked.show_items(items, FEATURES, empty="no features")
     return 0
 
 
@@ -65,5 +64,5 @@ def _update(asked: Change, feature: tuple[str, int], upgrade_type: str) -> int:
     if asked.dry_run:
         return asked.foreseen("UpdateFeatures", body)
     written = asked.client().write("POST", "/v1/features", body)
-    asked.show(written, table=lambda: render.table(FEATURES[:2], written["features"], empty=""))
+    asked.show(written, table=lambda: asked.table(FEATURES[:2], written["features"], empty=""))
     return 0

@@ -159,7 +159,7 @@ def _said_if_none(lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _dumped(lines: Iterable[dict[str, Any]], output: str) -> Iterator[str]:
     """Yield the dump piece by piece: a log may be larger than memory."""
     match output:
-        case "table":
+        case "table" | "wide":
             yield f"{'OFFSET':>10}  {'EPOCH':>6}  {'TIME':<24}  {'TYPE':<24}  RECORD"
             for line in lines:
                 time = time_text(line["time_ms"])
@@ -203,7 +203,7 @@ def run_verify(asked: Output, *, path: Path | None) -> int:
     columns = [
         render.Column(key) for key in ("path", "kind", "files", "frames", "bytes", "end_offset", "torn_bytes")
     ]
-    asked.show(checked, table=lambda: render.table(columns, checked, empty=""))
+    asked.show_items(checked, columns, empty="")
     return 0
 
 
@@ -426,13 +426,14 @@ def run_export(
         manifest = run(to=to)
     _say_unknown(to, manifest)
     columns = [
-        render.Column(key) for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
+        render.Column(key, is_wide=key == "family")
+        for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
     ]
     asked.show(
         manifest,
         table=lambda: "\n\n".join(
             (
-                render.table(columns, manifest["files"], empty="no files"),
+                asked.table(columns, manifest["files"], empty="no files"),
                 render.fields(
                     (k, render.plain(v)) for k, v in manifest.items() if k not in {"files", "superseded"}
                 ),

@@ -11,6 +11,7 @@ from ops.admin.dry_run import what_balancing_writes
 from ops.admin.items import ELECT
 from ops.changes import Change, carry_out, change_of_items, result_columns, show_foreseen
 from ops.options import Network, Noun, R, argument, either, flag, option, reading
+from ops.partition_summary import SHOWN_MAX, summary
 from ops.render import Column
 from ops.talk import fail_usage, say
 from ops.values import existing_path, from_to, moment, seconds
@@ -32,7 +33,7 @@ SELECTIONS: Final = {
 PARTITIONS: Final = (
     Column("topic"),
     Column("partition"),
-    Column("leader", show=_leader),
+    Column("leader", show=_leader, tone=lambda leader: "bad" if leader == -1 else ""),
     Column("preferred"),
     Column("replicas"),
     Column("isr"),
@@ -58,7 +59,7 @@ def _selections(run: R) -> R:
 
 @NOUN.verb(
     "list",
-    "List partitions, all or those that need somebody's attention.",
+    "List partitions, all or those that need somebody's attention; of many, by broker and topic first.",
     "partitions list --under-replicated",
     "partitions list --topic orders --not-preferred",
 )
@@ -67,8 +68,17 @@ def _selections(run: R) -> R:
 @reading
 def run_list(asked: Network, *, topic: str | None, **selected: bool) -> int:
     only = next((name.replace("_", "-") for name, is_given in selected.items() if is_given), None)
-    found = [*asked.client().partitions(topic, only=only)]
-    asked.show(found, table=lambda: render.table(PARTITIONS, found, empty="no such partition"))
+    client = asked.client()
+    found = [*client.partitions(topic, only=only)]
+
+    def table() -> str:
+        rows = asked.table(PARTITIONS, found, empty="no such partition")
+        if len(found) <= SHOWN_MAX:
+            return rows
+        states = {broker["broker_id"]: broker["state"] for broker in client.brokers()}
+        return f"{summary(found, states, asked.look)}\n\n{rows}"
+
+    asked.show(found, table=table)
     return 0
 
 
@@ -128,7 +138,7 @@ def run_imbalance(asked: Network, *, preview: bool, percentage: int | None) -> i
     answer = client.read("/v1/partitions/imbalance")
     if not preview:
         items = answer["items"]
-        asked.show(items, table=lambda: render.table(IMBALANCE, items, empty="no broker is preferred"))
+        asked.show_items(items, IMBALANCE, empty="no broker is preferred")
         return 0
     share = answer["percentage"] if percentage is None else percentage
     return show_foreseen(asked, what_balancing_writes(client, share))
@@ -274,7 +284,7 @@ def run_reassignments(
         fail_usage("--since is of the history: add --history")
     items = asked.client().reassignments(topic)
     columns = reassignments.UNDER_WAY
-    asked.show(items, table=lambda: render.table(columns, items, empty="no reassignment is under way"))
+    asked.show_items(items, columns, empty="no reassignment is under way")
     return 0
 
 

@@ -2,24 +2,31 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any, Final
 
 from metadata_log import limits
-from metadata_log.errors import InvalidRequest, NotController
+from metadata_log.errors import InvalidRequest, NotController, Rejected, Unavailable
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.client import ClusterClient
+from ops.admin.cluster import Cluster
 from ops.admin.exchange import Unreachable
 from ops.admin.health import EXIT_CODES, disagreements, merged_status
 from ops.admin.survey import judged, survey
 from ops.options import Network, Noun, flag, network, option
-from ops.render import Column
+from ops.partition_summary import causes
+from ops.render import Column, Look, Tone
 from ops.talk import say
 from ops.values import from_to, seconds
 from ops.verbs import voters
 from ops.when import duration_text
 
 LOOK_AGAIN_S: Final = 0.25
+EXAMINED_MAX: Final = 1_000
+"""So many partitions a page of the route has: one request says why."""
+_TONES: Final[Mapping[str, Tone]] = {"green": "good", "yellow": "warning", "red": "bad"}
 
 
 def _ago(ms: Any) -> str:
@@ -33,8 +40,8 @@ CONTROLLERS: Final = (
     Column("end_offset"),
     Column("lag_records", "LAG"),
     Column("last_caught_up_ms_ago", "CAUGHT UP", _ago),
-    Column("reachable"),
-    Column("directory_id", "DIRECTORY"),
+    Column("reachable", tone=render.good_if(True)),
+    Column("directory_id", "DIRECTORY", is_wide=True),
 )
 
 
@@ -61,13 +68,13 @@ def run_status(asked: Network) -> int:
             say(f"{node.url} {node.failure}")
     for disagreement in disagreements(nodes):
         say(disagreement)
-    asked.show(status, table=lambda: _table(status))
+    asked.show(status, table=lambda: _table(status, asked.look))
     if status["leader_id"] == -1:
         raise NotController("no controller leads now")
     return 0
 
 
-def _table(status: dict[str, Any]) -> str:
+def _table(status: dict[str, Any], look: Look) -> str:
     digest = status["digest"]
     head = render.fields(
         [
@@ -83,7 +90,7 @@ def _table(status: dict[str, Any]) -> str:
     locked_out = "".join(
         f"\ncontroller {row['id']}: {row['locked_out']}" for row in controllers if row.get("locked_out")
     )
-    return f"{head}\n\n{render.table(CONTROLLERS, controllers, empty='no voters')}{locked_out}"
+    return f"{head}\n\n{render.table(CONTROLLERS, controllers, empty='no voters', look=look)}{locked_out}"
 
 
 @NOUN.verb(
@@ -170,8 +177,26 @@ def run_health(asked: Network, *, wait: bool, wait_s: float, expect_brokers: int
     while wait and health["health"] != "green" and time.monotonic() < deadline:
         time.sleep(LOOK_AGAIN_S)
         health = judged(client, expect_brokers=expect_brokers)
-    asked.show(health, table=lambda: "\n".join([health["health"], *_reasons(health), *_partitions(health)]))
+    asked.show(health, table=lambda: _judged(client, health, asked.look))
     return EXIT_CODES[health["health"]]
+
+
+def _judged(client: Cluster, health: Mapping[str, Any], look: Look) -> str:
+    tone = _TONES[health["health"]]
+    lines = [look.painted(health["health"], tone), *_reasons(health), *_partitions(health)]
+    return "\n".join([*lines, *(f"    {line}" for line in _why_under_replicated(client, health))])
+
+
+def _why_under_replicated(client: Cluster, health: Mapping[str, Any]) -> Iterator[str]:
+    """Yield because of which brokers replicas are not in sync, from a bounded number of the partitions."""
+    if not (health["partitions"] or {}).get("under_replicated"):
+        return
+    with suppress(Unavailable, Rejected):
+        some = list(islice(client.partitions(only="under-replicated"), EXAMINED_MAX))
+        states = {broker["broker_id"]: broker["state"] for broker in client.brokers()}
+        if len(some) == EXAMINED_MAX:
+            yield f"of the first {EXAMINED_MAX:,} that are under-replicated:"
+        yield from causes(some, states)
 
 
 def _reasons(judged: Mapping[str, Any]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from ops.changes import REFUSED, Change, carry_out, result_columns
 from ops.options import Network
 from ops.render import Column
 from ops.talk import fail_usage, say
-from ops.when import AtOffset, When, duration_text, time_text
+from ops.when import AtOffset, When, duration_text, short_time_text
 
 AT_MOST: Final = 500
 """Of a plan, under way at a time: half a request, which the leader decides and all apply in some milliseconds."""
@@ -30,22 +30,21 @@ UNDER_WAY: Final = (
     Column("topic"),
     Column("partition"),
     Column("replicas"),
-    Column("isr"),
+    Column("isr", is_wide=True),
     Column("adding_replicas", "ADDING"),
     Column("removing_replicas", "REMOVING"),
     Column("why_stuck", "STUCK", lambda why: "" if why is None else str(why)),
 )
 HISTORY: Final = (
-    Column("begun_ms", "BEGUN AT", lambda ms: "before" if ms is None else time_text(ms)),
-    Column("begun_offset", "OFFSET", lambda offset: "" if offset is None else str(offset)),
+    Column("begun_ms", "BEGUN AT", lambda ms: "before" if ms is None else short_time_text(ms)),
+    Column("begun_offset", "OFFSET", lambda offset: "" if offset is None else str(offset), is_wide=True),
     Column("topic"),
     Column("partition"),
-    Column("from", show=lambda replicas: "?" if replicas is None else render.plain(replicas)),
+    Column("from", show=lambda replicas: "?" if replicas is None else render.plain(replicas), is_wide=True),
     Column("to"),
-    Column("actor", "BY", lambda actor: "" if actor is None else str(actor)),
-    Column("ended", show=lambda ended: "under way" if ended is None else str(ended)),
+    Column("actor", "BY", lambda actor: "" if actor is None else str(actor), is_wide=True),
     Column("duration_ms", "TOOK", lambda ms: "" if ms is None else duration_text(ms)),
-    Column("why_stuck", "STUCK", lambda why: "" if why is None else str(why)),
+    Column("ended"),
 )
 
 
@@ -92,7 +91,7 @@ def run_plan(asked: Change, file: Path, *, at_most: int | None, patience_s: floa
     }
 
     def table() -> str:
-        rows = f"\n\n{render.table(PROBLEMS, problems, empty='')}" if problems else ""
+        rows = f"\n\n{asked.table(PROBLEMS, problems, empty='')}" if problems else ""
         return f"{len(plan)} partitions: {progress.line()}{rows}"
 
     asked.show(summary, table=table)
@@ -119,5 +118,11 @@ def show_history(asked: Network, *, topic: str | None, since: When | None, limit
     if found.next_offset is not None:
         say(f"the first {limit} are shown; to go on: --since {found.next_offset}")
     items = [one.shown(found.now_ms) for one in found.items]
-    asked.show(items, table=lambda: render.table(HISTORY, items, empty="the log tells of no reassignment"))
+    rows = [{**one, "ended": one["ended"] or _under_way(one["why_stuck"])} for one in items]
+    empty = "the log tells of no reassignment"
+    asked.show(items, table=lambda: asked.table(HISTORY, rows, empty=empty))
     return 0
+
+
+def _under_way(why_stuck: str | None) -> str:
+    return "under way" if why_stuck is None else f"stuck: {why_stuck}"

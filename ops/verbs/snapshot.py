@@ -17,7 +17,7 @@ SNAPSHOTS = (
     Column("end_offset"),
     Column("controller_epoch", "EPOCH"),
     Column("bytes", "SIZE", render.bytes_text),
-    Column("sha256"),
+    Column("sha256", is_wide=True),
 )
 
 
@@ -28,7 +28,7 @@ NOUN: Final = Noun()
 @network
 def run_list(asked: Network) -> int:
     items = asked.client().items("/v1/snapshots")
-    asked.show(items, table=lambda: render.table(SNAPSHOTS, items, empty="no snapshots"))
+    asked.show_items(items, SNAPSHOTS, empty="no snapshots")
     return 0
 
 
@@ -39,7 +39,7 @@ def run_take(asked: Network, *, dry_run: bool) -> int:
     if dry_run:
         return _show_due(asked)
     taken = asked.client().write("POST", "/v1/snapshots")
-    asked.show(taken, table=lambda: render.table(SNAPSHOTS, [taken], empty=""))
+    asked.show(taken, table=lambda: asked.table(SNAPSHOTS, [taken], empty=""))
     return 0
 
 

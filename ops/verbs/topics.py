@@ -13,7 +13,8 @@ from ops.admin.cluster import quoted
 from ops.admin.items import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, UNDELETE_TOPICS
 from ops.changes import Change, carry_out, change_of_items, result_columns
 from ops.options import Network, Noun, argument, flag, option, reading
-from ops.render import Column
+from ops.partition_summary import BY_BROKER, SHOWN_MAX, by_broker, short
+from ops.render import PLAIN, Column, Look
 from ops.talk import fail_usage, say
 from ops.values import from_to, uuid_of
 from ops.when import time_text
@@ -21,26 +22,31 @@ from ops.when import time_text
 PLACEMENTS: Final = ("striped", "plain")
 TOPICS = (
     Column("name"),
-    Column("topic_id"),
+    Column("topic_id", is_wide=True),
     Column("partition_count", "PARTITIONS"),
     Column("replication_factor"),
 )
 DELETED = (
     Column("name"),
-    Column("topic_id"),
+    Column("topic_id", is_wide=True),
     Column("partition_count", "PARTITIONS"),
     Column("deleted_at_ms", "DELETED AT", time_text),
     Column("gone_at_ms", "GONE AT", time_text),
 )
 
 
-CREATED: Final = result_columns(Column("name"), Column("topic_id"), done="created")
-DELETED_NOW: Final = result_columns(Column("name"), Column("topic_id"), done="deleted")
+CREATED: Final = result_columns(Column("name"), Column("topic_id", is_wide=True), done="created")
+DELETED_NOW: Final = result_columns(Column("name"), Column("topic_id", is_wide=True), done="deleted")
 GROWN: Final = result_columns(Column("name"), Column("partitions"), done="grown")
-RESTORED: Final = result_columns(Column("name"), Column("topic_id"), done="restored")
+RESTORED: Final = result_columns(Column("name"), Column("topic_id", is_wide=True), done="restored")
+LEADER: Final = Column(
+    "leader",
+    show=lambda leader: "none" if leader == -1 else str(leader),
+    tone=lambda leader: "bad" if leader == -1 else "",
+)
 PARTITIONS = (
     Column("partition"),
-    Column("leader", show=lambda leader: "none" if leader == -1 else str(leader)),
+    LEADER,
     Column("leader_epoch", "EPOCH"),
     Column("replicas"),
     Column("isr"),
@@ -123,7 +129,7 @@ def run_create(
     if asked.dry_run:
         return asked.foreseen(CREATE_TOPICS.operation, body)
     topic = asked.client().write("POST", CREATE_TOPICS.path, body | {"validate_only": validate_only})
-    asked.show(topic, table=lambda: topic_table(topic))
+    asked.show(topic, table=lambda: topic_summary(topic, asked.look))
     return 0
 
 
@@ -143,10 +149,10 @@ def run_list(asked: Network, *, deleted: bool) -> int:
     client = asked.client()
     if deleted:
         gone = client.deleted_topics()
-        asked.show(gone, table=lambda: render.table(DELETED, gone, empty="no deleted topics"))
+        asked.show_items(gone, DELETED, empty="no deleted topics")
         return 0
     items = client.topics()
-    asked.show(items, table=lambda: render.table(TOPICS, items, empty="no topics"))
+    asked.show_items(items, TOPICS, empty="no topics")
     return 0
 
 
@@ -155,7 +161,7 @@ def run_list(asked: Network, *, deleted: bool) -> int:
 @reading
 def run_describe(asked: Network, *, name: str) -> int:
     topic = asked.client().topic(name)
-    asked.show(topic, table=lambda: topic_table(topic))
+    asked.show(topic, table=lambda: topic_table(topic, asked.look))
     return 0
 
 
@@ -180,7 +186,7 @@ def run_delete(asked: Change, *, names: Sequence[str], ids: Sequence[str], now: 
         return asked.foreseen(DELETE_TOPICS.operation, {**topics[0], "now": now})
     query = "?now=true" if now else ""
     deleted = asked.client().write("DELETE", f"/v1/topics/{quoted(names[0])}{query}")
-    asked.show(deleted, table=lambda: f"deleted {render.plain(deleted['name'])} ({deleted['topic_id']})")
+    asked.show(deleted, table=lambda: f"deleted {render.plain(deleted['name'])}")
     return 0
 
 
@@ -226,9 +232,29 @@ def run_add_partitions(
     return carry_out(asked, CREATE_PARTITIONS, [{"name": name, **growth} for name in names], GROWN)
 
 
-def topic_table(topic: Mapping[str, Any]) -> str:
-    head = render.fields((key, render.plain(topic[key])) for key in ("name", "topic_id", "configs"))
-    return f"{head}\n\n{render.table(PARTITIONS, topic['partitions'], empty='no partitions')}"
+def topic_table(topic: Mapping[str, Any], look: Look = PLAIN) -> str:
+    """Return a topic as a summary and a row for each partition."""
+    rows = render.table(PARTITIONS, topic["partitions"], empty="no partitions", look=look)
+    return f"{topic_summary(topic, look)}\n\n{rows}"
+
+
+def topic_summary(topic: Mapping[str, Any], look: Look = PLAIN) -> str:
+    """Return a topic in a few lines, and what each broker has of it where it has many partitions."""
+    partitions = topic["partitions"]
+    lacking = sum(len(one["isr"]) < len(one["replicas"]) for one in partitions)
+    leaderless = sum(one["leader"] == -1 for one in partitions)
+    numbers = sorted({len(one["replicas"]) for one in partitions})
+    lines = [
+        ("name", render.plain(topic["name"])),
+        *([("topic_id", topic["topic_id"])] if look.is_wide else []),
+        ("configs", render.plain(topic["configs"])),
+        ("partitions", f"{len(partitions):,} of {' or '.join(map(str, numbers)) or 'no'} replicas"),
+        *([("leaderless", look.painted(f"{leaderless:,}", "bad"))] if leaderless else []),
+        *([("under-replicated", look.painted(f"{lacking:,}", "warning"))] if lacking else []),
+    ]
+    if len(partitions) <= SHOWN_MAX:
+        return render.fields(lines)
+    return f"{render.fields(lines)}\n\n{short(BY_BROKER, by_broker(partitions), look)}"
 
 
 def key_values(pairs: Sequence[str]) -> dict[str, str]:

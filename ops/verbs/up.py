@@ -102,7 +102,7 @@ class Events:
     """Reports what happens: a line of text each, or an object of JSON."""
 
     def __init__(self, output: str, now_ms: Callable[[], int] = unix_ms) -> None:
-        self._as_text = output == "table"
+        self._as_text = output in render.TEXT
         self.now_ms = now_ms
 
     def report(self, event: str, text: str, /, *, since_ms: int | None = None, **facts: Any) -> None:

@@ -14,7 +14,8 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import to_json, type_name
 from ops import render
 from ops.options import Network, Verb, either, flag, option, reading
-from ops.render import Column
+from ops.partition_summary import BY_TOPIC, SHOWN_MAX, by_topic, short
+from ops.render import Column, Look
 from ops.talk import fail_usage, say
 from ops.values import existing_path
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 SUFFERS: Final = 10
 """The exit code where a loss or a restart leaves a partition without a leader or with too few in-sync replicas."""
-SHOWN_MAX: Final = 20
 STEPS: Final = (
     Column("broker"),
     Column("what"),
@@ -42,6 +42,7 @@ SUFFERING: Final = (
     Column("replicas"),
     Column("min_isr", "MIN ISR"),
 )
+SUFFERING_TOPICS: Final = BY_TOPIC[:3]
 
 
 def _loss(text: str) -> tuple[str, str]:
@@ -153,7 +154,7 @@ def _run_losses(asked: Network, losses: Sequence[tuple[str, str]], path: Path | 
         ],
         "suffering": suffering,
     }
-    asked.show(value, table=lambda: _table(rows, suffering))
+    asked.show(value, table=lambda: _table(rows, suffering, asked.look))
     return SUFFERS if suffering else 0
 
 
@@ -203,10 +204,27 @@ def _suffering(step: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-def _table(rows: list[dict[str, Any]], suffering: list[dict[str, Any]]) -> str:
-    steps = render.table(STEPS, rows, empty="no broker is up")
+def _table(rows: list[dict[str, Any]], suffering: list[dict[str, Any]], look: Look) -> str:
+    steps = render.table(STEPS, rows, empty="no broker is up", look=look)
     if not suffering:
         return f"{steps}\n\nevery partition keeps a leader and min.insync.replicas"
+    topics = by_topic(suffering)
+    parts = [steps, _because(suffering)]
+    if len(topics) > 1 and len(suffering) > SHOWN_MAX:
+        parts.append(short(SUFFERING_TOPICS, topics, look))
     more = len(suffering) - SHOWN_MAX
-    rest = f"\n... and {more} more: -o json has all of them, and every record" if more > 0 else ""
-    return f"{steps}\n\n{render.table(SUFFERING, suffering[:SHOWN_MAX], empty='')}{rest}"
+    rest = f"\n... and {more:,} more: -o json has all of them, and every record" if more > 0 else ""
+    parts.append(f"{render.table(SUFFERING, suffering[:SHOWN_MAX], empty='', look=look)}{rest}")
+    return "\n\n".join(parts)
+
+
+def _because(suffering: list[dict[str, Any]]) -> str:
+    """Return a line for each broker whose loss makes partitions suffer."""
+    lost: dict[int, list[dict[str, Any]]] = {}
+    for one in suffering:
+        lost.setdefault(one["broker"], []).append(one)
+    return "\n".join(
+        f"once broker {broker} is {some[0]['what']}: {len(some):,} partitions suffer, "
+        f"{sum(one['leader'] == -1 for one in some):,} of them without a leader"
+        for broker, some in lost.items()
+    )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import json
 import os
 import shlex
 import subprocess
@@ -298,6 +299,26 @@ def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     monkeypatch.setattr(topics.NOUN.commands["list"], "callback", fail)
+
+
+@pytest.mark.parametrize("words", [["-o", "json"], ["--json"], ["-o", "jsonl"], ["--output=json"]])
+def test_errors_are_json_where_the_answer_would_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    fails(monkeypatch, OutcomeUnknown("no\nanswer", request_id="i9K4_o4GRTSeQ4ztWoqCXA"))
+    assert cli.main(["topics", "list", *words]) == 5
+    shown = capsys.readouterr()
+    assert shown.out == "" and json.loads(shown.err) == {
+        "error": "REQUEST_TIMED_OUT",
+        "message": "no\nanswer",
+        "exit_code": 5,
+        "request_id": "i9K4_o4GRTSeQ4ztWoqCXA",
+    }
+    fails(monkeypatch, FileNotFoundError(2, "No such file", "f"))
+    assert cli.main(["topics", "list", *words]) == 6
+    assert json.loads(capsys.readouterr().err)["message"] == "f: No such file"
+    assert cli.main(["topics", "lst", *words]) == 2
+    assert json.loads(capsys.readouterr().err)["error"] == "USAGE"
 
 
 @pytest.mark.parametrize(

@@ -156,9 +156,9 @@ def test_a_request_that_would_be_refused_whole_is_refused(
     no_controller(monkeypatch)
     create = ("topics", "create", "--replication-factor", "1")
     assert cli.main([*create, "a", "--partitions", "10001", *DRY]) == 3
-    assert "POLICY_VIOLATION: 10001 partitions in one request; at most 10000" in capsys.readouterr().err
+    assert "10001 partitions in one request; at most 10000" in json.loads(capsys.readouterr().err)["message"]
     assert cli.main([*create, "a", "b", "--partitions", "6000", "--all-or-nothing", *DRY]) == 3
-    assert "POLICY_VIOLATION: 12000 partitions in one request; at most 10000" in capsys.readouterr().err
+    assert "12000 partitions in one request; at most 10000" in json.loads(capsys.readouterr().err)["message"]
 
 
 def test_what_exceeds_a_batch_is_split(

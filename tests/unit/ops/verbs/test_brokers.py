@@ -29,7 +29,7 @@ def test_brokers_are_listed_with_their_last_contact(capsys: pytest.CaptureFixtur
         assert cli.main(["brokers", "list", "--bootstrap", told.url]) == 0
         table = capsys.readouterr().out.splitlines()
         assert cli.main(["brokers", "list", "--bootstrap", told.url, "-o", "json"]) == 0
-    assert table[0].split()[:3] == ["ID", "STATE", "EPOCH"]
+    assert table[0].split() == ["ID", "STATE", "RACK", "LAG", "CONTACT", "ADDRESS"]
     assert "1s ago" in table[1] and table[2].split()[:2] == ["12", "OFFLINE"] and "ago" not in table[2]
     assert json.loads(capsys.readouterr().out) == [ONLINE, OFFLINE]
 

@@ -29,7 +29,7 @@ def test_controllers_are_listed_with_what_they_support(
     page = {"end_offset": 9, "controller_epoch": 1, "items": items}
     with node() as told:
         told.answer = lambda _: Reply(body=json.dumps(page).encode())
-        assert cli.main(["controllers", "list", "--bootstrap", told.url]) == 0
+        assert cli.main(["controllers", "list", "-o", "wide", "--bootstrap", told.url]) == 0
     assert shown in capsys.readouterr().out
 
 

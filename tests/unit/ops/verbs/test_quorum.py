@@ -43,7 +43,7 @@ def test_the_table_shows_observers_and_a_change_in_flight(capsys: pytest.Capture
     with node() as told:
         said = quorum(1, observers=[observer(4, end_offset=7, lag_records=3)], change_pending=True)
         speak(told, said, leader=told.url)
-        assert cli.main(["quorum", "status", "--bootstrap", told.url]) == 0
+        assert cli.main(["quorum", "status", "-o", "wide", "--bootstrap", told.url]) == 0
     head, table = capsys.readouterr().out.split("\n\n")
     assert "voters            a change is in flight" in head.splitlines()
     rows = [line.split() for line in table.splitlines()]
