@@ -244,7 +244,10 @@ class UnknownControllerId(Rejected):
 
 
 class NodeStillAlive(Rejected):
-    """A controller that votes, or is linked with the active one, keeps its registration; stop it first."""
+    """A controller that votes, or is linked with the active one, keeps its registration; stop it first.
+
+    The command line says the same of a broker that is not offline; the route unregisters it, as Kafka's controller does.
+    """
 
     error, code = "NODE_STILL_ALIVE", 10010
 

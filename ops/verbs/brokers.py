@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from metadata_log.errors import BrokerIdNotRegistered, Rejected
+from metadata_log.errors import BrokerIdNotRegistered, NodeStillAlive, Rejected, Unavailable
+from metadata_log.ids import NO_LEADER
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.admin.cluster import Cluster
 from ops.changes import REFUSED, Change, change, result_columns
-from ops.options import Network, Noun, argument, reading
+from ops.guard import ask_first, guarded
+from ops.options import Network, Noun, argument, flag, reading
 from ops.render import Column, Tone
 from ops.values import from_to
 from ops.when import duration_text, time_text
@@ -96,17 +99,24 @@ def run_explain(asked: Network, *, broker_id: int) -> int:
 
 @NOUN.verb(
     "unregister",
-    "Remove brokers that are gone for good; their replicas stay assigned until they are reassigned.",
+    "Remove brokers that are gone for good; their replicas stay assigned until they are reassigned. It asks first, and "
+    "refuses where a broker still runs: it would register again.",
     "brokers unregister 11 --dry-run",
-    "brokers unregister 11 12",
+    "brokers unregister 11 12 --yes",
 )
 @argument("broker_ids", "ID...", nargs=-1, required=True, read=ID)
+@flag("--force", help="also brokers that still run")
+@guarded
 @change
-def run_unregister(asked: Change, *, broker_ids: Sequence[int]) -> int:
+def run_unregister(asked: Change, *, broker_ids: Sequence[int], force: bool, yes: bool) -> int:
     """Remove brokers one after the other: each is a change in parts, with a result of its own."""
     if asked.dry_run:
         return asked.foreseen("UnregisterBroker", *({"broker_id": one} for one in broker_ids))
     client = asked.client()
+    if not force:
+        _refuse_living(client, broker_ids)
+    what = f"this unregisters broker {', '.join(map(str, broker_ids))}"
+    ask_first(what, lambda: (_loss(client, one) for one in broker_ids), yes=yes)
     results = []
     for broker_id in broker_ids:
         error = message = None
@@ -117,3 +127,35 @@ def run_unregister(asked: Change, *, broker_ids: Sequence[int]) -> int:
         results.append({"broker_id": broker_id, "error": error, "message": message})
     asked.show_items(results, UNREGISTERED, empty="")
     return 0 if all(one["error"] is None for one in results) else REFUSED
+
+
+def _refuse_living(client: Cluster, broker_ids: Sequence[int]) -> None:
+    """Raise NodeStillAlive if one of the brokers runs, as the active controller sees it.
+
+    Kafka's controller unregisters a broker that runs, so ours does, too: the guard is the client's.
+    """
+    states = {broker["broker_id"]: broker["state"] for broker in client.brokers()}
+    for broker_id in broker_ids:
+        state = states.get(broker_id, "OFFLINE")
+        if state != "OFFLINE":
+            raise NodeStillAlive(
+                f"broker {broker_id} is {state} and would register again at once ({_loss(client, broker_id)}): stop it "
+                "first, and wait until it is OFFLINE; --force unregisters it all the same",
+                broker_id=broker_id,
+            )
+
+
+def _loss(client: Cluster, broker_id: int) -> str:
+    """Return what the unregistration of a broker does to the partitions that it has replicas of."""
+    from ops.admin.dry_run import what_if
+
+    try:
+        records = what_if(client, "UnregisterBroker", {"broker_id": broker_id}).records
+    except (Rejected, Unavailable) as error:
+        return f"broker {broker_id}: {error.message}"
+    changes = [record for record in records if record["type"] == "PartitionChange"]
+    moved = sum(record.get("leader") is not None for record in changes)
+    shrunk = sum(record.get("isr") is not None for record in changes)
+    lost = sum(record.get("leader") == NO_LEADER for record in changes)
+    what = f"{moved - lost:,} leaderships move, {lost:,} partitions lose their leader, {shrunk:,} ISRs shrink"
+    return f"broker {broker_id}: {what}"

@@ -7,6 +7,7 @@ from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.dry_run import foresee
 from ops.changes import Change, change, show_foreseen
+from ops.guard import ask_first, guarded
 from ops.options import Network, Noun, argument, reading
 from ops.render import Column
 from ops.values import from_to
@@ -52,13 +53,14 @@ def run_list(asked: Network) -> int:
 
 @NOUN.verb(
     "unregister",
-    "Remove the registration of a controller that is gone for good; one that votes or runs keeps it.",
+    "Remove the registration of a controller that is gone for good; one that votes or runs keeps it. It asks first.",
     "controllers unregister 4 --dry-run",
-    "controllers unregister 4",
+    "controllers unregister 4 --yes",
 )
 @argument("controller_id", "ID", read=from_to(0, INT32_MAX))
+@guarded
 @change
-def run_unregister(asked: Change, *, controller_id: int) -> int:
+def run_unregister(asked: Change, *, controller_id: int, yes: bool) -> int:
     client = asked.client()
     if asked.dry_run:
         from quorum.decide.controllers import UnregisterController
@@ -67,6 +69,8 @@ def run_unregister(asked: Change, *, controller_id: int) -> int:
         linked = [one["controller_id"] for one in client.controllers() if one["linked"]]
         command = UnregisterController(controller_id=NodeId(controller_id), validate_only=False)
         return show_foreseen(asked, foresee(client, [command], linked=linked))
+    what = f"this removes the registration of controller {controller_id}"
+    ask_first(what, lambda: ("it registers again if it is started",), yes=yes)
     gone = client.write("DELETE", f"/v1/controllers/{controller_id}")
     asked.show(gone, table=lambda: f"controller {gone['controller_id']} is no longer registered")
     return 0

@@ -1,6 +1,7 @@
 """Edge: `partitions list|elect|imbalance|reassign|reassignments|explain`. Tests: tests/cluster/test_http_surface.py."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from ops import render
 from ops.admin.dry_run import what_balancing_writes
 from ops.admin.items import ELECT
 from ops.changes import Change, carry_out, change_of_items, result_columns, show_foreseen
+from ops.guard import ask_first, guarded
 from ops.options import Network, Noun, R, argument, either, flag, option, reading
 from ops.partition_summary import SHOWN_MAX, summary
 from ops.render import Column
@@ -87,7 +89,7 @@ def run_list(asked: Network, *, topic: str | None, **selected: bool) -> int:
     "Let the first replica of partitions lead again; with --unclean, let leaderless ones be led at any price.",
     "partitions elect --all --dry-run",
     "partitions elect --topic orders --partition 3",
-    "partitions elect --topic orders --unclean",
+    "partitions elect --topic orders --unclean --yes",
 )
 @option("--topic", metavar="NAME", help="its partitions that need an election")
 @flag("--all", "of_all", help="those of all topics")
@@ -100,10 +102,11 @@ def run_list(asked: Network, *, topic: str | None, **selected: bool) -> int:
     metavar="N",
     help="with --topic: this one, whether it needs an election or not; may be repeated",
 )
-@flag("--unclean", help="messages that only the former ISR held are lost for good")
+@flag("--unclean", help="messages that only the former ISR held are lost for good; it asks first")
+@guarded
 @change_of_items
 def run_elect(
-    asked: Change, *, topic: str | None, of_all: bool, numbers: Sequence[int], unclean: bool
+    asked: Change, *, topic: str | None, of_all: bool, numbers: Sequence[int], unclean: bool, yes: bool
 ) -> int:
     """Ask for elections; REFUSED if some partition did not get one that it needs."""
     if numbers and of_all:
@@ -113,8 +116,18 @@ def run_elect(
     else:
         needy = asked.client().partitions(topic, only="unavailable" if unclean else "not-preferred")
         wanted = [{"topic": one["topic"], "partition": one["partition"]} for one in needy]
+    if unclean and wanted and not asked.dry_run:
+        ask_first("this elects leaders that are not in sync", lambda: _unclean(wanted), yes=yes)
     election = "unclean" if unclean else "preferred"
     return carry_out(asked, ELECT, wanted, ELECTED, empty="no partition needs it", election=election)
+
+
+def _unclean(wanted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    topics = Counter(one["topic"] for one in wanted)
+    for topic, count in topics.most_common(SHOWN_MAX):
+        yield f"{topic}: {count:,} partitions, whose messages that only the former ISR held are lost for good"
+    if len(topics) > SHOWN_MAX:
+        yield f"and {len(topics) - SHOWN_MAX:,} topics more"
 
 
 @NOUN.verb(

@@ -148,7 +148,11 @@ for _name, _about, _run in (
         "Let a controller vote that follows as an observer and holds the whole log.",
         voters.run_add,
     ),
-    ("remove-voter", "Take a controller's vote; if it runs it goes on as an observer.", voters.run_remove),
+    (
+        "remove-voter",
+        "Take a controller's vote; if it runs it goes on as an observer. It asks first.",
+        voters.run_remove,
+    ),
 ):
     NOUN.verb(_name, _about, f"quorum {_name} --id 4 --dry-run", f"quorum {_name} --id 4")(_run)
 NOUN.verb(

@@ -2,22 +2,23 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.cluster import quoted
+from ops.admin.cluster import Cluster, quoted
 from ops.admin.items import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, UNDELETE_TOPICS
 from ops.changes import Change, carry_out, change_of_items, result_columns
+from ops.guard import ask_first, guarded
 from ops.options import Network, Noun, argument, flag, option, reading
 from ops.partition_summary import BY_BROKER, SHOWN_MAX, by_broker, short
 from ops.render import PLAIN, Column, Look
 from ops.talk import fail_usage, say
 from ops.values import from_to, uuid_of
-from ops.when import time_text
+from ops.when import duration_text, time_text
 
 PLACEMENTS: Final = ("striped", "plain")
 TOPICS = (
@@ -167,19 +168,23 @@ def run_describe(asked: Network, *, name: str) -> int:
 
 @NOUN.verb(
     "delete",
-    "Delete topics. They can be restored for as long as undelete_window_ms in the controllers' settings says.",
+    "Delete topics. They can be restored for as long as undelete_window_ms in the controllers' settings says. Asks first.",
     "topics delete orders",
-    "topics delete orders --now",
-    "topics delete a b --id AQEBAQEBAQEBAQEBAQEBAQ --all-or-nothing",
+    "topics delete orders --now --yes",
+    "topics delete a b --id AQEBAQEBAQEBAQEBAQEBAQ --all-or-nothing --yes",
 )
 @argument("names", "NAME...", nargs=-1)
 @option("--id", "ids", multiple=True, read=uuid_of("topic"), metavar="ID", help="may be repeated")
 @flag("--now", help="for ever; also one that was deleted and could be restored")
+@guarded
 @change_of_items
-def run_delete(asked: Change, *, names: Sequence[str], ids: Sequence[str], now: bool) -> int:
+def run_delete(asked: Change, *, names: Sequence[str], ids: Sequence[str], now: bool, yes: bool) -> int:
     topics = [{"name": name} for name in names] + [{"topic_id": topic_id} for topic_id in ids]
     if not topics:
         fail_usage("name a topic, or give its id with --id")
+    if not asked.dry_run:
+        what = f"this deletes {', '.join(map(render.plain, (*names, *ids)))}"
+        ask_first(what, lambda: _deletion(asked.client(), {*names, *ids}, now=now), yes=yes)
     if len(topics) > 1 or ids:
         return carry_out(asked, DELETE_TOPICS, topics, DELETED_NOW, now=now)
     if asked.dry_run:
@@ -188,6 +193,18 @@ def run_delete(asked: Change, *, names: Sequence[str], ids: Sequence[str], now: 
     deleted = asked.client().write("DELETE", f"/v1/topics/{quoted(names[0])}{query}")
     asked.show(deleted, table=lambda: f"deleted {render.plain(deleted['name'])}")
     return 0
+
+
+def _deletion(client: Cluster, named: Collection[str], *, now: bool) -> Iterator[str]:
+    """Yield what a deletion comes to: how much is deleted, and for how long it can be restored."""
+    window_ms = client.read("/v1/topics?deleted=true")["undelete_window_ms"]
+    for topic in client.topics():
+        if topic["name"] in named or topic["topic_id"] in named:
+            yield f"{topic['name']}: {topic['partition_count']:,} partitions of {topic['replication_factor']} replicas"
+    if now or not window_ms:
+        yield f"for ever: {'--now says so' if now else 'undelete_window_ms is 0'}"
+    else:
+        yield f"restored within {duration_text(window_ms)} by: metaquorum topics undelete NAME"
 
 
 @NOUN.verb(

@@ -6,7 +6,7 @@ and keeps none here, so it can be run again after any interruption.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from metadata_log.errors import DuplicateVoter, InvalidRequest, MetadataError, NotCaughtUp, VoterNotFound
@@ -21,6 +21,7 @@ from ops.admin.dry_run import foresee
 from ops.admin.exchange import Unreachable
 from ops.admin.health import is_quorum
 from ops.changes import record_lines
+from ops.guard import ask_first, guarded
 from ops.options import Network, R, flag, network, option, patient
 from ops.talk import say
 from ops.values import from_to, uuid_of
@@ -66,10 +67,13 @@ def run_add(
 @_id
 @_directory("the voter's")
 @_dry_run
+@guarded
 @network
-def run_remove(asked: Network, *, node_id: int, directory_id: str | None, dry_run: bool) -> int:
+def run_remove(asked: Network, *, node_id: int, directory_id: str | None, dry_run: bool, yes: bool) -> int:
     """Take a controller's vote."""
     client = asked.client()
+    if not dry_run:
+        ask_first(f"this takes controller {node_id}'s vote", lambda: _fewer_voters(client), yes=yes)
     if directory_id is None:
         voter = _row(_leaders_view(client)["voters"], node_id)
         if voter is None:
@@ -87,6 +91,11 @@ def run_remove(asked: Network, *, node_id: int, directory_id: str | None, dry_ru
             f"{node_id} out of the settings files"
         )
     return 0
+
+
+def _fewer_voters(client: ClusterClient) -> Iterator[str]:
+    left = len(_leaders_view(client)["voters"]) - 1
+    yield f"{left} voters are left, and the quorum goes on while {left // 2 + 1} of them run"
 
 
 @_id

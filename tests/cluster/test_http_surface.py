@@ -286,7 +286,7 @@ def test_the_command_line_shows_what_it_would_write_and_then_writes_it(
 
     # A follower that answers late is not listed.
     poll_until(both_could_lead, deadline_s=60, what="both followers are reachable")
-    written("topics", "delete", "cli-1", "cli-2", "no", code=3)
+    written("topics", "delete", "cli-1", "cli-2", "no", "--yes", code=3)
 
 
 # --- request ids

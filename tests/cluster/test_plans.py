@@ -121,7 +121,7 @@ def test_plans_their_history_and_restored_topics(tmp_path: Path) -> None:
         assert types_of(metaquorum(cluster, "topics", "delete", "orders", "--dry-run")) == ["TopicTombstone"]
 
         # C13: deleted under one controller, restored under another.
-        metaquorum(cluster, "topics", "delete", "orders")
+        metaquorum(cluster, "topics", "delete", "orders", "--yes")
         assert [one["name"] for one in metaquorum(cluster, "topics", "list")] == []
         active = await active_id(cluster)
         cluster.kill(active)
@@ -139,7 +139,7 @@ def test_plans_their_history_and_restored_topics(tmp_path: Path) -> None:
         assert all(one["leader"] in one["isr"] for one in back["partitions"])
         await cluster.start_one(active)
         await all_agree(cluster)
-        metaquorum(cluster, "topics", "delete", "orders", "--now")
+        metaquorum(cluster, "topics", "delete", "orders", "--now", "--yes")
         assert metaquorum(cluster, "topics", "list", "--deleted") == []
         await a_plan_and_its_history(cluster, tmp_path / "plan.json")
 

@@ -194,7 +194,7 @@ def test_a_fourth_controller_comes_and_the_leader_goes(tmp_path: Path) -> None:
             metaquorum(quorum, "quorum", "add-voter", "--id", "4", "--timeout", "60s")
             metaquorum(quorum, "quorum", "add-voter", "--id", "4", code=3)
             leader = status(quorum)["leader_id"]
-            metaquorum(quorum, "quorum", "remove-voter", "--id", str(leader), "--timeout", "60s")
+            metaquorum(quorum, "quorum", "remove-voter", "--id", str(leader), "--yes", "--timeout", "60s")
             left = [node_id for node_id in (1, 2, 3, 4) if node_id != leader]
             wait_for_voters(quorum, left)
             poll_until(
@@ -228,8 +228,8 @@ def test_the_last_working_majority_cannot_be_removed(tmp_path: Path) -> None:
         # An idle link is found dead at once, a stale "caught up" within a second.
         for unwise in (other, leader):
             metaquorum(quorum, "quorum", "remove-voter", "--id", str(unwise), "--dry-run", code=3)
-            metaquorum(quorum, "quorum", "remove-voter", "--id", str(unwise), code=3)
-        metaquorum(quorum, "quorum", "remove-voter", "--id", str(down))
+            metaquorum(quorum, "quorum", "remove-voter", "--id", str(unwise), "--yes", code=3)
+        metaquorum(quorum, "quorum", "remove-voter", "--id", str(down), "--yes")
         wait_for_voters(quorum, sorted([leader, other]))
         write(quorum, "on")
 

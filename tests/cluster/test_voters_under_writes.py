@@ -191,7 +191,7 @@ def test_voters_come_and_go_under_writes_and_kills(tmp_path: Path) -> None:
         quorum.until(
             "the leader votes no more",
             lambda: (
-                quorum.run("quorum", "remove-voter", "--id", str(leader)).returncode == 0
+                quorum.run("quorum", "remove-voter", "--id", str(leader), "--yes").returncode == 0
                 or leader not in quorum.voters()
             ),
         )

@@ -36,6 +36,6 @@ def test_controllers_are_listed_with_what_they_support(
 def test_a_controller_that_is_gone_is_unregistered(capsys: pytest.CaptureFixture[str]) -> None:
     with node() as told:
         told.answer = lambda _: Reply(body=b'{"controller_id": 4}')
-        assert cli.main(["controllers", "unregister", "4", "--bootstrap", told.url]) == 0
+        assert cli.main(["controllers", "unregister", "4", "--yes", "--bootstrap", told.url]) == 0
         assert [(seen.method, seen.path) for seen in told.seen] == [("DELETE", "/v1/controllers/4")]
     assert "controller 4 is no longer registered" in capsys.readouterr().out

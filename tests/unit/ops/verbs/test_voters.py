@@ -214,11 +214,11 @@ def test_a_voter_is_removed(quorum: Quorum, capsys: pytest.CaptureFixture[str]) 
     says, record = capsys.readouterr().out.splitlines()
     assert says == "controller 3 would vote no more; the voters would be 1, 2"
     assert record.startswith("Voters voters=") and DIRECTORIES["c"] not in record
-    assert run("remove-voter", "--id", "3") == 0
+    assert run("remove-voter", "--id", "3", "--yes") == 0
     said = capsys.readouterr()
     assert said.out == "controller 3 votes no more; the voters are 1, 2\n"
     assert "take the [[voters]] entry of node 3 out" in said.err
-    assert run("remove-voter", "--id", "3") == 3
+    assert run("remove-voter", "--id", "3", "--yes") == 3
     assert "VOTER_NOT_FOUND: controller 3 is no voter" in capsys.readouterr().err
     assert quorum.wishes == [("remove", 3, DIRECTORIES["c"], True), ("remove", 3, DIRECTORIES["c"], False)]
 
@@ -288,13 +288,13 @@ def test_who_answers_otherwise_than_a_controller_is_told_so(
     quorum: Quorum, capsys: pytest.CaptureFixture[str], verb: str, body: bytes
 ) -> None:
     quorum.answers_view = Reply(body=body)
-    assert run(verb, "--id", "3") == 4
+    assert run(verb, "--id", "3", *(["--yes"] if verb == "remove-voter" else [])) == 4
     assert "answers, but not as a controller does" in capsys.readouterr().err
 
 
 def test_an_error_of_the_leader_is_told(quorum: Quorum, capsys: pytest.CaptureFixture[str]) -> None:
     quorum.answers_view = error("UNKNOWN_SERVER_ERROR", 500, family="Fault")
-    assert run("remove-voter", "--id", "3") == 6
+    assert run("remove-voter", "--id", "3", "--yes") == 6
     assert "UNKNOWN_SERVER_ERROR" in capsys.readouterr().err
 
 
