@@ -203,7 +203,8 @@ class BrokerHeartbeat(Command):
     """A registered broker reports its position and its wishes; each protocol builds the command from its own requests.
 
     `applied_offset` is exclusive. `incarnation_id` and `position` are None if the protocol has none, as Kafka's. `is_late`:
-    it stood in the controller's queue for too long.
+    it stood in the controller's queue for too long. `has_diverged`: what it has applied is no history of this cluster, so
+    the fence that it wants is the controller's wish.
     """
 
     broker_id: BrokerId
@@ -216,6 +217,7 @@ class BrokerHeartbeat(Command):
     offline_log_dirs: tuple[Uuid, ...] = ()
     cordoned_log_dirs: tuple[Uuid, ...] | None = None
     is_late: bool = False
+    has_diverged: bool = False
 
 
 class RegisterController(Shape, Command, frozen=True):

@@ -156,6 +156,8 @@ def _why(cause: Cause | None, operation: str | None) -> str:
     why = CAUSES.get(cause.code, cause.code).format_map({"broker_id": "?", **cause.detail})
     if cause.code == "SESSION_EXPIRED" and "silent_ms" in cause.detail:
         why += f" after {cause.detail['silent_ms']} ms"
+    if cause.code == "FENCE_REQUESTED" and cause.detail.get("diverged"):
+        return f"broker {cause.detail['broker_id']} had a history that is not the cluster's (DIVERGING), and rebuilds it"
     if cause.code == "BROKER_REGISTERED" and cause.ref_offset is None:
         return f"broker {cause.detail.get('broker_id', '?')} registered, and none was before"
     if cause.code == "BROKER_REGISTERED" and not cause.detail.get("clean", True):

@@ -372,6 +372,10 @@ def _of_brokers(brokers: Sequence[Mapping[str, Any]] | None, expect_brokers: int
         if broker["state"] != "ONLINE":
             detail = f"broker {broker['broker_id']} is {broker['state']}"
             yield Reason("yellow", f"BROKER_{broker['state']}", detail)
+    if not brokers and expect_brokers is None:
+        yield Reason(
+            "yellow", "NO_BROKER", "no broker is registered: topics cannot be created (--expect-brokers 0)"
+        )
     if brokers and not online:
         yield Reason("red", "NO_BROKER_ONLINE", f"none of {len(brokers)} registered brokers is online")
     if expect_brokers is not None and len(online) < expect_brokers:

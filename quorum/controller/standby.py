@@ -207,6 +207,7 @@ class Standby:
             cluster_id=settings.cluster_id,
             voters=configured_voters(settings),
             founded_with=() if settings.listen_kafka is None else founded_with_kafka(min_isr),
+            is_handed_over=self.raft.status().was_asked_to_lead,
         )
         self.reign = Reign(image, session_timeout_ms=settings.timing.session_timeout_ms)
         actor = f"Controller:{settings.node_id}"

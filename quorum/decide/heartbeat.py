@@ -51,6 +51,7 @@ from quorum.decide.java import in_uuid_order
 from quorum.decide.parts import part_of, stretch_of
 
 UNFENCED: Final = "BROKER_UNFENCED"
+FENCE_REQUESTED: Final = "FENCE_REQUESTED"
 """The cause of an unfencing, and of the elections that it leads to."""
 NOTHING_ELECTED: Final[Mapping[PartitionKey, PartitionImage]] = {}
 
@@ -171,7 +172,7 @@ class _Broker:
         if request.want_fence:
             if request.want_shut_down:
                 return self._let_go()
-            return self._fence("FENCE_REQUESTED", should_shut_down=False)
+            return self._fence(FENCE_REQUESTED, should_shut_down=False)
         if request.want_shut_down:
             if image.topics.leads_any(broker.broker_id) or sessions.is_leaving(
                 broker.broker_id, broker.broker_epoch
@@ -181,7 +182,10 @@ class _Broker:
         return _answered(state_of(image, broker.broker_id, has_session=True))
 
     def _cause(self, code: str) -> Cause:
-        return Cause(code, self.broker.broker_epoch, {"broker_id": self.broker.broker_id})
+        detail: dict[str, object] = {"broker_id": self.broker.broker_id}
+        if self.request.has_diverged and code == FENCE_REQUESTED:
+            detail["diverged"] = True
+        return Cause(code, self.broker.broker_epoch, detail)
 
     def _let_go(self) -> Decision:
         return self._fence(SHUTDOWN_GRANTED, should_shut_down=True)

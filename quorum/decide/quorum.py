@@ -83,8 +83,9 @@ def claim(
     cluster_id: str,
     voters: tuple[Voter, ...],
     founded_with: Sequence[Record] = (),
+    is_handed_over: bool = False,
 ) -> Decision:
-    """Decide the batch with which a node becomes the active controller.
+    """Decide the batch with which a node becomes the active controller; `is_handed_over`: the one before asked for it.
 
     The first claim of all founds the quorum of the configured voters, and the cluster's features; `founded_with` follows
     them. From then on the log names the voters; settings of the same voters only change their addresses. An address for
@@ -104,11 +105,14 @@ def claim(
             FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),
             *founded_with,
         ]
-    previous = None if image.end_offset == 0 else image.controller_epoch
-    return Decision(
-        records=tuple(records),
-        cause=Cause("CONTROLLER_CLAIMED", None, {"node_id": node_id, "previous_controller_epoch": previous}),
-    )
+    detail: dict[str, object] = {
+        "node_id": node_id,
+        "previous_controller_epoch": None if image.end_offset == 0 else image.controller_epoch,
+    }
+    if is_handed_over:
+        # Without it nobody could tell an orderly stop in an idle cluster from a crash: both leave a gap in the log.
+        detail["handed_over"] = True
+    return Decision(records=tuple(records), cause=Cause("CONTROLLER_CLAIMED", None, detail))
 
 
 def _reached_by_kafka(voter: Voter, known: Voter | None) -> Voter:

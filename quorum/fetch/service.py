@@ -197,7 +197,7 @@ class FetchService(AppliedListener):
         """Decide a poll's heartbeat, wait for what it leads to, and return whether the broker may end its process."""
         command = _heartbeat_of(poll)
         if self._is_elsewhere(command):
-            command = replace(command, want_fence=True, is_late=False)
+            command = replace(command, want_fence=True, is_late=False, has_diverged=True)
         return (await self.heartbeats.answered(command, poll.caller)).should_shut_down
 
     def _is_elsewhere(self, command: BrokerHeartbeat) -> bool:

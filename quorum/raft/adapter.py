@@ -244,6 +244,7 @@ class PySyncObjLog:
             leader_heard_ms_ago=None if role is Role.LEADER else guard.elections.leader_heard_ms_ago(now),
             messages_ignored_total=guard.belief.ignored_total,
             awaits_founded_quorum=guard.elections.awaits_founded_quorum,
+            was_asked_to_lead=has_engine and guard.elections.was_asked(),
             only_joins=node.only_joins,
             led_below=why_led_below(guard, now) if has_engine else None,
         )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from metadata_log.batch import RecordBatch
 from metadata_log.ids import NO_LEADER, NodeId, Uuid
 from metadata_log.image.partitions import PartitionImage, without_leader
 from metadata_log.records.configs import CLUSTER_DEFAULT, TOPIC, ConfigRecord
@@ -229,7 +230,9 @@ def takeover_kinds(history: Sequence[Step]) -> dict[int, str]:
                         claim.controller_id, processes.get(claim.controller_id), history[place:], ends=1
                     ):
                         kind = "restart"
-                    elif gap.known_ms < MISSED_AFTER_MS and not gap.unknown_ms and not gap.is_step:
+                    elif _is_handed_over(batch) or (
+                        gap.known_ms < MISSED_AFTER_MS and not gap.unknown_ms and not gap.is_step
+                    ):
                         kind = "stopped"
             found[batch.base_offset] = kind
             former = claim.controller_id
@@ -237,6 +240,11 @@ def takeover_kinds(history: Sequence[Step]) -> dict[int, str]:
             if isinstance(record, RegisterControllerRecord):
                 processes[record.controller_id] = record.incarnation_id
     return found
+
+
+def _is_handed_over(batch: RecordBatch) -> bool:
+    cause = batch.envelope.cause
+    return cause is not None and "handed_over" in cause.detail
 
 
 def _fate_of(former: NodeId, process: Uuid | None, later: Sequence[Step]) -> str:

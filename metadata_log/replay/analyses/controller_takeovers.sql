@@ -2,7 +2,8 @@
 -- of all. voters: a change of voters had just been written, after which a new leadership begins. again: the same controller
 -- claimed once more. restart: its
 -- process and that of the former one are both new: all were stopped, or ended, and started. stopped: the former one's process
--- ended, and had handed over first: the next was elected sooner than the followers miss a silent controller.
+-- ended, and had handed over first: the claim says so, or (of older releases, and of Kafka) the next was elected sooner than
+-- the followers miss a silent controller.
 -- crash: the former one's process ended; another process of it registered within 10 minutes. handover: its
 -- process lived on: it registered or claimed again later, so it had handed over, or lost its majority. unknown: no later
 -- record shows which of the two it was; the former one may be dead.
@@ -22,6 +23,7 @@
 WITH claimed AS (
     SELECT
         r.controller_epoch, r.controller_id, r.log_offset AS first_offset, r.ts,
+        coalesce(r.cause_detail, '') LIKE '%"handed_over"%' AS is_handed_over,
         c.known_ms AS at_known, c.unknown_ms AS at_unknown, c.steps AS at_steps,
         c.gap_known_ms, c.gap_unknown_ms, c.gap_steps,
         lag(r.controller_id) OVER (ORDER BY r.log_offset) AS former_id,
@@ -44,7 +46,7 @@ before AS (
 claims AS (
     SELECT
         c.controller_epoch, c.controller_id, c.first_offset, c.ts, c.at_known, c.at_unknown, c.at_steps,
-        c.gap_known_ms, c.gap_unknown_ms, c.gap_steps, c.to_offset, c.to_known, c.to_unknown, c.to_steps,
+        c.gap_known_ms, c.gap_unknown_ms, c.gap_steps, c.to_offset, c.to_known, c.to_unknown, c.to_steps, c.is_handed_over,
         -- Releases 3.3 of Kafka write the founder's first batch before its claim.
         c.is_first AND {from_offset} = 0 AS is_founding, p.log_offset IS NOT NULL AS is_behind,
         coalesce(c.former_id, p.controller_id) AS former_id
@@ -107,6 +109,7 @@ SELECT
         WHEN r.registered_at < coalesce(x.until_offset, {end_offset}) THEN CASE
             WHEN r.process = 1 THEN 'handover'
             WHEN r.process = 2 AND b.is_new = 1 THEN 'restart'
+            WHEN r.process = 2 AND c.is_handed_over THEN 'stopped'
             WHEN r.process = 2 AND c.gap_known_ms + c.gap_unknown_ms < {missed_after_ms} AND c.gap_steps = 0 THEN 'stopped'
             WHEN r.process = 2 AND r.after_ms <= 600000 THEN 'crash'
             ELSE 'unknown'

@@ -309,6 +309,11 @@ def test_a_start_of_all_controllers_is_no_crash(tmp_path: Path) -> None:
         (60_200, NO_ENVELOPE, process(2, 1)),
     ]
     handed: Story = [(100, NO_ENVELOPE, claim(2, 2)), (60_100, NO_ENVELOPE, process(1, 2))]
-    for place, (later, kind) in enumerate(((both, "restart"), (one, "crash"), (handed, "stopped"))):
+    idle: Story = [
+        (60_000, Envelope(cause=Cause("CONTROLLER_CLAIMED", None, {"handed_over": True})), claim(2, 2)),
+        (70_100, NO_ENVELOPE, process(1, 2)),
+    ]
+    stories = ((both, "restart"), (one, "crash"), (handed, "stopped"), (idle, "stopped"))
+    for place, (later, kind) in enumerate(stories):
         log = opened([*begun, *later], tmp_path / str(place))
         assert rows(log, "controller_takeovers", "kind") == [("founded",), (kind,)]

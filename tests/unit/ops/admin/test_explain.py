@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from metadata_log.batch import Cause, Envelope, RecordBatch
 from metadata_log.ids import BrokerId
 from metadata_log.image.begun import TAKES_OUT
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRestoreRecord, TopicTombstoneRecord
@@ -181,3 +184,26 @@ def test_a_topic_that_is_deleted_for_a_time_is_followed_until_it_is_back() -> No
         (3, "could lead; another stands before it"),
     ]
     assert restored["leader_epoch"] == 1
+
+
+@pytest.mark.parametrize(
+    ("detail", "says"),
+    [
+        ({}, "broker 1 asked to be fenced"),
+        ({"diverged": True}, "broker 1 had a history that is not the cluster's (DIVERGING), and rebuilds it"),
+    ],
+)
+def test_a_broker_in_another_history_did_not_ask_to_be_fenced(detail: dict[str, Any], says: str) -> None:
+    change = BrokerRegistrationChangeRecord(BrokerId(1), 1, fenced=True)
+    envelope = Envelope(cause=Cause("FENCE_REQUESTED", 1, {"broker_id": 1, **detail}))
+    batch = RecordBatch(
+        base_offset=1,
+        controller_epoch=1,
+        appended_at_ms=0,
+        previous_crc=0,
+        crc=0,
+        envelope=envelope,
+        records=(change,),
+    )
+    (shown,) = explain_broker(iter([Step(EMPTY, batch)]), 1)
+    assert (shown["changed"], shown["why"]) == ("fenced", says)

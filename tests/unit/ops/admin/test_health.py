@@ -77,7 +77,8 @@ def all_of(*rows: dict[str, Any], ready: Mapping[str, Any] = READY, **different:
     [
         (ALL, ONLINE, None, "green", []),
         (ALL, ONLINE, 2, "green", []),
-        (ALL, [], None, "green", []),
+        (ALL, [], None, "yellow", ["NO_BROKER"]),
+        (ALL, [], 0, "green", []),
         (ALL, ONLINE, 3, "yellow", ["BROKERS_MISSING"]),
         (nodes(KNOWN, None, quorum(3)), ONLINE, None, "yellow", ["CONTROLLER_UNREACHABLE"]),
         (nodes(quorum(1), quorum(3)), ONLINE, None, "yellow", ["CONTROLLER_UNREACHABLE"]),

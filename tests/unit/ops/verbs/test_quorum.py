@@ -18,8 +18,11 @@ STALLED = b'{"ready":false,"reasons":[{"code":"DISK_STALLED","detail":"a sync ru
 READY = b'{"ready":true,"reasons":[],"recent_warnings":[]}'
 
 
+IDLE: dict[str, Any] = {"broker_id": 9, "state": "ONLINE", "endpoints": []}
+
+
 def speak(
-    told: Node, said: dict[str, Any], *, leader: str | None, brokers: Sequence[dict[str, Any]] = ()
+    told: Node, said: dict[str, Any], *, leader: str | None, brokers: Sequence[dict[str, Any]] = (IDLE,)
 ) -> None:
     """Let a node say `said` of the quorum, and send whoever reads to `leader`."""
 

@@ -1,5 +1,6 @@
 """Edge: what the transcripts do not cover: kinds of refusals, changes in parts, partitions beside a fencing, causes."""
 
+import dataclasses
 import random
 from typing import Any
 
@@ -482,6 +483,15 @@ def test_a_broker_that_registers_a_lost_directory_again_leads_nothing_of_it_at_o
     world.heartbeat(2)
     world.elect()
     assert leaders() == {1}
+
+
+@pytest.mark.parametrize("has_diverged", [False, True])
+def test_a_fence_says_whether_the_broker_wished_it(has_diverged: bool) -> None:
+    world = online(1, 2)
+    wish = dataclasses.replace(world.request(2, want_fence=True).heartbeat(), has_diverged=has_diverged)
+    cause = world.decide(wish).cause
+    assert cause is not None and cause.code == "FENCE_REQUESTED"
+    assert cause.detail.get("diverged", False) == has_diverged
 
 
 def test_a_broker_that_began_to_stop_is_elected_no_more() -> None:

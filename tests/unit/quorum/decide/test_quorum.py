@@ -52,6 +52,15 @@ def test_the_first_claim_founds_the_cluster() -> None:
     )
 
 
+@pytest.mark.parametrize("is_handed_over", [False, True])
+def test_a_claim_says_whether_it_was_handed_over(is_handed_over: bool) -> None:
+    decision = claim(
+        EMPTY, node_id=NodeId(2), cluster_id=CLUSTER_ID, voters=(voter(2),), is_handed_over=is_handed_over
+    )
+    assert decision.cause is not None
+    assert decision.cause.detail.get("handed_over", False) == is_handed_over
+
+
 def test_a_cluster_for_kafkas_brokers_is_founded_as_kafka_does() -> None:
     """Goal: clients find what `kafka-storage format` of 4.3.1 finalizes, as `kafka-storage version-mapping` lists it."""
     decision = claim(

@@ -374,6 +374,7 @@ def test_leadership_is_handed_over(quorum: Quorum) -> None:
     old.log.transfer_leadership(target.node_id)
     quorum.until(target.is_leader)
     assert quorum.loop.time() - asked_at < 0.3, "simulated time: no election timeout passed"
+    assert [node for node in quorum.nodes if node.log.status().was_asked_to_lead] == [target]  # type: ignore[union-attr]
     quorum.write()
 
 
@@ -388,6 +389,7 @@ def test_a_lost_leader_is_followed_without_a_timeout() -> None:
         crashed_at = quorum.loop.time()
         leader.crash()
         quorum.until(lambda quorum=quorum: any(node.is_leader() for node in quorum.nodes))  # type: ignore[misc]
+        assert not quorum.leader().log.status().was_asked_to_lead  # type: ignore[union-attr]
         gaps.append(quorum.loop.time() - crashed_at)
         quorum.end()
     assert sorted(gaps)[6] < 0.05
