@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from metadata_log.batch import Cause, RecordBatch
-from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId
+from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage, without_leader
 from metadata_log.records.brokers import (
@@ -20,6 +20,8 @@ CAUSES: Final[Mapping[str, str]] = {
     "BROKER_UNREGISTERED": "broker {broker_id} was removed",
     "BROKER_UNFENCED": "broker {broker_id} had caught up and was unfenced",
     "CONTROLLED_SHUTDOWN": "broker {broker_id} asked to shut down",
+    "CONTROLLER_CLAIMED": "controller {node_id} took over",
+    "CONTROLLER_REGISTERED": "controller {controller_id} registered",
     "DIRECTORIES_REPORTED": "broker {broker_id} reported where its replicas lie",
     "ELIGIBLE_REPLICAS_CLEARED": "min.insync.replicas was about to change",
     "FENCE_REQUESTED": "broker {broker_id} asked to be fenced",
@@ -49,6 +51,7 @@ LEAVING: Final = frozenset(
     }
 )
 """Causes whose broker could not lead any more when its partitions were decided."""
+_UNKNOWN: Final = {"broker_id": "?", "node_id": "?", "controller_id": "?"}
 PREFERRED: Final = frozenset({"LEADERS_BALANCED", "PREFERRED_ELECTION_REQUESTED"})
 
 
@@ -143,26 +146,33 @@ def _about(batch: RecordBatch, offset: int) -> dict[str, Any]:
         "offset": offset,
         "time_ms": batch.appended_at_ms,
         "cause": None if cause is None else cause.code,
-        "why": _why(cause, envelope.operation),
+        "why": why(cause, envelope.operation),
         "rests_on": None if cause is None else cause.ref_offset,
         "actor": envelope.actor,
-        "request_id": None if envelope.request_id is None else envelope.request_id.hex(),
+        "request_id": None if envelope.request_id is None else uuid_text(envelope.request_id),
     }
 
 
-def _why(cause: Cause | None, operation: str | None) -> str:
+def why(cause: Cause | None, operation: str | None) -> str:
+    """Return why a batch was written, in words."""
     if cause is None:
+        if (
+            operation is not None and operation[:1].islower()
+        ):  # what a controller does by itself, as Kafka names it
+            return f"the controller's own {operation}"
         return "it was asked for" if operation is None else f"{operation} was asked for"
-    why = CAUSES.get(cause.code, cause.code).format_map({"broker_id": "?", **cause.detail})
+    told = CAUSES.get(cause.code, cause.code).format_map({**_UNKNOWN, **cause.detail})
+    if cause.code == "CONTROLLER_CLAIMED" and cause.detail.get("handed_over"):
+        told += ", which the one before had asked for"
     if cause.code == "SESSION_EXPIRED" and "silent_ms" in cause.detail:
-        why += f" after {cause.detail['silent_ms']} ms"
+        told += f" after {cause.detail['silent_ms']} ms"
     if cause.code == "FENCE_REQUESTED" and cause.detail.get("diverged"):
         return f"broker {cause.detail['broker_id']} had a history that is not the cluster's (DIVERGING), and rebuilds it"
     if cause.code == "BROKER_REGISTERED" and cause.ref_offset is None:
         return f"broker {cause.detail.get('broker_id', '?')} registered, and none was before"
     if cause.code == "BROKER_REGISTERED" and not cause.detail.get("clean", True):
-        why += ", and the one before had not ended cleanly"
-    return why
+        told += ", and the one before had not ended cleanly"
+    return told
 
 
 def _told(record: BrokerRegistrationChangeRecord) -> str:

@@ -1,8 +1,8 @@
-"""Edge: `log dump|verify|export`: the log of the cluster over HTTP, or of files on this machine."""
+"""Edge: `log dump|tail|verify|export`: the log of the cluster over HTTP, or of files here; `dump` is in `log_dump.py`."""
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -16,30 +16,20 @@ from metadata_log.errors import (
     UnknownFormat,
     another_version,
 )
-from metadata_log.log.lines import log_lines
 from metadata_log.node.disk.data_directory import is_fresh, load_meta
 from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.kinds import Kind, kind_of, not_for
 from ops import render
-from ops.admin.bulk_reads import bulk_source, read_in_bulk
-from ops.admin.client import ClusterClient
 from ops.admin.connect import DEFAULT_CLUSTER_FILE
-from ops.admin.log_feed import feed_lines
-from ops.admin.log_frames import (
-    Frame,
-    cluster_frames,
-    file_frames,
-    telling_of_its_beginning,
-    within,
-)
 from ops.foreign_logs import FOREIGN, verified
-from ops.options import Network, Noun, Output, R, argument, flag, option, output, reading
+from ops.options import Network, Noun, Output, argument, flag, option, output, reading
 from ops.processes import running_process
-from ops.talk import fail_usage, patience, put, say
-from ops.values import directory, existing_path, moment, seconds
-from ops.when import OFFSET_MAX, AtOffset, AtTime, When, time_text
+from ops.talk import fail_usage, patience, say
+from ops.values import directory, existing_path, seconds
+from ops.verbs import log_dump
+from ops.verbs.log_dump import log_range
+from ops.when import AtOffset, When
 
-OCTETS: Final = "application/octet-stream"
 JOURNAL: Final = "journal"
 Export: TypeAlias = Callable[..., dict[str, Any]]
 """Writes an export to the folder `to`, and returns its manifest."""
@@ -48,136 +38,20 @@ Export: TypeAlias = Callable[..., dict[str, Any]]
 NOUN: Final = Noun()
 
 
-def _range(run: R) -> R:
-    """Declare which part of the log is read, and from which controller: `first`, `until` and `leader`."""
-    leader = flag("--leader", help="read from the leader, not from a follower")
-    until = option("--until", read=moment, metavar="WHEN", help="below this one; default: the end")
-    first = option("--from", "first", read=moment, metavar="WHEN", help="the first record; default: 0")
-    return first(until(leader(run)))
-
-
-@NOUN.verb(
+NOUN.verb(
     "dump",
     "Print records: of the cluster, or offline of a data directory, a segment or a snapshot.",
     "log dump --from -10m -o jsonl",
     "log dump metaquorum-data/controller-1 --from 0 --until 50",
     "log dump --topic orders --from -1h --follow -o jsonl",
-)
-@argument("path", "DIR|FILE", required=False, read=existing_path)
-@_range
-@option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="NAME",
-    help="only what concerns this topic; may be given several times",
-)
-@flag("--follow", help="go on with what is written from now on")
-@reading
-def run_dump(
-    asked: Network,
-    *,
-    path: Path | None,
-    first: When | None,
-    until: When | None,
-    leader: bool,
-    topics: Sequence[str],
-    follow: bool,
-) -> int:
-    """Print each record as one line; memory holds only the frames at hand."""
-    match first, until:
-        case (AtOffset(begin), AtOffset(end)) | (AtTime(begin), AtTime(end)) if end < begin:
-            fail_usage("--until lies before --from")
-    if topics or follow:
-        if path is not None:
-            fail_usage("--topic and --follow read a running cluster, not files")
-        if follow and until is not None:
-            fail_usage("--follow has no end: leave out --until")
-        feed = feed_lines(
-            asked.client(),
-            topics=topics,
-            first=None if first is None else first.query,
-            until=None if until is None else until.query,
-            follow=follow,
-            from_leader=leader,
-        )
-        for text in _dumped(feed if follow else _said_if_none(feed), asked.output):
-            put(text, output=asked.output, flush=True)
-        return 0
-    frames = (
-        _cluster_frames(asked.client(), first, until, from_leader=leader)
-        if path is None
-        else _file_frames(path, first, until)
-    )
-    for text in _dumped(_said_if_none(_lines(frames, first, until)), asked.output):
-        put(text, output=asked.output)
-    return 0
-
-
-def _cluster_frames(
-    client: ClusterClient, first: When | None, until: When | None, *, from_leader: bool
-) -> Iterator[Frame]:
-    source = bulk_source(client, from_leader=from_leader)
-    return telling_of_its_beginning(
-        cluster_frames(
-            lambda path: read_in_bulk(client, source, path, accept=OCTETS),
-            first=None if first is None else first.query,
-            until=None if until is None else until.query,
-        ),
-        first=first,
-        begins_at=source.status["log_start_offset"],
-        say=say,
-    )
-
-
-def _file_frames(path: Path, first: When | None, until: When | None) -> Iterator[Frame]:
-    if kind_of(path) not in {None, Kind.LOG, Kind.SEGMENT, Kind.SNAPSHOT}:
-        raise not_for("log dump", path, reads="logs, segments and snapshots of metaquorum")
-    return within(file_frames(path, say=say), first=first, until=until, say=say)
-
-
-def _lines(frames: Iterable[Frame], first: When | None, until: When | None) -> Iterator[dict[str, Any]]:
-    """Yield the lines of frames whose offsets lie in the range; times were compared with whole frames."""
-    from_offset = first.offset if isinstance(first, AtOffset) else 0
-    until_offset = until.offset if isinstance(until, AtOffset) else OFFSET_MAX
-    for frame in frames:
-        for line in log_lines(frame.batch(), from_offset=from_offset):
-            if line["offset"] < until_offset:
-                yield line
-
-
-def _said_if_none(lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the lines, and say so if there are none: an empty dump looks like a log in which nothing happened."""
-    is_empty = True
-    for line in lines:
-        is_empty = False
-        yield line
-    if is_empty:
-        say("no record of the log lies in this range")
-
-
-def _dumped(lines: Iterable[dict[str, Any]], output: str) -> Iterator[str]:
-    """Yield the dump piece by piece: a log may be larger than memory."""
-    match output:
-        case "table" | "wide":
-            yield f"{'OFFSET':>10}  {'EPOCH':>6}  {'TIME':<24}  {'TYPE':<24}  RECORD"
-            for line in lines:
-                time = time_text(line["time_ms"])
-                yield (
-                    f"{line['offset']:>10}  {line['controller_epoch']:>6}  {time:<24}  {line['type']:<24}  "
-                    f"{' '.join(f'{k}={render.plain(v)}' for k, v in line['record'].items() if v not in (None, []))}"
-                )
-        case "jsonl":
-            yield from map(render.json_line, lines)
-        case "json":
-            before = "["
-            for line in lines:
-                yield f"{before}{render.json_line(line)}"
-                before = ","
-            yield "[]" if before == "[" else "]"
-        case "yaml":
-            for line in lines:
-                yield render.rendered([line], output="yaml", table=str)
+    "log dump --broker 13 --actor User:anna --type PartitionChange --cause SESSION_EXPIRED --since -1d",
+)(log_dump.run_dump)
+NOUN.verb(
+    "tail",
+    "Print the last records, and with -f what is written from now on.",
+    "log tail -f",
+    "log tail -n 100 --broker 13 -o jsonl",
+)(log_dump.run_tail)
 
 
 @NOUN.verb(
@@ -386,7 +260,7 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
     metavar="S",
     help="how long --follow waits between two exports; default: 5s",
 )
-@_range
+@log_range
 @reading
 def run_export(
     asked: Network,

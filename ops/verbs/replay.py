@@ -281,6 +281,8 @@ def run_diff(asked: Source, *, first: When, last: When | None) -> int:
 @_source
 @rows
 def run_history(asked: Source, *, entity: str) -> int:
+    from metadata_log.replay.plain import plain_rows_of
+
     check_output(asked)
     with patience("the history is being read"):
         log = asked.log()
@@ -290,8 +292,28 @@ def run_history(asked: Source, *, entity: str) -> int:
         raise InvalidRequest(
             f"the log tells nothing of {entity} in the offsets {export.first_offset} up to {export.end_offset}"
         )
+    if asked.is_text:
+        show_items(asked, _with_operations(log, plain_rows_of(answer)))
+        return 0
     show_rows(asked, answer)
     return 0
+
+
+def _with_operations(log: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a history with the operation as the cause of what was asked for."""
+    from metadata_log.replay.plain import plain_rows_of
+
+    asked_for = [row["log_offset"] for row in rows if row["cause_code"] is None]
+    if not asked_for:
+        return rows
+    found = log.engine.answer(
+        log.sql(
+            "SELECT DISTINCT log_offset, operation FROM records "  # noqa: S608 numbers of ours
+            f"WHERE log_offset IN ({', '.join(map(str, asked_for))})"
+        )
+    )
+    operations = {each["log_offset"]: each["operation"] for each in plain_rows_of(found)}
+    return [row | {"cause_code": row["cause_code"] or operations.get(row["log_offset"])} for row in rows]
 
 
 def _at(moment: When | None) -> Any:

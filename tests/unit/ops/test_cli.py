@@ -59,7 +59,7 @@ VERBS = {
         "configs append",
         "configs subtract",
     ),
-    *("configs replace", "log dump", "log verify", "log export"),
+    *("configs replace", "log dump", "log tail", "log verify", "log export"),
     *("controllers list", "controllers unregister"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("replay sql", "replay tables", "replay state", "replay diff", "replay history"),

@@ -35,7 +35,7 @@ from tests.support.histories import (
     random_history,
 )
 from tests.support.journals import compact_to
-from tests.support.told_node import Node, Reply, Seen, node
+from tests.support.told_node import Node, Reply, Seen, error, node
 
 FILE_BYTES = 1_400
 HISTORY = random_history(random.Random(5), 40)
@@ -78,7 +78,17 @@ def test_every_way_to_show_it_has_every_record(
     assert cli.main(["log", "dump", str(data), "-o", output]) == 0
     shown = capsys.readouterr().out.splitlines()
     begins = {"table": " ", "jsonl": "{", "yaml": "- "}[output]
-    assert len([line for line in shown if line.startswith(begins) and "OFFSET" not in line]) == END
+    assert len([line for line in shown if line.startswith(begins)]) == END
+
+
+def test_a_dump_is_filtered_by_what_wrote_it(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    every = dumped(capsys, data)
+    some = dumped(capsys, data, "--type", "topic", "--type", "Partition", "--since", 0)
+    assert 0 < len(some) < len(every)
+    assert some == [line for line in every if line["type"] in {"Topic", "Partition"}]
+    assert dumped(capsys, data, "--actor", "User:nobody") == []
+    assert cli.main(["log", "dump", str(data), "--type", "Tpoic"]) == 2
+    assert "is no type of record; they are" in capsys.readouterr().err
 
 
 def test_an_empty_dump_is_an_empty_list_and_says_so(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -503,6 +513,50 @@ def test_the_clusters_log_comes_in_pages(per_page: int) -> None:
             frame.content for frame in cluster_frames(client.get, first="0", until=str(middle.last_offset))
         ]
         assert got == [step.frame for step in HISTORY if step.batch.base_offset < middle.last_offset]
+
+
+def feed_of(told: Node) -> None:
+    """Answer as a controller that gives a reader lines, and no frames."""
+    lines = [json.dumps(line) for step in HISTORY for line in log_lines(step.batch)]
+
+    def answer(seen: Seen) -> Reply:
+        path = urllib.parse.urlsplit(seen.path)
+        query = urllib.parse.parse_qs(path.query)
+        if path.path != "/v1/log":
+            status = {
+                "cluster_id": "c",
+                "node_id": 2,
+                "leader_id": 1,
+                "log_start_offset": 0,
+                "items": [],
+                "high_watermark": END,
+            }
+            return Reply(body=json.dumps(status).encode(), headers={"X-High-Watermark": str(END)})
+        if "max_bytes" in query:
+            return error("CLUSTER_AUTHORIZATION_FAILED", 403)
+        first = int(query["from"][0])
+        rows = [*lines[first:], json.dumps({"next_offset": END})]
+        return Reply(body="".join(f"{row}\n" for row in rows).encode())
+
+    told.answer = answer
+
+
+def test_a_reader_who_may_not_see_frames_gets_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with node() as told:
+        feed_of(told)
+        lines = dumped(capsys, "--bootstrap", told.url, "--from", 7)
+    assert [line["offset"] for line in lines] == list(range(7, END))
+
+
+def test_the_tail_of_the_log_is_its_last_records(capsys: pytest.CaptureFixture[str]) -> None:
+    with node() as told:
+        feed_of(told)
+        assert cli.main(["log", "tail", "-n", "5", "-o", "jsonl", "--bootstrap", told.url]) == 0
+        shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [line["offset"] for line in shown] == list(range(END - 5, END))
+        assert cli.main(["log", "tail", "-n", "3", "--bootstrap", told.url]) == 0
+    numbered = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" ")]
+    assert [int(line.split()[0]) for line in numbered] == list(range(END - 3, END))
 
 
 def test_a_dump_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
