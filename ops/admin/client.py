@@ -168,9 +168,14 @@ class ClusterClient:
             self.say(waiting_for(attempt.url, [url for url in urls if url != attempt.url][:1]))
 
         try:
-            return first_answer(urls, ask, hedge_s=BULK_HEDGE_S, silent_max_s=self.timeout_s, waited=say_wait)
+            answer = first_answer(
+                urls, ask, hedge_s=BULK_HEDGE_S, silent_max_s=self.timeout_s, waited=say_wait
+            )
         except (NoAnswer, TimeoutError) as error:
             raise Unreachable(f"{', '.join(urls)}: {error}") from error
+        if not answer.ok:
+            raise answer.error()
+        return answer
 
     def _exchanged(self, attempt: Attempt, path: str, accept: str, timeout_s: float) -> Answer:
         return exchange(

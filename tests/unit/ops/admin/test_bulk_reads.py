@@ -5,10 +5,11 @@ import random
 
 import pytest
 
+from metadata_log.errors import OffsetInFuture
 from ops.admin import bulk_reads
 from ops.admin.bulk_reads import bulk_source, read_in_bulk
 from ops.admin.client import ClusterClient
-from tests.support.told_node import Node, Reply, Seen, node
+from tests.support.told_node import Node, Reply, Seen, error, node
 
 BUSY = {"error": "THROTTLING_QUOTA_EXCEEDED", "message": "later", "family": "Unavailable"}
 
@@ -56,3 +57,16 @@ def test_a_follower_that_lags_or_is_busy_leaves_the_question_to_the_leader(
         assert asked(leader, follower) == "1"
         serve(follower, 2, is_busy=True)
         assert asked(leader, follower) == "1"
+
+
+def test_what_is_refused_is_no_answer() -> None:
+    """Goal: `state --at` beyond the end says so, and shows no error as if it were a state."""
+    with node() as leader, node() as follower:
+        for told in (leader, follower):
+            serve(told, 1)
+            status = told.answer
+            told.answer = lambda seen, status=status: (  # type: ignore[misc]
+                error("OFFSET_IN_FUTURE", 404) if seen.path.startswith("/v1/log") else status(seen)
+            )
+        with pytest.raises(OffsetInFuture):
+            asked(leader, follower)
