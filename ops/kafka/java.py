@@ -21,6 +21,8 @@ TOOLS: Final[Mapping[str, str]] = {
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-storage": FORMAT,
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
 """Kafka's shell scripts and the classes that they run."""
 

@@ -16,8 +16,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ops import cli
+from ops.cluster_layout import Member
 from ops.kafka.clients import Admin, producing, read_to_end, settings
 from ops.kafka.demo import run_kafka_demo
+from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import LocalCluster
 from tests.support.processes import poll_until
@@ -26,16 +29,31 @@ from tests.support.wire import ask
 pytestmark = pytest.mark.slow
 
 DEADLINE_S = 90.0
+DIRECTORIES = ("kafka-logs-1", "kafka-logs-2")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     running = LocalCluster(tmp_path_factory.mktemp("kafka") / "c", controllers=3, brokers=3, kafka=True)
     try:
-        asyncio.run(running.start())
+        asyncio.run(start_with_two_directories(running))
         yield running
     finally:
         asyncio.run(running.stop())
+
+
+async def start_with_two_directories(cluster: LocalCluster) -> None:
+    """Start a cluster whose brokers have two log directories each, and wait for a lost replica for 10 s instead of 30."""
+    cluster.prepare()
+    for broker in cluster.brokers:
+        config = cluster.directory / broker.config
+        properties = read_properties(config.read_text())
+        properties["log.dirs"] = ",".join(str(cluster.data(broker.id) / name) for name in DIRECTORIES)
+        properties["replica.lag.time.max.ms"] = "10000"
+        config.write_text(properties_text(properties))
+    for member in cluster.members:
+        await cluster.start_one(member.id)
+    await cluster.wait_until_ready()
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +266,109 @@ def test_quorum_features_and_cluster(
     assert cluster.cluster_id in run_tool("kafka-cluster", "cluster-id", *at)
 
 
+def test_versions_of_brokers(cluster: LocalCluster, at_brokers: tuple[str, str]) -> None:
+    shown = run_tool("kafka-broker-api-versions", *at_brokers)
+    brokers = re.findall(r"^\S+ \(id: (\d+) rack: null isFenced: false\) -> \($", shown, re.MULTILINE)
+    assert sorted(map(int, brokers)) == [broker.id for broker in cluster.brokers]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_clients_in_java(at_brokers: tuple[str, str], protocol: str) -> None:
+    topic = f"java-{protocol}"
+    run_tool(*("kafka-topics", *at_brokers, "--create", "--topic", topic, "--partitions", "2"))
+    limit = ("--topic", topic, "--max-messages", "200")
+    produced = run_tool("kafka-verifiable-producer", *at_brokers, *limit, "--acks", "-1")
+    assert json.loads(produced.splitlines()[-1])["acked"] == 200
+    group = ("--group-id", topic, "--group-protocol", protocol, "--reset-policy", "earliest")
+    events = run_tool("kafka-verifiable-consumer", *at_brokers, *limit, *group).splitlines()
+    consumed = [event["count"] for event in map(json.loads, events) if event["name"] == "records_consumed"]
+    assert sum(consumed) == 200
+
+
+def test_voters_change_while_brokers_serve(
+    cluster: LocalCluster,
+    bootstrap: tuple[str, ...],
+    at_brokers: tuple[str, str],
+    at_controllers: tuple[str, str],
+    tmp_path: Path,
+) -> None:
+    """Goal: changes of voters. Method: the leader leaves and comes back by Kafka's tool, then one gets a new disk."""
+    Admin(bootstrap).create_topic("voted", partitions=6, replicas=3)
+    with producing(bootstrap, "voted", per_second=100) as sent:
+        voter = cluster.member(active_id(cluster))
+        directory = voter.directory_id or ""
+        named = ("--controller-id", str(voter.id), "--controller-directory-id", directory)
+        remove = ("kafka-metadata-quorum", *at_brokers, "remove-controller", *named)
+        run_tool(*remove)
+        voters, observers = quorum(at_brokers)
+        assert voter.id not in voters and observers[voter.id] == directory
+        with pytest.raises(ToolFailed, match="VoterNotFoundException"):
+            run_tool(*remove)
+        config = controllers_own_settings(cluster, voter, tmp_path)
+        run_tool("kafka-metadata-quorum", "--command-config", config, *at_controllers, "add-controller")
+        assert quorum(at_brokers)[0][voter.id] == directory
+
+        lost = next(member for member in cluster.controllers if member.id != active_id(cluster))
+        asyncio.run(replace_disk(cluster, lost))
+        voters, _ = quorum(at_brokers)
+        assert set(voters) == {1, 2, 3} and voters[lost.id] != lost.directory_id
+        before = len(sent.acknowledged)
+        poll_until(
+            lambda: len(sent.acknowledged) > before + 50,
+            deadline_s=DEADLINE_S,
+            what="records are acknowledged",
+        )
+    found = read_to_end(bootstrap, "voted", timeout_s=DEADLINE_S)
+    assert not sent.failed and set(sent.acknowledged) <= set(found) and set(found.values()) == {1}
+    for broker in cluster.brokers:
+        followed = re.findall(r"Latest set of voters is (.*)", cluster.text_log(broker.id).read_text())
+        assert f"id={lost.id}, directoryId={voters[lost.id]}" in followed[-1]
+        assert fatal_lines(cluster, broker.id) == []
+
+
+def quorum(at: tuple[str, str]) -> tuple[dict[int, str], dict[int, str]]:
+    """Return the directories of voters and of observers, by id, as Kafka's tool shows them."""
+    status = run_tool("kafka-metadata-quorum", *at, "describe", "--status")
+    told = dict(re.findall(r"^(\w+):\s+(.*)$", status, re.MULTILINE))
+    voters, observers = (
+        {each["id"]: each["directoryId"] for each in json.loads(told[name])}
+        for name in ("CurrentVoters", "CurrentObservers")
+    )
+    return voters, observers
+
+
+def controllers_own_settings(cluster: LocalCluster, member: Member, scratch: Path) -> str:
+    """Return the file of settings that one of Kafka's controllers would have, from which the tool takes what it adds."""
+    meta = {"version": "1", "cluster.id": cluster.cluster_id, "node.id": str(member.id)}
+    text = properties_text({**meta, "directory.id": member.directory_id or ""})
+    (scratch / "meta.properties").write_text(text)
+    config = scratch / "controller.properties"
+    config.write_text(
+        properties_text(
+            {
+                "process.roles": "controller",
+                "node.id": str(member.id),
+                "listeners": f"CONTROLLER://{member.kafka}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.bootstrap.servers": member.kafka or "",
+                "log.dirs": str(scratch),
+            }
+        )
+    )
+    return str(config)
+
+
+async def replace_disk(cluster: LocalCluster, member: Member) -> None:
+    """Let a controller lose its disk, and let the new one vote: the steps of ops/runbooks/wiped-voter.md."""
+    config = str(cluster.directory / member.config)
+    cluster.kill(member.id)
+    shutil.rmtree(cluster.data(member.id))
+    assert cli.main(["storage", "format", "--config", config, "--no-initial-controllers"]) == 0
+    await cluster.start_one(member.id)
+    replace = ["quorum", "replace-voter", "--id", str(member.id), "--bootstrap", ",".join(cluster.bootstrap)]
+    assert await asyncio.to_thread(cli.main, replace) == 0
+
+
 def test_a_reassignment_and_an_election(
     cluster: LocalCluster, at_brokers: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -332,3 +453,67 @@ async def begin_with_snapshots(cluster: LocalCluster) -> None:
         await cluster.start_one(member.id)
         while not await asyncio.to_thread(is_reachable, cluster):
             await asyncio.sleep(0.1)
+
+
+def test_a_directory_of_a_broker_fails(
+    cluster: LocalCluster, bootstrap: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a failed disk of a broker. Method: one of its two directories is taken away while records are produced.
+
+    As under controllers of Kafka's, leaders wait for the lost replicas until replica.lag.time.max.ms is over, and the client
+    repeats what was under way once its request.timeout.ms is over. No record fails.
+    """
+    broker = cluster.brokers[2]
+    topics = [f"spread-{number}" for number in range(2)]
+    for topic in topics:
+        Admin(bootstrap).create_topic(topic, partitions=6, replicas=3)
+    lost = cluster.data(broker.id) / DIRECTORIES[1]
+    directory = read_properties((lost / "meta.properties").read_text())["directory.id"]
+    poll_until(
+        lambda: replicas_in(cluster, topics, directory),
+        deadline_s=DEADLINE_S,
+        what="replicas are placed there",
+    )
+    placed = replicas_in(cluster, topics, directory)
+    with producing(bootstrap, topics[0], per_second=100, request_timeout_ms=5_000) as sent:
+        poll_until(
+            lambda: len(sent.acknowledged) > 100, deadline_s=DEADLINE_S, what="records are acknowledged"
+        )
+        lost.rename(lost.with_name("gone"))
+        poll_until(
+            lambda: not any(broker.id in partition["isr"] for partition in at(cluster, placed)),
+            deadline_s=DEADLINE_S,
+            what="no replica in the lost directory is in sync",
+        )
+        before = len(sent.acknowledged)
+        poll_until(
+            lambda: len(sent.acknowledged) > before + 500, deadline_s=DEADLINE_S, what="producing goes on"
+        )
+    found = read_to_end(bootstrap, topics[0], timeout_s=DEADLINE_S)
+    assert not sent.failed and set(sent.acknowledged) <= set(found) and set(found.values()) == {1}
+    assert not any(partition["leader"] in (broker.id, -1) for partition in at(cluster, placed))
+    assert cluster_state(cluster, broker.id) == "ONLINE"
+    assert cli.main(["brokers", "explain", str(broker.id), "--bootstrap", ",".join(cluster.bootstrap)]) == 0
+    assert f"directories of broker {broker.id} failed" in capsys.readouterr().out
+
+
+def replicas_in(cluster: LocalCluster, topics: list[str], directory: str) -> list[tuple[str, int]]:
+    """Return the partitions with a replica in a directory."""
+    return [
+        (topic, partition_id)
+        for topic in topics
+        for partition_id, partition in enumerate(read(cluster, f"/v1/topics/{topic}")["partitions"])
+        if directory in partition["directories"]
+    ]
+
+
+def at(cluster: LocalCluster, partitions: list[tuple[str, int]]) -> list[Any]:
+    topics = {topic: read(cluster, f"/v1/topics/{topic}")["partitions"] for topic, _ in partitions}
+    return [topics[topic][partition_id] for topic, partition_id in partitions]
+
+
+def cluster_state(cluster: LocalCluster, broker_id: int) -> str:
+    state: str = next(
+        each["state"] for each in read(cluster, "/v1/brokers")["items"] if each["broker_id"] == broker_id
+    )
+    return state
