@@ -136,7 +136,11 @@ class RealQuorum:
 
     def kill(self, node_id: int) -> None:
         """Kill -9 a node, and return once it is gone."""
-        self._processes[node_id].kill()
+        self.end(node_id, signal.SIGKILL)
+
+    def end(self, node_id: int, number: signal.Signals) -> None:
+        """Send a node a signal that ends it, and return once it is gone."""
+        self._processes[node_id].send_signal(number)
         self._processes[node_id].wait()
 
     def restart(self, node_id: int) -> None:

@@ -1,7 +1,11 @@
-"""Kafka's brokers under faults: `python -m tests.kafka (--minutes 10 | --kills 50) [--seed 1] [--out DIR]`.
+"""Kafka's brokers for longer than in a test: `python -m tests.kafka [WHAT] [--seed 1] [--out DIR]`.
 
-With `--kills` nothing happens but kill -9 of the active controller, so often. Exit code 0: no acknowledged record was lost
-or doubled, none failed, and no broker found a fault; 1: otherwise.
+--minutes 10 (where nothing else is asked for): faults under load, drawn by the seed
+--kills 50: kill -9 of the active controller under load, so often, and nothing else
+--partitions 100000: how long brokers take to read so many, in turns with Kafka's own controllers
+--large-topics 100: topics of 9,999 partitions that are created and deleted, so many; no Java
+
+Exit code 1: an acknowledged record was lost or doubled, one failed, or a broker found a fault; or there was an election.
 """
 
 import argparse
@@ -10,20 +14,36 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.kafka.catching_up import catch_up
 from tests.kafka.faults import run
+from tests.kafka.large_topics import large_topics
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.kafka", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.kafka",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--kills", type=int, metavar="N", help="of the active controller, and no other fault")
+    parser.add_argument("--kills", type=int, metavar="N")
+    parser.add_argument("--partitions", type=int, metavar="N")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="fresh brokers with --partitions")
+    parser.add_argument("--large-topics", type=int, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, metavar="DIR", help="empty or new; holds the data of all nodes")
     asked = parser.parse_args()
     out = asked.out or Path(tempfile.mkdtemp(prefix="kafka-"))
+    print(f"logs: {out}")
+    if asked.partitions is not None:
+        print(asyncio.run(catch_up(out, partitions=asked.partitions, rounds=asked.rounds)))
+        return 0
+    if asked.large_topics is not None:
+        large = asyncio.run(large_topics(out, times=asked.large_topics))
+        print(large.text())
+        return 1 if large.elections else 0
     verdict = asyncio.run(run(out, minutes=asked.minutes, kills=asked.kills, seed=asked.seed))
     print(verdict.text())
-    print(f"logs: {out}")
     return 0 if verdict.holds else 1
 
 

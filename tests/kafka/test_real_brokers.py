@@ -306,7 +306,7 @@ def test_voters_change_while_brokers_serve(
             run_tool(*remove)
         config = controllers_own_settings(cluster, voter, tmp_path)
         run_tool("kafka-metadata-quorum", "--command-config", config, *at_controllers, "add-controller")
-        assert quorum(at_brokers)[0][voter.id] == directory
+        assert voters_of(cluster)[voter.id] == directory
 
         lost = next(member for member in cluster.controllers if member.id != active_id(cluster))
         asyncio.run(replace_disk(cluster, lost))
@@ -324,6 +324,10 @@ def test_voters_change_while_brokers_serve(
         followed = re.findall(r"Latest set of voters is (.*)", cluster.text_log(broker.id).read_text())
         assert f"id={lost.id}, directoryId={voters[lost.id]}" in followed[-1]
         assert fatal_lines(cluster, broker.id) == []
+
+
+def voters_of(cluster: LocalCluster) -> dict[int, str]:
+    return {each["id"]: each["directory_id"] for each in read(cluster, "/v1/quorum")["voters"]}
 
 
 def quorum(at: tuple[str, str]) -> tuple[dict[int, str], dict[int, str]]:
