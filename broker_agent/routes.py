@@ -34,6 +34,7 @@ FORWARDED: Final[Sequence[RouteKey]] = (
     ("POST", "/v1/batch"),
     ("GET", "/v1/state"),
     ("GET", "/v1/events"),
+    ("GET", "/v1/overview"),
     ("GET", "/v1/quorum"),
     ("GET", "/v1/quorum/settings"),
     ("POST", "/v1/quorum/transfer"),

@@ -23,7 +23,7 @@ from quorum.http.door import Door
 from quorum.http.routes import Route
 from quorum.node.parts import Parts
 
-NOT_OF_ONE_SUBJECT: Final = ("batch", "events", "fetch", "health", "log", "metrics", "state")
+NOT_OF_ONE_SUBJECT: Final = ("batch", "events", "fetch", "health", "log", "metrics", "overview", "state")
 """Files of this folder beside those that have the name of a subject of the log."""
 CLOSING_MAX_S: Final = 1.0
 """How long requests that are carried out may take once the node stops."""

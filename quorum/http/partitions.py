@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from aiohttp import web
 from msgspec import Meta
 
-from metadata_log.errors import UnknownTopicOrPartition
+from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import describe_partition
@@ -21,14 +21,14 @@ from metadata_log.limits import (
     PARTITIONS_LISTED_MAX,
     REASSIGNMENTS_MAX,
 )
-from metadata_log.node.http.routes import NAME, PLACE, one_of
+from metadata_log.node.http.routes import NAME, NUMBER, PLACE, one_of
 from metadata_log.wire.commands import AlterPartition, AssignReplicasToDirs, ReplicaDirectory
 from metadata_log.wire.shapes import INT32_MAX, Natural, Natural32, RawUuid, Shape, check_text, read_shape
 from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import ElectLeaders, PartitionsAltered
 from quorum.decide.reassignments import AlterPartitionReassignments, Reassignment, ongoing
 from quorum.decide.sweeps import imbalances
-from quorum.http.bodies import caller_of
+from quorum.http.bodies import caller_of, integer
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
 from quorum.http.routes import AS_FRESH, reading, topic_in_query, writing
 from quorum.views.partition_health import SELECTIONS, selected, why_stuck
@@ -96,10 +96,13 @@ def _reassignments(body: Any) -> AlterPartitionReassignments:
 
 
 async def list_partitions(door: Door, request: web.Request) -> web.StreamResponse:
-    """Answer with at most PARTITIONS_LISTED_MAX partitions; if there are more, "next_after" says where to go on."""
+    """Answer with `limit` partitions, PARTITIONS_LISTED_MAX at most; if there are more, "next_after" says where to go on."""
     only, name, after = (request.query.get(key) for key in ("only", "topic", "after"))
     behind = None if after is None else _named_partition(after)
     default_min_isr = door.status.default_min_isr()
+    limit = integer(request.query.get("limit", str(PARTITIONS_LISTED_MAX)), "limit")
+    if not 1 <= limit <= PARTITIONS_LISTED_MAX:
+        raise InvalidRequest(f"limit must be from 1 to {PARTITIONS_LISTED_MAX}")
 
     def view(image: MetadataImage) -> dict[str, Any]:
         topic = None if name is None else image.topics.named(name)
@@ -110,9 +113,9 @@ async def list_partitions(door: Door, request: web.Request) -> web.StreamRespons
             for one, partition_id, partition in selected(image, only, default_min_isr, topic)
             if behind is None or (one.name, partition_id) > behind
         )
-        page = [*islice(found, PARTITIONS_LISTED_MAX + 1)]
-        is_more = len(page) > PARTITIONS_LISTED_MAX
-        del page[PARTITIONS_LISTED_MAX:]
+        page = [*islice(found, limit + 1)]
+        is_more = len(page) > limit
+        del page[limit:]
         items = (
             {"topic": one.name, **describe_partition(partition_id, partition)}
             for one, partition_id, partition in page
@@ -215,7 +218,7 @@ ROUTES: Final = (
         "/v1/partitions",
         list_partitions,
         "DescribePartitions",
-        {**AS_FRESH, "only": one_of(*SELECTIONS), "topic": NAME, "after": PLACE},
+        {**AS_FRESH, "only": one_of(*SELECTIONS), "topic": NAME, "after": PLACE, "limit": NUMBER},
         resources=topic_in_query,
     ),
     writing("POST", "/v1/partitions/alter", alter_partitions, "AlterPartition"),

@@ -15,7 +15,7 @@ from metadata_log.image.views import describe_at_length, has_many_partitions, to
 from metadata_log.items import Items
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.http.query import flag
-from metadata_log.node.http.routes import FLAG
+from metadata_log.node.http.routes import FLAG, NAME, NUMBER, one_of
 from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text, check_text_map, read_shape
 from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.placement import Placement
@@ -31,9 +31,10 @@ from quorum.decide.topics import (
     TopicDeleted,
     TopicsDeleted,
 )
-from quorum.http.bodies import read_no_body
+from quorum.http.bodies import integer, read_no_body
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
 from quorum.http.routes import AS_FRESH, TRIAL, reading, topic_in_path, writing
+from quorum.views.topic_window import WINDOW_MAX, topic_window
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=limits.LIST_ITEMS_MAX)
@@ -89,10 +90,35 @@ NO_TOPIC: Final = TopicId(bytes(16))
 async def list_topics(door: Door, request: web.Request) -> web.StreamResponse:
     if flag(request, "deleted"):
         return await _list_deleted(door, request)
+    if "limit" in request.query:
+        return await _list_window(door, request)
+    if request.query.keys() & {"contains", "after", "only"}:
+        raise InvalidRequest("contains, after and only narrow a window: say how many topics by limit")
     return await door.read_large(
         request,
         lambda image: items_of(image, rows_of(image.topics)),
         is_large=lambda image: len(image.topics.ids) > limits.LARGE_VIEW_ITEMS,
+    )
+
+
+async def _list_window(door: Door, request: web.Request) -> web.StreamResponse:
+    query = request.query
+    limit = integer(query["limit"], "limit")
+    if not 1 <= limit <= WINDOW_MAX:
+        raise InvalidRequest(f"limit must be from 1 to {WINDOW_MAX}")
+
+    def view(image: MetadataImage) -> dict[str, Any]:
+        rows, total, last = topic_window(
+            image,
+            contains=query.get("contains", ""),
+            after=query.get("after", ""),
+            only=query.get("only"),
+            limit=limit,
+        )
+        return items_of(image, rows) | {"total": total, "next_after": last}
+
+    return await door.read_large(
+        request, view, is_large=lambda image: len(image.topics.ids) > limits.LARGE_VIEW_ITEMS
     )
 
 
@@ -252,7 +278,19 @@ WRITES: Final = {
     "UndeleteTopics": Write(_undelete, _changed),
 }
 ROUTES: Final = (
-    reading("/v1/topics", list_topics, "DescribeTopicPartitions", {**AS_FRESH, "deleted": FLAG}),
+    reading(
+        "/v1/topics",
+        list_topics,
+        "DescribeTopicPartitions",
+        {
+            **AS_FRESH,
+            "deleted": FLAG,
+            "limit": NUMBER,
+            "contains": NAME,
+            "after": NAME,
+            "only": one_of("unavailable", "under-replicated", "not-preferred", "reassigning"),
+        },
+    ),
     writing("POST", "/v1/topics", carry_out(WRITES["CreateTopics"]), "CreateTopics"),
     writing("POST", "/v1/topics/partitions", carry_out(WRITES["CreatePartitions"]), "CreatePartitions"),
     writing("POST", "/v1/topics/delete", carry_out(Write(_many_ending_topics, _changed)), "DeleteTopics"),

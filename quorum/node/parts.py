@@ -19,6 +19,7 @@ from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
 from quorum.log.watchers import Watchers
 from quorum.node.config import ControllerSettings
+from quorum.views.since import Since
 from quorum.views.status import QuorumStatus
 from snapshots.store import SnapshotStore
 
@@ -39,6 +40,7 @@ class Parts:
     keeper: SnapshotKeeper
     store: SnapshotStore
     status: QuorumStatus
+    since: Since
     bodies: Threads
     """Decode large bodies of requests."""
     reads: Threads

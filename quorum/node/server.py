@@ -84,6 +84,7 @@ from quorum.raft.log_start import stored_pointer
 from quorum.raft.raft_log import Member
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.transport import TcpTransport
+from quorum.views.since import Since
 from quorum.views.status import QuorumStatus
 from snapshots.kept_digest import KeptDigest
 from snapshots.store import SnapshotStore
@@ -261,6 +262,7 @@ class _Node:
         self.store.on_damage = on_snapshot_damage
         self.feeds = TopicFeeds()
         self.watchers = Watchers()
+        self.since = Since(lambda: self.status.default_min_isr())  # noqa: PLW0108 (the status is made later)
         self.fetches = FetchService(
             settings=self.settings,
             controller=self.controller,
@@ -341,6 +343,7 @@ class _Node:
                 self.fetches,
                 *(self.kafka_log.listeners if settings.listen_kafka is not None else ()),
                 self.feeds,
+                self.since,
                 self.watchers,
                 links,
                 self.registration,
@@ -406,6 +409,7 @@ class _Node:
             keeper=self.keeper,
             store=self.store,
             status=self.status,
+            since=self.since,
             bodies=self.bodies,
             reads=self.reads,
             downloads=self.downloads,

@@ -228,15 +228,21 @@ class QuorumStatus:
 
     def warnings(self) -> list[dict[str, str]]:
         """Return the problems that an operator should solve although this node serves."""
-        raft = self.raft()
+        return [*self.node_warnings(), *_listed(*self._partition_warnings())]
+
+    def node_warnings(self) -> list[dict[str, str]]:
+        """Return those of this node and its links."""
         return _listed(
             *self._disk_warnings(),
             *(() if self.tls is None else self.tls.reasons()),
-            *self._quorum_warnings(raft),
+            *self._quorum_warnings(self.raft()),
             *self._listener_warnings(),
             *self._log_warnings(),
-            *self._partition_warnings(),
         )
+
+    def stuck(self) -> list[dict[str, str]]:
+        """Return what cannot end of the reassignments under way, whichever controller is active."""
+        return _listed(*self._stuck_reassignments())
 
     def recent_warnings(self) -> list[dict[str, Any]]:
         """Return what was logged as a warning lately, and which certificate ends within a month."""
@@ -269,6 +275,9 @@ class QuorumStatus:
                 "none more without refusing writes with acks=all: partitions list --under-replicated"
             )
             yield "PARTITIONS_UNDER_REPLICATED", detail
+        yield from self._stuck_reassignments()
+
+    def _stuck_reassignments(self) -> Iterator[Reason]:
         if stuck := stuck_reassignments(self.controller.committed):
             first = stuck[0]
             detail = (

@@ -31,6 +31,7 @@ from quorum.log.topic_feeds import TopicFeeds
 from quorum.log.watchers import Watchers
 from quorum.node.parts import Parts
 from quorum.raft.handshake import Refusal
+from quorum.views.since import Since
 from quorum.views.status import QuorumStatus
 from snapshots.store import SnapshotStore
 from tests.support.lab import Lab, settings, uuid
@@ -107,6 +108,7 @@ class Desk:
             keeper=keeper,
             store=store,
             status=self.status,
+            since=Since(self.status.default_min_isr),
             bodies=Threads("bodies", threads=1, unfinished_max=8),
             reads=reads,
             downloads=Threads("downloads", threads=1),
