@@ -373,7 +373,7 @@ MUTANTS: Final = (
         "comes-back-fenced",
         "a restored topic has fenced brokers in its ISRs",
         "quorum.decide.elections:Electorate._present",
-        lambda _original: lambda _self, isr: isr,
+        lambda _original: lambda _electorate, _partition, isr: isr,
         Directed(f"{_DELETED_TESTS}::test_who_may_have_lost_messages_is_in_no_isr_that_comes_back"),
     ),
     Mutant(
