@@ -1,6 +1,7 @@
 """For all tests: the same examples in each run, however fast the machine; a SIGINT that works; ports of their own."""
 
 import asyncio
+import gc
 import os
 import signal
 
@@ -17,6 +18,10 @@ settings.load_profile("repeatable")
 # A shell lets its background jobs ignore SIGINT. The processes of the tests would inherit that, and some are interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# A walk over all that was imported and collected takes tenths of a second, and finds nothing. Python would begin hundreds.
+gc.set_threshold(20_000, 20, 20)
 
 
 # Two processes with tests must not choose the same free port: each has a share. `ops/check` and pytest-xdist number them.

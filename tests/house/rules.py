@@ -191,14 +191,14 @@ class Module:
         """Return a file of the checkout, which is read and parsed once for all rules."""
         return cls(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.source, self.path)
+        return _parsed(self)
 
-    @cached_property
+    @property
     def nodes(self) -> tuple[ast.AST, ...]:
         """All nodes of the tree: each rule looks at them, and to walk a tree takes longer than that."""
-        return tuple(ast.walk(self.tree))
+        return _nodes_of(self)
 
     @cached_property
     def dotted(self) -> str:
@@ -242,6 +242,22 @@ class Module:
                 first, *rest = _chain(node)
                 used.append((node.lineno, ".".join([origin.get(first, first), *rest])))
         return tuple(used)
+
+
+@cache
+def _parsed(module: Module) -> ast.Module:
+    return ast.parse(module.source, module.path)
+
+
+@cache
+def _nodes_of(module: Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(module.tree))
+
+
+def forget_trees() -> None:
+    """Free the trees of all modules: millions of nodes, which each full collection of cycles walks."""
+    _parsed.cache_clear()
+    _nodes_of.cache_clear()
 
 
 def _chain(node: ast.expr) -> list[str]:
