@@ -214,7 +214,7 @@ MUTANTS: Final = (
         "a refusal does not wait for what it rests on",
         f"{_C}._carried_out",
         _refuses_at_once,
-        Seeds("nasty", 40),
+        Directed(f"{_CONTROLLER_TESTS}::test_a_refusal_waits_for_the_records_it_rests_on"),
     ),
     Mutant(
         "no-turns",
