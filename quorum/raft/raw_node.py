@@ -229,7 +229,8 @@ class RawNode:
         Mostly a leader's own sync is over before a follower has answered. The timer that is set is early enough for that.
         """
         state, replication = self.guard.state, self.guard.replication
-        may_be_nothing = timer_is_set and bool(state.others) and not (self._events or state.disk_stalled)
+        is_due = self._events or state.disk_stalled or self._journal.dirty
+        may_be_nothing = timer_is_set and bool(state.others) and not is_due
         has_nothing = may_be_nothing and self.is_all_as_it_was() and not replication.may_count_more()
         state.disk_stalled = self.engine.syncing = False
         self.guard.synced(now, sync_ms=sync_ms)

@@ -98,6 +98,19 @@ def test_answers_that_came_before_the_leaders_own_sync_count_with_its_end(quorum
     assert not node.guard.state.disk_stalled
 
 
+def test_the_leaders_sync_that_ends_begins_the_next_one_where_more_is_written(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what came during a sync waits for no heartbeat. Method: records wait for the next batch when a sync ends."""
+    node = node_of(quorum.leader())
+    quorum.wait(0.2)
+    node.has_news = False
+    assert not node.synced(node._now_ms(), sync_ms=1.0, timer_is_set=True)
+    with monkeypatch.context() as waiting:
+        waiting.setattr(type(node._journal), "dirty", property(lambda _: True))
+        assert node.synced(node._now_ms(), sync_ms=1.0, timer_is_set=True)
+
+
 def _lacks(node: RawNode) -> None:
     node.guard.replication.may_lack = True
 
