@@ -6,21 +6,27 @@ of a change that takes the broker out of service. A broker that stopped cleanly 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from metadata_log import limits
+from metadata_log.errors import MetadataError, OutcomeUnknown
 from metadata_log.ids import BrokerId
 from metadata_log.wire.commands import BrokerHeartbeat
 from metadata_log.wire.fetch import BrokerState
 from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.callers import Caller
 from quorum.controller.upkeep import Upkeep
+from quorum.decide.decision import Decision
 from quorum.decide.heartbeat import HeartbeatAnswered
 
-_TICK_S: Final = limits.FETCH_TICK_MS / 1000
+_SOON_S: Final = limits.FETCH_TICK_MS / 1000
+_TICK_S: Final = limits.HEARTBEAT_TICK_MS / 1000
+Proved: TypeAlias = Callable[[MetadataError | None], object]
+"""Called once leadership is proved, or with the reason why it cannot be."""
 
 
 class Heartbeats(AppliedListener):
@@ -44,8 +50,12 @@ class Heartbeats(AppliedListener):
         self._release = release
         self._stopping: dict[BrokerId, set[asyncio.Event]] = defaultdict(set)
         """By broker that shuts down, an event for each heartbeat: the shutdown may have got further since it was decided."""
-        self._tick: asyncio.Future[None] | None = None
-        """Ends when leadership is proved next; all that wait for it share one round of probes."""
+        self._unproved: list[Proved] = []
+        """What waits for the next proof of leadership: all share one round of probes."""
+        self._tick: asyncio.TimerHandle | None = None
+        """When that begins."""
+        self._proofs: set[asyncio.Task[None]] = set()
+        """The rounds that are under way."""
 
     def is_late(self, arrived_ms: int) -> bool:
         """Answer whether a heartbeat that arrived then means a contact and no more: it has waited here for long, or a
@@ -65,12 +75,14 @@ class Heartbeats(AppliedListener):
 
         Of a change in parts it is the first part. Raises as `Upkeep.heartbeat`, and OutcomeUnknown.
         """
-        return (await self._decided(command, caller))[0]
+        return (await self._decided(command, caller, self._controller.heartbeat(command, caller)))[0]
 
-    async def _decided(self, command: BrokerHeartbeat, caller: Caller) -> tuple[HeartbeatAnswered, bool]:
+    async def _decided(
+        self, command: BrokerHeartbeat, caller: Caller, decided: tuple[Decision, int | None]
+    ) -> tuple[HeartbeatAnswered, bool]:
         """Return the answer, and whether it waited for records, which proves leadership newer than the heartbeat."""
         controller, broker_id = self._controller, command.broker_id
-        decision, written_end = controller.heartbeat(command, caller)
+        decision, written_end = decided
         may_end = False
         while controller.is_taken_out(broker_id):
             # Its answer would have it serve beyond that.
@@ -86,6 +98,37 @@ class Heartbeats(AppliedListener):
             answer = answer._replace(should_shut_down=True)
         return answer, written_end is not None
 
+    def take(
+        self,
+        command: BrokerHeartbeat,
+        caller: Caller,
+        *,
+        arrived_ms: int,
+        done: Callable[[HeartbeatAnswered | MetadataError], None],
+    ) -> Coroutine[Any, Any, HeartbeatAnswered] | None:
+        """Answer a heartbeat as `finished` does, without a task where its answer waits for nothing but the proof.
+
+        Then `done` gets it; else what is returned waits, and returns it. Raises as `answered`.
+        """
+        controller = self._controller
+        if command.want_shut_down or not controller.turns.is_free or self.is_late(arrived_ms):
+            return self.finished(command, caller, arrived_ms=arrived_ms)
+        controller.turns.begin_round()
+        decided = decision, written_end = controller.heartbeat(command, caller)
+        answer = decision.outcome
+        assert isinstance(answer, HeartbeatAnswered)
+        if written_end is not None or answer.should_shut_down or controller.is_taken_out(command.broker_id):
+            return self._finished(command, caller, decided)
+        self._release_ready()
+        self._when_proved(lambda error: done(answer if error is None else error), within_s=_TICK_S)
+        return None
+
+    async def _finished(
+        self, command: BrokerHeartbeat, caller: Caller, decided: tuple[Decision, int | None]
+    ) -> HeartbeatAnswered:
+        answer, is_proved = await self._decided(command, caller, decided)
+        return await self._told(command, answer, is_proved=is_proved)
+
     async def finished(
         self, command: BrokerHeartbeat, caller: Caller, *, arrived_ms: int
     ) -> HeartbeatAnswered:
@@ -99,12 +142,19 @@ class Heartbeats(AppliedListener):
         if self.is_late(arrived_ms):
             command = replace(command, is_late=True)
         with self._noticing(command.broker_id) as gets_further:
-            answer, is_proved = await self._decided(command, caller)
+            decided = controller.heartbeat(command, caller)
+            answer, is_proved = await self._decided(command, caller, decided)
             while command.want_shut_down and not (answer.should_shut_down or command.is_late):
                 if not await self._gets_further(command.broker_id, answer, gets_further, until_ms):
                     break
                 await controller.turns.wait_for_turn()
-                answer, is_proved = await self._decided(command, caller)
+                decided = controller.heartbeat(command, caller)
+                answer, is_proved = await self._decided(command, caller, decided)
+        return await self._told(command, answer, is_proved=is_proved)
+
+    async def _told(
+        self, command: BrokerHeartbeat, answer: HeartbeatAnswered, *, is_proved: bool
+    ) -> HeartbeatAnswered:
         if not is_proved:
             await self._prove()
         if answer.should_shut_down:
@@ -172,19 +222,49 @@ class Heartbeats(AppliedListener):
         gets_further.clear()
         return self._now_ms() < until_ms
 
+    # --- the proof of leadership
+
     async def _prove(self) -> None:
-        """Prove leadership from the next tick on, with one round of probes for all that wait for it.
+        """Prove leadership newer than now.
 
         Raises:
             NotController: a majority does not confirm it.
         """
-        if self._tick is None:
-            loop = asyncio.get_running_loop()
-            self._tick = loop.create_future()
-            loop.call_later(_TICK_S, self._ring, self._tick)
-        await asyncio.shield(self._tick)
-        await self._controller.raft.read_index()
+        proved: asyncio.Future[MetadataError | None] = asyncio.get_running_loop().create_future()
+        self._when_proved(partial(_resolve, proved), within_s=_SOON_S)
+        error = await proved
+        if error is not None:
+            raise error
 
-    def _ring(self, tick: asyncio.Future[None]) -> None:
+    def _when_proved(self, proved: Proved, *, within_s: float) -> None:
+        self._unproved.append(proved)
+        loop = asyncio.get_running_loop()
+        if self._tick is not None:
+            if self._tick.when() <= loop.time() + within_s:
+                return
+            self._tick.cancel()
+        self._tick = loop.call_later(within_s, self._ring)
+
+    def _ring(self) -> None:
         self._tick = None
-        tick.set_result(None)
+        waiting, self._unproved = self._unproved, []
+        # No task of a group: `_tell` answers all that wait, whatever ends the proof.
+        proof = asyncio.Task(self._controller.raft.read_index())
+        self._proofs.add(proof)
+        proof.add_done_callback(partial(_tell, waiting))
+        proof.add_done_callback(self._proofs.discard)
+
+
+def _resolve(proved: "asyncio.Future[MetadataError | None]", error: MetadataError | None) -> None:
+    if not proved.done():  # else its request was cancelled
+        proved.set_result(error)
+
+
+def _tell(waiting: list[Proved], proof: "asyncio.Future[None]") -> None:
+    error = OutcomeUnknown("this controller stops") if proof.cancelled() else proof.exception()
+    told = error if error is None or isinstance(error, MetadataError) else OutcomeUnknown(str(error))
+    loop = asyncio.get_running_loop()
+    for proved in waiting:
+        loop.call_soon(proved, told)  # an unforeseen error of one ends none of the others
+    if error is not None and told is not error:
+        raise error  # the loop logs what nobody foresaw

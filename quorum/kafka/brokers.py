@@ -1,6 +1,8 @@
 """Edge: brokers of Kafka: they register, send heartbeats, and are unregistered."""
 
-from typing import Final
+from collections.abc import Coroutine
+from functools import cache
+from typing import Any, Final
 
 from metadata_log.errors import InvalidRequest, MetadataError, Rejected
 from metadata_log.ids import BrokerId, Uuid
@@ -9,7 +11,19 @@ from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker
 from metadata_log.wire.fetch import BrokerState
 from metadata_log.wire.shapes import INT64_MAX
 from quorum.decide.brokers import UnregisterBroker
-from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
+from quorum.decide.heartbeat import HeartbeatAnswered
+from quorum.kafka.door import (
+    NO_THROTTLE,
+    Answer,
+    Api,
+    Asked,
+    Done,
+    KafkaDoor,
+    Parks,
+    Prepared,
+    Waits,
+    prepared,
+)
 from quorum.kafka.errors import NONE
 
 BROKER_REGISTRATION, BROKER_HEARTBEAT, UNREGISTER_BROKER = 62, 63, 64
@@ -49,10 +63,9 @@ def _registration(values: Values) -> RegisterBroker:
     return RegisterBroker.from_map(fields)
 
 
-async def heartbeat(door: KafkaDoor, asked: Asked) -> Values:
-    arrived_ms = door.now_ms()
+def heartbeat_of(_door: KafkaDoor, asked: Asked) -> BrokerHeartbeat:
     broker_id, broker_epoch, offset, want_fence, want_shut_down, offline, cordoned = asked.values
-    command = BrokerHeartbeat(
+    return BrokerHeartbeat(
         broker_id=BrokerId(broker_id),
         broker_epoch=broker_epoch,
         incarnation_id=None,
@@ -64,9 +77,28 @@ async def heartbeat(door: KafkaDoor, asked: Asked) -> Values:
         offline_log_dirs=tuple(map(Uuid, offline)),
         cordoned_log_dirs=None if cordoned is None else tuple(map(Uuid, cordoned)),
     )
-    answer = await door.fetches.heartbeats.finished(command, asked.caller, arrived_ms=arrived_ms)
+
+
+def heartbeat(door: KafkaDoor, asked: Asked, done: Done) -> Coroutine[Any, Any, Answer] | None:
+    """Answer a heartbeat by `done` where it waits for the proof of leadership alone; else return what waits."""
+
+    def answered(outcome: HeartbeatAnswered | MetadataError) -> None:
+        done(outcome if isinstance(outcome, MetadataError) else _answer(outcome, asked.version))
+
+    waiting = door.fetches.heartbeats.take(asked.made, asked.caller, arrived_ms=door.now_ms(), done=answered)
+    return None if waiting is None else _answer_of(waiting, asked.version)
+
+
+async def _answer_of(waiting: Coroutine[Any, Any, HeartbeatAnswered], version: int) -> Answer:
+    return _answer(await waiting, version)
+
+
+@cache
+def _answer(answer: HeartbeatAnswered, version: int) -> Prepared:
+    """Return the bytes of an answer, of which there are few."""
     is_fenced = answer.state is BrokerState.FENCED
-    return (NO_THROTTLE, NONE, answer.is_caught_up, is_fenced, answer.should_shut_down)
+    values = (NO_THROTTLE, NONE, answer.is_caught_up, is_fenced, answer.should_shut_down)
+    return prepared(BROKER_HEARTBEAT, version, values)
 
 
 async def unregister(door: KafkaDoor, asked: Asked) -> Values:
@@ -77,6 +109,6 @@ async def unregister(door: KafkaDoor, asked: Asked) -> Values:
 
 APIS: Final = (
     Api(BROKER_REGISTRATION, Waits(register), "RegisterBroker"),
-    Api(BROKER_HEARTBEAT, Waits(heartbeat), "BrokerHeartbeat"),
+    Api(BROKER_HEARTBEAT, Parks(heartbeat, heartbeat_of), "BrokerHeartbeat"),
     Api(UNREGISTER_BROKER, Waits(unregister), "UnregisterBroker", in_envelopes=True),
 )

@@ -206,7 +206,7 @@ class KafkaConnection(asyncio.Protocol):
         self._since_s = self._loop.time()
         """Since when nothing has arrived, the request that arrives is not whole, or the client does not take its answers."""
         self._correlation_id = 0
-        self._repeated: tuple[bytes, RequestHeader, Values] | None = None
+        self._repeated: tuple[bytes, Api, Asked] | None = None
         """The last request but for its correlation id, and what was read of it: an idle broker repeats it."""
         self._parked: tuple[Api, Asked] | None = None
         self._give_up: GiveUp | None = None
@@ -379,14 +379,14 @@ class KafkaConnection(asyncio.Protocol):
     def _begin(self, request: bytes) -> None:
         """Read a request, in a thread if it is large, and have it handled."""
         self._in_hand = len(request)
-        asked, repeated = request[:4] + request[8:], self._repeated
-        if repeated is not None and repeated[0] == asked and self._principal() is not NOBODY:
-            _, header, values = repeated
-            correlation_id = int.from_bytes(request[4:8], signed=True)
-            self._handle(
-                self._serving.door.apis[header.key], header._replace(correlation_id=correlation_id), values
-            )
-            return
+        body, repeated = request[:4] + request[8:], self._repeated
+        if repeated is not None and repeated[0] == body:
+            asked = repeated[2]
+            if asked.caller.principal is self._principal() is not NOBODY:
+                self._correlation_id = int.from_bytes(request[4:8], signed=True)
+                self._handle(repeated[1], asked)
+                return
+        self._repeated = None
         try:
             header = request_header(request)
             api = self._serving.door.apis.get(header.key)
@@ -405,8 +405,10 @@ class KafkaConnection(asyncio.Protocol):
                 )
             else:
                 values = read_whole(SCHEMAS[header.key], header.version, request, header.at)
-                self._repeated = (asked, header, values) if len(asked) <= REPEATED_BYTES_MAX else None
-                self._handle(api, header, values)
+                asked = self._asked(header, values)
+                if len(body) <= REPEATED_BYTES_MAX:
+                    self._repeated = (body, api, asked)
+                self._handle(api, asked)
         except Malformed:
             self.refuse("malformed")
 
@@ -422,15 +424,17 @@ class KafkaConnection(asyncio.Protocol):
         except ThrottlingQuotaExceeded:
             self.refuse("full")
         else:
-            self._handle(api, header, values)
+            self._handle(api, self._asked(header, values))
 
-    def _handle(self, api: Api, header: RequestHeader, values: Values) -> None:
-        door = self._serving.door
+    def _asked(self, header: RequestHeader, values: Values) -> Asked:
         self._correlation_id = header.correlation_id
-        asked = Asked(header.version, values, Caller(self._principal(), self._peer), login=self._login)
+        return Asked(header.version, values, Caller(self._principal(), self._peer), login=self._login)
+
+    def _handle(self, api: Api, asked: Asked) -> None:
+        door = self._serving.door
         match api.handler:
             case AtOnce() as handler:
-                self._answer(api, header.version, answered_at_once(api, handler, door, asked))
+                self._answer(api, asked.version, answered_at_once(api, handler, door, asked))
             case Waits() as handler:
                 self._is_busy = True
                 self._serving.carry_out(
@@ -445,16 +449,30 @@ class KafkaConnection(asyncio.Protocol):
         self._send(await tail_in_time(api, door, asked.version, answer))
 
     def _park(self, api: Api, handler: Parks, asked: Asked) -> None:
+        door = self._serving.door
         self._is_busy = True
         self._parked = parked = (api, asked)
         try:
-            api.check(self._serving.door, asked.caller)
-            give_up = handler.take(self._serving.door, asked, self._done)
+            api.check(door, asked.caller)
+            if asked.made is None:
+                asked = self._made(handler, asked)
+            taken = handler.take(door, asked, self._done)
         except MetadataError as error:
             self._done(error)
             return
-        if self._parked is parked:
-            self._give_up = give_up
+        if isinstance(taken, Coroutine):
+            self._parked = None
+            waits = Waits(lambda _door, _asked: taken)
+            self._serving.carry_out(self._wait(api, waits, asked), failed=partial(self.refuse, "failed"))
+        elif self._parked is parked:
+            self._give_up = taken
+
+    def _made(self, handler: Parks, asked: Asked) -> Asked:
+        """Have a handler make what it needs of a request, and keep that for the same one."""
+        made = asked._replace(made=handler.make(self._serving.door, asked))
+        if self._repeated is not None and self._repeated[2] is asked:
+            self._repeated = (*self._repeated[:2], made)
+        return made
 
     def _done(self, outcome: Answer | MetadataError) -> None:
         """Answer the request that is parked."""
@@ -464,7 +482,10 @@ class KafkaConnection(asyncio.Protocol):
         (api, asked), self._parked, self._give_up = self._parked, None, None
         if has_waited and not isinstance(outcome, MetadataError):
             try:  # its certificate, its token or its role may have ended meanwhile
-                api.check(self._serving.door, asked.caller._replace(principal=self._principal()))
+                principal, caller = self._principal(), asked.caller
+                if principal is not caller.principal:
+                    caller = caller._replace(principal=principal)
+                api.check(self._serving.door, caller)
             except MetadataError as error:
                 outcome = error
         if isinstance(outcome, MetadataError):

@@ -6,7 +6,7 @@ the order of the schema's fields; or it raises a MetadataError, for which its ro
 Tests: tests/unit/quorum/kafka/test_connection.py.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -58,12 +58,16 @@ class Login:
 
 
 class Asked(NamedTuple):
-    """A request: its version, the values of its fields, and who sends it; `login` is that of its connection."""
+    """A request: its version, the values of its fields, and who sends it; `login` is that of its connection.
+
+    `made` is what a handler that parks made of the values.
+    """
 
     version: int
     values: Values
     caller: Caller
     login: Login | None = None
+    made: Any = None
 
 
 class Prepared(NamedTuple):
@@ -92,9 +96,14 @@ class Waits(NamedTuple):
 
 
 class Parks(NamedTuple):
-    """Handles what waits for news, without a task: `take` calls `done` at once, or later, and returns what gives it up."""
+    """Handles what waits for news, without a task: `take` calls `done` at once, or later, and returns what gives it up.
 
-    take: Callable[[KafkaDoor, Asked, Done], GiveUp | None]
+    What needs a task all the same is returned as a coroutine of the answer. `make` makes of a request's values what `take`
+    needs: once where the same sender repeats the same bytes, as idle brokers do.
+    """
+
+    take: Callable[[KafkaDoor, Asked, Done], GiveUp | Coroutine[Any, Any, Answer] | None]
+    make: Callable[[KafkaDoor, Asked], Any] = lambda _door, asked: asked.values
 
 
 Refuse: TypeAlias = Callable[["Api", Asked, KafkaError], Values]

@@ -24,18 +24,21 @@ def take(door: KafkaDoor, asked: Asked, done: Done) -> GiveUp | None:
     """Answer a fetch at once, or park it.
 
     Raises:
-        UnsupportedVersion: it is of a version older than OLDEST.
-        InconsistentClusterId: it is for another cluster.
-        InvalidRequest: it is not of the metadata log, or no position.
         NotAuthorized: it is of another broker than its sender.
     """
-    fetch = fetch_of(asked, cluster_id=door.settings.cluster_id)
+    fetch: Fetch = asked.made
     authorize_poll(asked.caller, BrokerId(fetch.replica_id), door.controller.committed)
     return door.kafka_log.fetches.take(fetch, lambda tail: done(Prepared(tail)))
 
 
-def fetch_of(asked: Asked, *, cluster_id: str) -> Fetch:
-    """Return what a request says; raises as `take`."""
+def fetch_of(door: KafkaDoor, asked: Asked) -> Fetch:
+    """Return what a request says.
+
+    Raises:
+        UnsupportedVersion: it is of a version older than OLDEST.
+        InconsistentClusterId: it is for another cluster.
+        InvalidRequest: it is not of the metadata log, or no position.
+    """
     version = asked.version
     if version < OLDEST:
         raise UnsupportedVersion(f"Fetch in version {version}: the metadata log needs {OLDEST} or newer")
@@ -44,7 +47,7 @@ def fetch_of(asked: Asked, *, cluster_id: str) -> Fetch:
         asked_cluster, old_replica_id, replica_state, max_wait_ms, _, max_bytes, _, _, _, topics, _, _,
     ) = asked.values
     # fmt: on
-    check_cluster(asked_cluster, cluster_id)
+    check_cluster(asked_cluster, door.settings.cluster_id)
     if len(topics) != 1 or len(topics[0][2]) != 1:
         raise InvalidRequest("a Fetch asks a controller for the metadata log, and nothing else")
     name, topic_id, ((number, epoch, offset, last_epoch, _, _, directory_id, high_watermark),) = topics[0]
@@ -80,4 +83,4 @@ def check_cluster(asked: str | None, cluster_id: str) -> None:
         raise InconsistentClusterId(f"this is cluster {cluster_id}, not {asked}")
 
 
-APIS: Final = (Api(FETCH, Parks(take), "BrokerHeartbeat"),)
+APIS: Final = (Api(FETCH, Parks(take, fetch_of), "BrokerHeartbeat"),)

@@ -43,13 +43,18 @@ class Turns:
 
     # --- waiting for a turn
 
+    @property
+    def is_free(self) -> bool:
+        """Whether `wait_for_turn` would not wait."""
+        return not (self._is_held or self._waiting or self.is_round_long)
+
     async def wait_for_turn(self) -> None:
         """Wait while a slow decision has its turn, so that its records and heartbeats leave first.
 
         Requests that arrive together have their turns in order, in rounds of ROUND_MS with Raft's messages in between: a
         thousand brokers register at once. Some of them are woken at a time, since most would only wait again.
         """
-        if self._is_held or self._waiting or self.is_round_long:
+        if not self.is_free:
             ticket = next(self._tickets)
             while True:
                 woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()

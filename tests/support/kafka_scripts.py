@@ -29,7 +29,7 @@ from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.partitions import PartitionAltered, PartitionsAltered
 from quorum.decide.producer_ids import ProducerIdsAllocated
 from quorum.kafka.apis import APIS
-from quorum.kafka.door import Asked, AtOnce, Waits
+from quorum.kafka.door import Asked, AtOnce, Parks, Waits
 from quorum.kafka.refused_brokers import RefusedBrokers
 from quorum.node.config import TopicSettings
 from quorum.whatif.operation import CODES, Answer, Line, Run, or_default
@@ -77,8 +77,12 @@ class _Heartbeats:
     def __init__(self, controller: _Controller) -> None:
         self._controller = controller
 
-    async def finished(self, command: Command, caller: Caller, **_: Any) -> Any:
+    async def take(self, command: Command, caller: Caller, **_: Any) -> Any:
         return (await self._controller.submit(command, caller)).outcome
+
+
+def _never(_: Any) -> None:
+    raise AssertionError("a script parks nothing")
 
 
 def _at_once(work: Any) -> Any:
@@ -119,8 +123,9 @@ def exchange(run: Run, key: int, version: int, values: Values) -> Values:
                 answer = answer_at_once(door, asked)
             case Waits(answer=handle):
                 answer = _at_once(handle(door, asked))
-            case _:
-                raise AssertionError("a script parks nothing")
+            case Parks(take=take, make=make):
+                waiting: Any = take(door, asked._replace(made=make(door, asked)), _never)
+                answer = _at_once(waiting)
     except MetadataError as error:
         refusal = error
         answer = api.refusal(door, asked, error)

@@ -2,10 +2,11 @@
 
 import asyncio
 import dataclasses
+from typing import Any
 
 import pytest
 
-from metadata_log.errors import NotController
+from metadata_log.errors import MetadataError, NotController, StaleBrokerEpoch
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.wire.commands import BrokerHeartbeat
 from metadata_log.wire.fetch import BrokerState
@@ -156,9 +157,9 @@ async def test_an_answer_without_records_waits_for_a_proof_of_leadership() -> No
     node = made.lab.quorum.nodes[NodeId(1)]
     node.hold_reads = True
     answers = [made.send(made.at_end(11, epoch)) for _ in range(3)]
-    while len(node._reads) < 3 and not any(answer.done() for answer in answers):
+    while not node._reads and not any(answer.done() for answer in answers):
         await asyncio.sleep(0.001)
-    assert not any(answer.done() for answer in answers)
+    assert len(node._reads) == 1 and not any(answer.done() for answer in answers)
     node.answer_reads()
     for answer in answers:
         assert (await answer).state is BrokerState.ONLINE
@@ -167,6 +168,46 @@ async def test_an_answer_without_records_waits_for_a_proof_of_leadership() -> No
     made.lab.quorum.elect(2)
     with pytest.raises(NotController):
         await deposed
+
+
+async def test_a_heartbeat_that_waits_for_the_proof_alone_has_no_task() -> None:
+    made = Beats()
+    lab = made.lab
+    controller = lab.lead(1)
+    epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
+    node = lab.quorum.nodes[NodeId(1)]
+    node.hold_reads = True
+    told: list[HeartbeatAnswered | MetadataError] = []
+
+    def take(command: BrokerHeartbeat) -> Any:
+        return made.heartbeats.take(command, anybody(), arrived_ms=lab.now_ms, done=told.append)
+
+    for broker_id, epoch in epochs.items():
+        assert take(made.at_end(broker_id, epoch)) is None
+    assert controller.sessions.applied_offset(BrokerId(11)) == controller.tip.end_offset
+    async with asyncio.timeout(60):
+        while not node._reads:
+            await asyncio.sleep(0.001)
+    assert len(node._reads) == 1 and not told
+    node.answer_reads()
+    await spin()
+    assert [each.state for each in told if isinstance(each, HeartbeatAnswered)] == [BrokerState.ONLINE] * 2
+    leaving = take(made.at_end(11, epochs[11], want_shut_down=True))
+    assert leaving is not None
+    node.hold_reads = False
+    assert (await made.told(asyncio.create_task(leaving))).should_shut_down
+    fencing = take(made.at_end(12, epochs[12], want_fence=True))
+    assert fencing is not None, "its answer waits for a record, and that proves leadership"
+    assert (await made.told(asyncio.create_task(fencing))).state is BrokerState.FENCED
+    with pytest.raises(StaleBrokerEpoch):
+        take(made.at_end(12, epochs[12] + 1))
+    told.clear()
+    assert take(made.at_end(12, epochs[12], want_fence=True)) is None
+    lab.quorum.elect(2)
+    async with asyncio.timeout(60):
+        while not told:
+            await asyncio.sleep(0.001)
+    assert isinstance(told[0], NotController)
 
 
 async def test_all_that_wait_hear_that_the_controller_resigned() -> None:
