@@ -32,6 +32,8 @@ from quorum.kafka.parts_of_requests import Part, decided_in_parts
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
 SETTINGS_AT_ONCE: Final = 2_000
 """Of one command; some of them have long values."""
+_PATTERN_BYTES: Final = 8
+"""They take as long to check as another setting."""
 SOURCES: Final[Mapping[ConfigSource, int]] = {
     ConfigSource.TOPIC: 1,
     ConfigSource.BROKER: 2,
@@ -111,10 +113,18 @@ async def _altered(
         asked.caller,
         resources,
         command_of,
-        weight=lambda resource: len(resource.changes) + 1,
+        weight=_weight,
         weight_max=SETTINGS_AT_ONCE,
         name=lambda resource: resource[:2],
     )
+
+
+def _weight(resource: ResourceChange) -> int:
+    """Return what a resource weighs; regular expressions, of which clients' metrics have some, take the longest to check."""
+    weight = len(resource.changes) + 1
+    if resource.resource_type == CLIENT_METRICS:
+        weight += sum(len(change.value or "") for change in resource.changes) // _PATTERN_BYTES
+    return weight
 
 
 def _rows(parts: Iterable[Part]) -> Iterable[Values]:
