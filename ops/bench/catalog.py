@@ -193,6 +193,12 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "answers",
+        "How long verbs take while controllers are frozen, none leads, or all refuse.",
+        no_peer="the figures are held against bounds of ours; each tool of etcd waits for its own time-out",
+        flags=(_count("--rounds", 3, 100, "each with every verb in every condition"),),
+    ),
+    Bench(
         "soak",
         "Half of the load that saturates, for an hour: memory and open files must not grow.",
         peers=("etcd",),

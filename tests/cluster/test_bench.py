@@ -9,6 +9,7 @@ import pytest
 
 from metadata_log.errors import MetadataError
 from metadata_log.limits import MIB
+from ops.bench.answers import answers
 from ops.bench.blackhole import Fault, blackhole
 from ops.bench.broker_loss import broker_loss
 from ops.bench.broker_start import broker_start
@@ -174,6 +175,12 @@ def test_decisions() -> None:
         assert ours[shape]["preferred_sweep"]["records"] == 500
         assert ours[shape]["unclean_sweep"]["records"] == 500
         assert ours[shape]["min_isr_of_the_cluster"]["records"] == 501
+
+
+def test_answers() -> None:
+    answer = measured(partial(answers, rounds=1))
+    check_shape(answer, name="answers", peers=[], prefixes=())
+    assert {"start", "sound", "refused", "a follower frozen", "no leader"} <= answer["ours"].keys()
 
 
 def test_idle() -> None:
