@@ -5,7 +5,7 @@ Tests: tests/unit/ops/admin/test_dry_run.py.
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from metadata_log.apply import apply
 from metadata_log.errors import OffsetCompacted
@@ -17,8 +17,10 @@ from ops.admin.explain import History, Step
 from ops.admin.log_frames import cluster_frames, frames_in
 from ops.admin.search import stale
 from ops.when import OFFSET_MAX, AtOffset, When
-from quorum.whatif.cluster import Options
 from snapshots.snapshot_file import read_snapshot
+
+if TYPE_CHECKING:
+    from quorum.whatif.cluster import Options
 
 OCTETS: Final = "application/octet-stream"
 Ask = Callable[[str], Answer]
@@ -50,12 +52,14 @@ def newer_image(client: ClusterClient, image: MetadataImage) -> MetadataImage:
     return image
 
 
-def live_options(client: ClusterClient) -> Options:
+def live_options(client: ClusterClient) -> "Options":
     """Return what the active controller's settings add to the state.
 
     Raises:
         Unavailable: no controller is active.
     """
+    from quorum.whatif.cluster import Options  # it imports what decides, which a reader does not need
+
     return Options.of_settings(client.read("/v1/quorum/settings"))
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 from metadata_log.errors import UnknownTopicOrPartition
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.dry_run import what_balancing_writes
 from ops.admin.items import ELECT
 from ops.changes import Change, carry_out, change_of_items, result_columns, show_foreseen
 from ops.guard import ask_first, guarded
@@ -153,6 +152,8 @@ def run_imbalance(asked: Network, *, preview: bool, percentage: int | None) -> i
         items = answer["items"]
         asked.show_items(items, IMBALANCE, empty="no broker is preferred")
         return 0
+    from ops.admin.dry_run import what_balancing_writes
+
     share = answer["percentage"] if percentage is None else percentage
     return show_foreseen(asked, what_balancing_writes(client, share))
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from metadata_log.node.http.answers import JSON
 from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk
+from ops.admin.exchange import JSON
 from ops.options import Network, Verb, flag, option, reading
 from ops.talk import say
 from ops.values import moment
