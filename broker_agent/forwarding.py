@@ -46,6 +46,8 @@ HOP_BY_HOP: Final = frozenset(
 PAUSE_FIRST_S: Final = 0.02
 """After a round in which no controller was active; an election takes tens of milliseconds. Each next pause doubles."""
 PAUSE_MAX_S: Final = 0.5
+LOOK_AGAIN_S: Final = 0.1
+"""So often a forwarded request that waits looks whether this broker found another controller."""
 
 
 class _Attempt(NamedTuple):
@@ -164,7 +166,12 @@ class Forwarder:
         pause_s = PAUSE_FIRST_S
         for _ in range(limits.FORWARD_ATTEMPTS_MAX):
             url, hint = turn.current, None
-            answer, failure, sent = await self._attempt(url, request, body, is_write=is_write)
+            known = self._controller_url()
+            answer, failure, sent = await self._attempt_while_known(
+                url, request, body, is_write=is_write, gives_up=repeatable or not is_write
+            )
+            if answer is None and self._controller_url() != known:
+                hint = self._controller_url()
             if answer is not None:
                 if not _is_not_active(answer):
                     if may_be_written and _says_not_written(answer):
@@ -198,6 +205,19 @@ class Forwarder:
             f"broker {self._settings.broker_id} reaches no controller, nothing was written: ask again, or another broker "
             f"({why})"
         )
+
+    async def _attempt_while_known(
+        self, url: str, request: web.Request, body: bytes, *, is_write: bool, gives_up: bool
+    ) -> _Attempt:
+        """Ask one controller; give it up if this broker itself finds another one meanwhile: it may be frozen."""
+        known = self._controller_url()
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(self._attempt(url, request, body, is_write=is_write))
+            while not (await asyncio.wait({asking}, timeout=LOOK_AGAIN_S))[0]:
+                if gives_up and self._controller_url() not in {known, url}:
+                    asking.cancel()
+                    return _Attempt(None, "is silent, and another controller is active")
+        return asking.result()
 
     async def _attempt(self, url: str, request: web.Request, body: bytes, *, is_write: bool) -> _Attempt:
         """Send the request to one controller; a small answer is read whole."""

@@ -383,6 +383,26 @@ async def test_a_read_is_repeated(tmp_path: Path) -> None:
         assert (status, body) == (200, {"items": []})
 
 
+async def test_a_silent_controller_is_given_up_once_the_broker_found_another(tmp_path: Path) -> None:
+    """Goal: a frozen leader holds neither a read nor a write that may be repeated. Method: it never answers; once it has
+    the request, the broker itself asks the other one.
+    """
+
+    async def silent(_: Controller, __: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError("nothing ends the wait")
+
+    for method, body, headers in (("GET", None, {}), ("POST", {}, {"X_Request_Id": REQUEST_ID})):
+        async with broker(tmp_path / method, [silent], [DONE]) as (agent, (frozen, active)):
+
+            def found(_: BrokerAgent, frozen: Controller = frozen, active: Controller = active) -> str:
+                return active.url if frozen.seen else frozen.url
+
+            with patch.object(BrokerAgent, "controller_url", property(found)):
+                status, _, _ = await ask(agent, method, "/v1/topics", body, **headers)
+            assert (status, len(frozen.seen), len(active.seen)) == (201, 1, 1)
+
+
 async def test_what_came_by_a_broker_is_not_forwarded_again(tmp_path: Path) -> None:
     """A broker may stand among the controllers of another one's settings, or of its own."""
     async with broker(tmp_path, [DONE]) as (agent, [controller]):
