@@ -92,23 +92,36 @@ class Attempt:
 
 
 class Ended(Generic[T]):
-    """An attempt that ended, in `result` or in `error`."""
+    """An attempt that ended, in `result` or in `error`; as a context manager it takes the error of what it holds."""
 
-    def __init__(self, attempt: Attempt, result: T | None, error: Exception | None) -> None:
+    def __init__(self, attempt: Attempt, queue: "SimpleQueue[Ended[T]]") -> None:
         self.attempt = attempt
+        self.error: BaseException | None = None
+        self._found: tuple[T, ...] = ()
+        self._queue = queue
+
+    def __enter__(self) -> "Ended[T]":
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        """Hand the outcome to the thread that waits, which raises the error."""
         self.error = error
-        self._result = result
+        self._queue.put(self)
+        return True
+
+    def found(self, result: T) -> None:
+        self._found = (result,)
 
     @property
     def result(self) -> T:
         """Return the result.
 
         Raises:
-            Exception: what the attempt raised.
+            BaseException: what the attempt raised.
         """
         if self.error is not None:
             raise self.error
-        return self._result  # type: ignore[return-value]  # there is no error, so it is a T
+        return self._found[0]
 
 
 class Attempts(Generic[T]):
@@ -129,11 +142,8 @@ class Attempts(Generic[T]):
         """Ask in a thread of its own."""
 
         def run() -> None:
-            try:
-                ended = Ended(attempt, ask(attempt), None)
-            except Exception as error:  # noqa: BLE001 the thread that waits raises it
-                ended = Ended(attempt, None, error)
-            self._ended.put(ended)
+            with Ended(attempt, self._ended) as ended:
+                ended.found(ask(attempt))
 
         self.running.append(attempt)
         Thread(target=run, name=f"asks {attempt.url}", daemon=True).start()
@@ -173,7 +183,7 @@ def first_answer(
         Exception: what the first node raised that did not remain silent.
         TimeoutError: all remained silent.
     """
-    waiting, errors, told = list(urls), dict[str, Exception](), set[str]()
+    waiting, errors, told = list(urls), dict[str, BaseException](), set[str]()
     with Attempts[T]() as attempts:
         while True:
             silence_s = attempts.silence_s()
