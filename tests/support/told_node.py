@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -70,7 +70,8 @@ def node() -> Iterator[Node]:
             for name, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(reply.body)
+            with suppress(ConnectionError):  # a client that has another node's answer is gone
+                self.wfile.write(reply.body)
 
         do_GET = do_POST = do_PATCH = do_DELETE = handle_one
 
