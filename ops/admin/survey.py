@@ -24,9 +24,11 @@ T = TypeVar("T")
 
 ONE_NODE_S: Final = 2.0
 """If no node answers within this time, all are silent."""
-SILENT_S: Final = 0.5
+SILENT_S: Final = 0.4
 """A node that takes longer counts as silent, once another has answered: one that hangs must not delay the answers of the
 others. On a busy machine, where all are slow, each has as much more time."""
+ELECTED_S: Final = 0.2
+"""Where no controller says that it leads, one that was elected meanwhile has this long to answer."""
 BROKERS_AT_A_TIME: Final = 32
 ASKED_ROUNDS: Final = 3
 """First the bootstrap list, then the controllers that it names, then the observers, which only the leader names."""
@@ -196,7 +198,7 @@ def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[s
     """Return the brokers as the active controller lists them; None if no active controller answers.
 
     A controller that claims to lead is asked first. If one fails, each of the others is asked by itself. Where none leads,
-    one that was elected meanwhile has SILENT_S to answer.
+    one that was elected meanwhile has ELECTED_S to answer.
     """
     quorums = [(node.url, node.quorum) for node in nodes if node.quorum is not None]
     quorums.sort(key=lambda one: one[1]["leader_id"] != one[1]["node_id"])
@@ -205,7 +207,7 @@ def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[s
     with suppress(Unavailable, OutcomeUnknown):
         for some in (urls, *([url] for url in urls)) if urls else ():
             with suppress(Rejected, Fault):
-                brief = _brief(client, some, ONE_NODE_S if leads else SILENT_S)
+                brief = _brief(client, some, ONE_NODE_S if leads else ELECTED_S)
                 listed = brief.read("/v1/brokers")
                 if is_broker_list(listed):
                     return cast("list[dict[str, Any]]", listed["items"])
