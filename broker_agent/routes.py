@@ -33,6 +33,7 @@ FORWARDED: Final[Sequence[RouteKey]] = (
     ("POST", "/v1/features"),
     ("POST", "/v1/batch"),
     ("GET", "/v1/state"),
+    ("GET", "/v1/log/lines"),
     ("GET", "/v1/events"),
     ("GET", "/v1/overview"),
     ("GET", "/v1/quorum"),

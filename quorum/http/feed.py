@@ -29,8 +29,6 @@ async def send_feed(door: Door, request: web.Request, start: int, until: int | N
         InvalidRequest: the parameters are not as they must be.
         ThrottlingQuotaExceeded: too many feeds wait, or too many reads.
     """
-    if NDJSON not in request.headers.get("Accept", ""):
-        raise InvalidRequest(f"{', '.join(PARAMETERS)} need Accept: {NDJSON}")
     wait_ms = min(integer(request.query.get("wait_ms", "0"), "wait_ms"), limits.FEED_WAIT_MAX_MS)
     wanted = _wanted(request.query)
     feed = _Feed(door, start, until, until_s=asyncio.get_running_loop().time() + wait_ms / 1000)

@@ -31,6 +31,15 @@ LOG_BYTES_MAX: Final = 8 * limits.MIB
 
 
 async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
+    return await _answer(door, request, is_lines=NDJSON in request.headers.get("Accept", ""))
+
+
+async def show_lines(door: Door, request: web.Request) -> web.StreamResponse:
+    """Answer as `show_log` does a client that takes lines alone: a browser, and a broker that forwards."""
+    return await _answer(door, request, is_lines=True)
+
+
+async def _answer(door: Door, request: web.Request, *, is_lines: bool) -> web.StreamResponse:
     # Not the image: while the answer is read, it would hold all results that are evicted meanwhile.
     end_offset: int = await door.read(request, lambda image: image.end_offset)
     committed_log = door.committed_log
@@ -49,12 +58,13 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
         raise OffsetCompacted(f"the log of this controller begins at offset {log_start_offset}")
     if until < start and not (is_feed and "until" not in query):
         raise InvalidRequest(f"until {until} lies before from {start}")
-    is_lines = NDJSON in request.headers.get("Accept", "")
     if "max_bytes" in query and (is_feed or is_lines):
         raise InvalidRequest(
             "the query parameter max_bytes bounds frames: lines and feeds have bounds of their own"
         )
     if is_feed:
+        if not is_lines:
+            raise InvalidRequest(f"{', '.join(PARAMETERS)} need Accept: {NDJSON}")
         return await send_feed(door, request, start, until if "until" in query else None)
     if is_lines:
         return await door.sender.send(
@@ -140,20 +150,17 @@ async def offset_of(text: str, *, offset_at: Callable[[int], Awaitable[int]]) ->
     return integer(text, "an offset")
 
 
+_LINES: Final = {
+    **AS_FRESH,
+    "from": WHEN,
+    "until": WHEN,
+    "topics": NAMES,
+    "topic_ids": IDS,
+    "wait_ms": NUMBER,
+}
 ROUTES: Final = (
     reading(
-        "/v1/log",
-        show_log,
-        "DescribeLog",
-        {
-            **AS_FRESH,
-            "from": WHEN,
-            "until": WHEN,
-            "max_bytes": NUMBER,
-            "topics": NAMES,
-            "topic_ids": IDS,
-            "wait_ms": NUMBER,
-        },
-        forwarded=False,
+        "/v1/log", show_log, "DescribeLog", {**_LINES, "max_bytes": NUMBER}, forwarded=False
     ),  # frames: FETCH
+    reading("/v1/log/lines", show_lines, "DescribeLog", _LINES),
 )
