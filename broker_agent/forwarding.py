@@ -32,7 +32,7 @@ from metadata_log.errors import (
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.bodies import read_raw
-from metadata_log.node.http.identities import of
+from metadata_log.node.http.identities import SESSION_TOKEN, of
 from metadata_log.node.identity.credentials import why_it_failed
 from metadata_log.node.identity.rights import NOBODY
 
@@ -222,6 +222,8 @@ class Forwarder:
     async def _attempt(self, url: str, request: web.Request, body: bytes, *, is_write: bool) -> _Attempt:
         """Send the request to one controller; a small answer is read whole."""
         headers = {name: request.headers[name] for name in SENT_ON if name in request.headers}
+        if SESSION_TOKEN in request:
+            headers[hdrs.AUTHORIZATION] = f"Bearer {request[SESSION_TOKEN]}"
         headers[hdrs.VIA] = f"1.1 {VIA_BROKER}{self._settings.broker_id}"
         silence_max_ms = limits.FORWARD_SILENCE_MAX_MS if is_write else limits.FORWARD_READ_SILENCE_MAX_MS
         timeout = aiohttp.ClientTimeout(

@@ -30,6 +30,8 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.views import topics_by_name
 from metadata_log.items import Items
 from metadata_log.node.addresses import http_url
+from metadata_log.node.console.login import Login, described, logged_in, logged_out
+from metadata_log.node.console.pages import page
 from metadata_log.node.http import query as http_query
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.answer_pieces import Sender
@@ -108,8 +110,11 @@ class HttpApi:
         """Held, until the next turn of the loop at least, by a request for the status."""
         settings = agent.settings
         self._own_names = OwnNames(settings.own_hosts)
+        self._login = Login("broker", settings.broker_id, tls=agent.tls is not None)
         self._identities = Identities(
-            Access(settings.principals, cluster_id=settings.cluster_id), rights_of(RULES)
+            Access(settings.principals, cluster_id=settings.cluster_id),
+            rights_of(RULES),
+            session_token=self._login.token_of,
         )
         self._sender = Sender(threads, buffers, self._headers, recheck=self._identities.recheck)
 
@@ -133,6 +138,11 @@ class HttpApi:
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
+                web.get("/", self._page),
+                web.get("/console/{name}", self._file),
+                web.get("/v1/session", self._session),
+                web.post("/v1/session", self._log_in),
+                web.delete("/v1/session", self._log_out),
                 # Before DELETE /v1/brokers/{id}, which is forwarded.
                 web.post("/v1/brokers/register", self._no_controller),
                 web.post("/v1/controllers/register", self._no_controller),
@@ -183,6 +193,23 @@ class HttpApi:
             controller_epoch=self._agent.image.controller_epoch,
         )
         return self._ok(request, body, status=status_of(error))
+
+    # --- the web console
+
+    async def _page(self, request: web.Request) -> web.Response:
+        return page(request)
+
+    async def _file(self, request: web.Request) -> web.Response:
+        return page(request, request.match_info["name"])
+
+    async def _session(self, request: web.Request) -> web.Response:
+        return self._ok(request, described(self._login, self._identities, request))
+
+    async def _log_in(self, request: web.Request) -> web.Response:
+        return await logged_in(self._login, self._identities, request)
+
+    async def _log_out(self, request: web.Request) -> web.Response:
+        return logged_out(self._login, request)
 
     # --- for clients
 

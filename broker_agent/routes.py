@@ -49,6 +49,11 @@ RULES: Final[Mapping[RouteKey, RouteRule]] = {
     ("GET", "/metrics"): RouteRule(Right.READ, None),
     ("GET", "/v1/metadata"): RouteRule(Right.READ, {"topics": NAMES}),
     ("GET", "/v1/status"): RouteRule(Right.READ),
+    ("GET", "/"): RouteRule(Right.OPEN),
+    ("GET", "/console/{name}"): RouteRule(Right.OPEN),
+    ("GET", "/v1/session"): RouteRule(Right.OPEN),
+    ("POST", "/v1/session"): RouteRule(Right.OPEN),
+    ("DELETE", "/v1/session"): RouteRule(Right.OPEN),
     ("POST", "/v1/brokers/register"): RouteRule(Right.OPEN),  # says that this is no controller
     ("POST", "/v1/controllers/register"): RouteRule(Right.OPEN),
     # What is forwarded needs a TOKEN here; the controller checks its right and its query.

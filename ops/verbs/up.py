@@ -202,7 +202,8 @@ async def _start(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
         controller_id=-1 if active is None else active.controller_id,
         metaquorum=metaquorum_command(),
     )
-    events.explain(f"\n{_where(cluster, active)}")
+    console = next((one.http for one in cluster.controllers if active and one.id == active.controller_id), "")
+    events.explain(f"\nconsole: {console or cluster.bootstrap[0]}/\n\n{_where(cluster, active)}")
     if not demo:
         events.explain(f"\n{_what_next(cluster, active)}\n")
 

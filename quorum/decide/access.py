@@ -96,6 +96,8 @@ OF_NO_SUBJECT: Final[Mapping[str, Access]] = {
     FETCH: FETCHES,
     "FetchSnapshot": FETCHES,
     "ListSnapshots": DESCRIBES,
+    "LogIn": Access(Right.OPEN, AclOperation.DESCRIBE),
+    "ShowConsole": Access(Right.OPEN, AclOperation.DESCRIBE),
     "TakeSnapshot": ALTERS_CLUSTER,
 }
 """Operations that decide nothing, by name; a subject's file has its own as OTHER_OPERATIONS."""

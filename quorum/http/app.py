@@ -10,6 +10,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from metadata_log import limits
+from metadata_log.node.console.login import Login
 from metadata_log.node.http import query as http_query
 from metadata_log.node.http.answers import errors_answered
 from metadata_log.node.http.caller import OwnNames
@@ -23,7 +24,17 @@ from quorum.http.door import Door
 from quorum.http.routes import Route
 from quorum.node.parts import Parts
 
-NOT_OF_ONE_SUBJECT: Final = ("batch", "events", "fetch", "health", "log", "metrics", "overview", "state")
+NOT_OF_ONE_SUBJECT: Final = (
+    "batch",
+    "console",
+    "events",
+    "fetch",
+    "health",
+    "log",
+    "metrics",
+    "overview",
+    "state",
+)
 """Files of this folder beside those that have the name of a subject of the log."""
 CLOSING_MAX_S: Final = 1.0
 """How long requests that are carried out may take once the node stops."""
@@ -45,7 +56,12 @@ RULES: Final[Mapping[RouteKey, RouteRule]] = {route.key: route.rule for route in
 
 def door_to(parts: Parts, own_names: OwnNames) -> Door:
     """Return the HTTP door to a controller."""
-    return Door.of(parts, own_names, Identities(parts.access, rights_of(RULES), partial(_authorize, parts)))
+    settings = parts.settings
+    login = Login("controller", settings.node_id, tls=settings.tls is not None)
+    identities = Identities(
+        parts.access, rights_of(RULES), partial(_authorize, parts), session_token=login.token_of
+    )
+    return Door.of(parts, own_names, identities, login)
 
 
 def _authorize(parts: Parts, request: web.Request, key: RouteKey) -> None:

@@ -17,6 +17,7 @@ from metadata_log.errors import (
 )
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
+from metadata_log.node.console.login import Login
 from metadata_log.node.http.answer_pieces import Sender, parts_of
 from metadata_log.node.http.answers import (
     JSON,
@@ -73,11 +74,12 @@ class Door(Parts):
 
     own_names: OwnNames
     identities: Identities
+    login: Login
 
     @classmethod
-    def of(cls, parts: Parts, own_names: OwnNames, identities: Identities) -> "Door":
+    def of(cls, parts: Parts, own_names: OwnNames, identities: Identities, login: Login) -> "Door":
         shared = {field.name: getattr(parts, field.name) for field in fields(Parts)}
-        return cls(**shared, own_names=own_names, identities=identities)
+        return cls(**shared, own_names=own_names, identities=identities, login=login)
 
     # --- answers
 

@@ -1,4 +1,4 @@
-"""Pure: a window of the topics, by name, with what their partitions lack. Tests: tests/unit/quorum/http/test_windows.py."""
+"""Pure: a window of the topics, by name, with what their partitions lack. Tests: tests/unit/quorum/http/test_overview.py."""
 
 from collections.abc import Iterator, Mapping
 from heapq import nsmallest

@@ -103,6 +103,8 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/node/http/answer_pieces.py": frozenset({"aiohttp", "msgpack"}),
     "metadata_log/node/http/bodies.py": frozenset({"aiohttp"}),
     "metadata_log/node/http/query.py": frozenset({"aiohttp"}),
+    "metadata_log/node/console/login.py": frozenset({"aiohttp"}),
+    "metadata_log/node/console/pages.py": frozenset({"aiohttp"}),
     "metadata_log/node/http/kept_connections.py": frozenset({"aiohttp"}),
     "metadata_log/wire/*.py": frozenset({"msgpack"}),
     "metadata_log/log/index.py": frozenset({"msgpack", "google_crc32c"}),

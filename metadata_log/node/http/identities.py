@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from metadata_log import limits
-from metadata_log.errors import AuthenticationFailed, NotAuthorized
+from metadata_log.errors import AuthenticationFailed, ForeignCaller, NotAuthorized
 from metadata_log.node.http.routes import RouteKey
 from metadata_log.node.identity.access import Access, Peer, peer_of
 from metadata_log.node.identity.credentials import BEARER
@@ -22,6 +22,8 @@ CHECKED_AT: Final = web.RequestKey("checked_at", float)
 """Monotonic seconds; while identity is on."""
 ROUTE_PATH: Final = web.RequestKey("route_path", str)
 """Set on a request whose route was found without aiohttp's router."""
+SESSION_TOKEN: Final = web.RequestKey("session_token", str)
+"""On a broker: the token of the browser's session with which a request is sent on."""
 _NO_TOKEN: Final = ""
 """The credential of a request whose Authorization is no `Bearer TOKEN`: no principal has it."""
 
@@ -34,15 +36,19 @@ class Identities:
         access: Access,
         rights: Mapping[RouteKey, Right],
         authorize: Callable[[web.Request, RouteKey], None] | None = None,
+        *,
+        session_token: Callable[[web.BaseRequest], str | None] = lambda _: None,
     ) -> None:
         """`rights` are those of this node's routes.
 
         `authorize` raises NotAuthorized or AuthenticationFailed where the principal of a request may not use its route; by
-        default a principal may use the routes to whose rights it is entitled.
+        default a principal may use the routes to whose rights it is entitled. `session_token` returns the token of a
+        browser's session, for requests without Authorization.
         """
         self._access = access
         self._rights = rights
         self._authorize = authorize or self._check_right
+        self._session_token = session_token
 
     def check(self, request: web.Request) -> None:
         """Find the principal of a request, and refuse what it may not do. `of` returns the principal from then on.
@@ -50,6 +56,7 @@ class Identities:
         Raises:
             AuthenticationFailed: the route needs an identity and the request shows none, or a token that is none.
             NotAuthorized: the principal has no right to it.
+            ForeignCaller: it belongs to a browser's session, and may come from another page.
         """
         method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
         key = (method, route_path(request))
@@ -64,7 +71,7 @@ class Identities:
         if right is Right.TOKEN:
             request[PRINCIPAL] = self._of_forwarded(request)
             return
-        principal = request[PRINCIPAL] = self._access.principal(_peer_of(request))
+        principal = request[PRINCIPAL] = self._access.principal(self._peer_of(request))
         if principal is NOBODY:
             raise principal.refusal(Right.READ, "this")
         if not key[1]:
@@ -85,13 +92,16 @@ class Identities:
             AuthenticationFailed: there is no token.
         """
         if hdrs.AUTHORIZATION not in request.headers:
-            raise AuthenticationFailed(
-                "a broker forwards with the client's own token: send `Authorization: Bearer TOKEN`, or ask a controller"
-            )
-        if not BEARER.fullmatch(request.headers[hdrs.AUTHORIZATION]):
+            token = self._session_token(request)
+            if token is None:
+                raise AuthenticationFailed(
+                    "a broker forwards with the client's own token: send `Authorization: Bearer TOKEN`, or ask a controller"
+                )
+            request[SESSION_TOKEN] = token
+        elif not BEARER.fullmatch(request.headers[hdrs.AUTHORIZATION]):
             raise AuthenticationFailed("what is in Authorization is no `Bearer TOKEN`")
         with suppress(AuthenticationFailed):
-            return self._access.principal(_peer_of(request))
+            return self._access.principal(self._peer_of(request))
         return NOBODY
 
     def recheck(self, request: web.Request) -> None:
@@ -109,10 +119,33 @@ class Identities:
 
     def may_read(self, request: web.BaseRequest) -> bool:
         """Return whether the sender of a request, to a route that needs no identity, may see the metadata."""
+        return Right.READ in self.sender(request).rights
+
+    def sender(self, request: web.BaseRequest) -> Principal:
+        """Return the principal that a request shows, to a route that needs no identity; NOBODY if it shows none."""
         try:
-            return Right.READ in self._access.principal(_peer_of(request)).rights
-        except AuthenticationFailed:
-            return False
+            return self._access.principal(self._peer_of(request))
+        except (AuthenticationFailed, ForeignCaller):
+            return NOBODY
+
+    @property
+    def are_asked_for(self) -> bool:
+        return self._access.is_on
+
+    def check_token(self, token: str) -> None:
+        """Check a token.
+
+        Raises:
+            AuthenticationFailed: it is none of this cluster's.
+        """
+        self._access.principal(Peer(credential=token))
+
+    def _peer_of(self, request: web.BaseRequest) -> Peer:
+        headers = request.headers.getall(hdrs.AUTHORIZATION, [])
+        if not headers:
+            return peer_of(request.transport, credential=self._session_token(request))
+        token = BEARER.fullmatch(headers[0]) if len(headers) == 1 else None
+        return peer_of(request.transport, credential=_NO_TOKEN if token is None else token[1])
 
 
 def of(request: web.Request) -> Principal:
@@ -127,11 +160,3 @@ def route_path(request: web.Request) -> str:
         return found
     resource = request.match_info.route.resource
     return "" if resource is None else resource.canonical
-
-
-def _peer_of(request: web.BaseRequest) -> Peer:
-    headers = request.headers.getall(hdrs.AUTHORIZATION, [])
-    if not headers:
-        return peer_of(request.transport)
-    token = BEARER.fullmatch(headers[0]) if len(headers) == 1 else None
-    return peer_of(request.transport, credential=_NO_TOKEN if token is None else token[1])

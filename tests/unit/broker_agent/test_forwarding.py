@@ -25,6 +25,7 @@ from broker_agent.routes import FORWARDED, RULES
 from metadata_log import limits
 from metadata_log.ids import BrokerId
 from metadata_log.node.addresses import read_url
+from metadata_log.node.console.login import HEADER
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.identity.rights import Right
 from metadata_log.node.threads import Threads
@@ -136,6 +137,9 @@ def run(scenario: Awaitable[None]) -> None:
     asyncio.run(bounded())
 
 
+CONSOLE = ("/", "/console/{name}", "/v1/session")
+
+
 def test_a_broker_forwards_what_the_controllers_table_of_routes_says() -> None:
     assert sorted(FORWARDED) == sorted(route.key for route in ROUTES if route.forwarded)
 
@@ -240,7 +244,7 @@ async def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: 
         )
         assert (status, controller.seen[0][2]["Authorization"]) == (201, "Bearer the-controllers-judge")
         for (method, path), (right, *_) in RULES.items():
-            if right is Right.TOKEN:
+            if right is Right.TOKEN or path in CONSOLE:
                 continue
             wrong = await ask(agent, method, path, Authorization="Bearer of-nobody-that-is-known")
             none = await ask(agent, method, path)
@@ -262,9 +266,39 @@ async def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: 
             assert told[:2] == (known[0], {"ready": False, "reasons": [{"code": "NOT_SERVING"}]})
         async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
             for method, path in RULES.keys() - set(FORWARDED):
+                if path in CONSOLE:
+                    continue
                 async with http.request(method, agent.http_url + path) as answer:
                     assert answer.status not in (401, 403), (method, path)
                     assert answer.status == 200 or path != "/metrics"
+
+
+async def test_a_browsers_session_is_forwarded_with_the_token_that_it_began_with(tmp_path: Path) -> None:
+    file = tmp_path / "principals.toml"
+    token = "a-token-of-the-reader"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    file.write_text(f'[[principals]]\nname = "User:reader"\nroles = ["reader"]\ntoken_sha256 = "{digest}"\n')
+    async with (
+        broker(tmp_path, [DONE], principals=file) as (agent, [controller]),
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser,
+    ):
+        page = await browser.get(f"{agent.http_url}/")
+        assert page.status == 200 and page.headers["Content-Security-Policy"].startswith("default-src 'none'")
+        assert (await browser.get(f"{agent.http_url}/v1/topics")).status == 401
+        began = await browser.post(f"{agent.http_url}/v1/session", json={"token": token})
+        assert began.status == 204 and token not in began.headers["Set-Cookie"]
+        told = await (await browser.get(f"{agent.http_url}/v1/session")).json()
+        assert (told["role"], told["node_id"], told["principal"]) == ("broker", 11, "User:reader")
+        assert not controller.seen
+        await browser.get(f"{agent.http_url}/v1/topics")
+        assert controller.seen[0][2]["Authorization"] == f"Bearer {token}"
+        assert "Cookie" not in controller.seen[0][2]
+        foreign = await browser.post(f"{agent.http_url}/v1/topics", json={"name": "t"})
+        assert foreign.status == 403 and len(controller.seen) == 1
+        own = await browser.post(f"{agent.http_url}/v1/topics", json={"name": "t"}, headers={HEADER: "1"})
+        assert own.status == 201
+        await browser.delete(f"{agent.http_url}/v1/session", headers={HEADER: "1"})
+        assert (await browser.get(f"{agent.http_url}/v1/topics")).status == 401
 
 
 async def test_every_route_of_a_broker_has_a_rule_and_every_rule_a_route(tmp_path: Path) -> None:

@@ -1,0 +1,143 @@
+// Elements and words. All text comes in as text nodes: nothing that a node sends becomes markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+const SVG_TAGS = new Set(["svg", "path", "rect", "circle", "text", "g", "line", "title", "defs", "pattern"]);
+
+/** An element with attributes, listeners (onclick: f) and children. */
+export function h(tag, attributes = {}, ...children) {
+  const made = SVG_TAGS.has(tag) && attributes.html !== true ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false || name === "html") continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "value") made.value = value;
+    else if (name === "checked") made.checked = true;
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map((child) => (child instanceof Node ? child : document.createTextNode(String(child)))));
+  return made;
+}
+
+export function replace(node, ...children) {
+  node.replaceChildren(...children.flat(Infinity).filter((child) => child));
+  return node;
+}
+
+const SHAPES = {
+  good: "M1 5.5 2.5 4 4.2 5.8 7.6 1.8 9 3 4.3 8.4Z",
+  warn: "M5 .8 9.8 9.2H.2Z",
+  bad: "M3 0h4l3 3v4l-3 3H3L0 7V3Z",
+  idle: "M0 4h10v2H0Z",
+};
+
+/** A state as a colour, a shape and a word. */
+export function mark(level, word) {
+  return h("span", { class: `mark ${level}` }, h("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, h("path", { d: SHAPES[level] })), word);
+}
+
+const LEVELS = { ONLINE: "good", STOPPING: "warn", FENCED: "bad", leader: "good", follower: "idle", observer: "idle", red: "bad", yellow: "warn", candidate: "warn" };
+export function state(name) {
+  return mark(LEVELS[name] ?? "idle", String(name ?? "unknown").toLowerCase());
+}
+
+export function card(title, options, ...content) {
+  const { about = "", side = null, width = "" } = options ?? {};
+  return h("section", { class: `card ${width}` }, h("header", {}, h("h2", {}, title), about ? h("small", {}, about) : null, side ? h("span", { class: "push" }, side) : null), ...content);
+}
+
+export function title(text, more = "", ...side) {
+  document.title = `${text} · metaquorum`;
+  return h("div", { class: "title" }, h("h1", {}, text), h("span", { class: "more" }, more), side.length ? h("span", { class: "push" }, ...side) : null);
+}
+
+export function notice(level, ...words) {
+  return h("p", { class: `notice ${level}`, role: level === "bad" ? "alert" : "status" }, ...words);
+}
+
+/** A plain table; columns are [title, cell of a row, class]. */
+export function table(columns, rows, empty = "none") {
+  if (!rows.length) return h("div", { class: "empty" }, empty);
+  const head = h("thead", {}, h("tr", {}, columns.map(([name, , kind]) => h("th", { scope: "col", class: kind ?? "" }, name))));
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" }, h("table", {}, head, h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, cell, kind]) => h("td", { class: kind ?? "" }, cell(row))))))));
+}
+
+// --- words
+
+export const number = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en-US"));
+export const ids = (list) => (list && list.length ? list.join(", ") : "–");
+
+export function clock(ms) {
+  if (ms === null || ms === undefined) return "–";
+  const at = new Date(ms);
+  const time = at.toISOString().slice(11, 23);
+  return at.toISOString().slice(0, 10) === new Date().toISOString().slice(0, 10) ? time : `${at.toISOString().slice(0, 10)} ${time.slice(0, 8)}`;
+}
+
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  const s = ms / 1000;
+  if (s < 60) return `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} days`;
+}
+
+export function bytes(size) {
+  if (size < 1024) return `${size} B`;
+  const units = ["KiB", "MiB", "GiB", "TiB"];
+  let shown = size, at = -1;
+  while (shown >= 1024 && at < 3) { shown /= 1024; at += 1; }
+  return `${shown.toFixed(shown < 10 ? 1 : 0)} ${units[at]}`;
+}
+
+const CAUSES = {
+  BROKER_REGISTERED: (d, ref) => `broker ${d.broker_id} registered${ref === null ? " for the first time" : d.clean === false ? ", its run before had not ended cleanly" : ""}`,
+  BROKER_UNREGISTERED: (d) => `broker ${d.broker_id} was removed`,
+  BROKER_UNFENCED: (d) => `broker ${d.broker_id} had caught up and was unfenced`,
+  CONTROLLED_SHUTDOWN: (d) => `broker ${d.broker_id} asked to shut down`,
+  DIRECTORIES_REPORTED: (d) => `broker ${d.broker_id} reported where its replicas lie`,
+  FENCE_REQUESTED: (d) => `broker ${d.broker_id} asked to be fenced`,
+  ISR_REPORTED: (d) => `leader ${d.broker_id} reported the ISR`,
+  LEADERS_BALANCED: () => "leaderships were given back to first replicas",
+  LOG_DIR_OFFLINE: (d) => `directories of broker ${d.broker_id} failed`,
+  PREFERRED_ELECTION_REQUESTED: () => "a preferred election was asked for",
+  UNCLEAN_ELECTION_REQUESTED: () => "an unclean election was asked for",
+  REASSIGNMENT_REQUESTED: () => "a reassignment was asked for",
+  SESSION_EXPIRED: (d) => `broker ${d.broker_id} was silent${d.silent_ms ? ` for ${d.silent_ms} ms` : ""}: its session ended`,
+  SHUTDOWN_GRANTED: (d) => `broker ${d.broker_id} shut down`,
+  TOPIC_DELETED: () => "the topic was deleted",
+  TOPIC_UNDELETED: () => "the topic was restored",
+  CONTROLLER_REGISTERED: () => "a controller registered",
+};
+
+/** Why a batch was written: its cause in words, else the operation that was asked for. */
+export function why(batch) {
+  const cause = batch.cause;
+  if (cause) return CAUSES[cause.code]?.(cause.detail ?? {}, cause.ref_offset) ?? cause.code.toLowerCase().replaceAll("_", " ");
+  if (batch.operation === "completeActivation") return "a controller became the active one";
+  if (batch.operation === "writeNoOpRecord") return "the quiet quorum marked that it is alive";
+  return batch.operation ? `${batch.operation} was asked for` : "–";
+}
+
+export function since(began, now) {
+  if (!began) return "since before this controller started to apply the log";
+  return `since ${clock(began.time_ms)}, ${duration(now - began.time_ms)} ago`;
+}
+
+export function offsetLink(offset) {
+  return h("a", { href: `#/log?from=${offset}`, class: "mono" }, number(offset));
+}
+
+/** What a page shows, for other programs. */
+export function dataLink(path) {
+  return h("a", { href: path, target: "_blank", rel: "noopener" }, "data as JSON");
+}
+
+/** The data of a chart that a page made itself; `made` is asked once the link is followed. */
+export function madeLink(name, made) {
+  return h("a", { href: "#", download: `${name}.json`, onclick: (event) => {
+    const url = URL.createObjectURL(new Blob([JSON.stringify(made(), null, 1)], { type: "application/json" }));
+    event.currentTarget.href = url;
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  } }, "data as JSON");
+}

@@ -1,0 +1,97 @@
+// What is wrong, since when and because of what; how much there is; and what happened last.
+import { lines, newest, read } from "./api.js";
+import { grouped } from "./batches.js";
+import { card, clock, dataLink, duration, h, madeLink, mark, notice, number, offsetLink, replace, since, table, title, why } from "./dom.js";
+import { intervals, lanesOf } from "./lanes.js";
+
+const SHOWN = 9, LOOKED_BACK = 2000;
+
+export async function show(root, context) {
+  const head = h("div"), tiles = h("div", { class: "tiles" }), troubles = h("div"), lanes = h("div"), warnings = h("div"), changes = h("div");
+  root.append(head, tiles, h("div", { class: "grid" }, h("div", { class: "w7 stack" }, troubles, lanes, warnings), h("div", { class: "w5" }, changes)));
+  let happened = [], looked = [];
+  const drawChanges = () => replace(changes, card("What happened last", { side: h("a", { href: "#/log" }, "whole log") }, table([
+    ["time", (one) => h("span", { class: "mono" }, clock(one.time_ms)), "nowrap"],
+    ["what, by whom", (one) => [why(one), h("br"), h("small", {}, [one.actor, subjects(one)].filter(Boolean).join(" · ") || "–")], "wrap"],
+    ["offset", (one) => offsetLink(one.offset), "num"],
+  ], happened.slice(0, SHOWN), "nothing yet")));
+  const refresh = async () => {
+    const shown = await read("/v1/overview");
+    context.overview = shown;
+    replace(head, title("Overview", `cluster ${shown.cluster_id}`, dataLink("/v1/overview")));
+    replace(tiles, ...tilesOf(shown));
+    replace(troubles, troublesOf(shown));
+    replace(warnings, warningsOf(shown));
+    drawLanes();
+  };
+  const drawLanes = () => {
+    const chart = lanesOf(looked, context.overview.now_ms, 740);
+    replace(lanes, chart === null ? null : card("Brokers over time", { side: madeLink("broker-states", () => Object.fromEntries(intervals(looked, context.overview.now_ms))) }, chart));
+  };
+  await refresh();
+  // What is wrong is shown first: to read the log may take longer.
+  newest(LOOKED_BACK).then((found) => {
+    const earlier = grouped(found).filter(isNews).reverse();
+    looked = found;
+    happened = [...happened, ...earlier.filter((one) => !happened.some((each) => each.offset === one.offset))].slice(0, SHOWN);
+    drawChanges();
+    drawLanes();
+  }).catch((error) => replace(changes, notice("warn", error.message)));
+  return {
+    refresh,
+    told(name, batch) {
+      if (name !== "batch" || !isNews(batch)) return;
+      if (batch.brokers.length) lines(`from=${batch.offset}&until=${batch.end_offset}`).then((found) => { looked.push(...found); drawLanes(); }).catch(() => {});
+      happened = [batch, ...happened.filter((one) => one.offset !== batch.offset)].slice(0, SHOWN);
+      drawChanges();
+    },
+  };
+}
+
+const isNews = (batch) => Object.keys(batch.types).some((type) => type !== "NoOp");
+
+export function subjects(batch) {
+  const named = (batch.topics ?? []).join(", ");
+  const records = Object.values(batch.types).reduce((sum, count) => sum + count, 0);
+  return `${named ? `${named} · ` : ""}${number(records)} record${records === 1 ? "" : "s"}`;
+}
+
+function tilesOf(shown) {
+  const tile = (name, value, href, level = "", more = "") => h("a", { class: `tile ${level}`, href }, h("span", {}, name), h("b", {}, number(value), more ? h("small", {}, ` ${more}`) : null));
+  const { partitions, brokers } = shown, online = brokers.ONLINE ?? 0, all = Object.values(brokers).reduce((sum, count) => sum + count, 0);
+  return [
+    tile("brokers online", online, "#/brokers", online < all ? "warn" : "", `of ${number(all)}`),
+    tile("topics", shown.topics, "#/topics"),
+    tile("partitions", partitions.partitions, "#/topics"),
+    tile("without leader", partitions.offline, "#/topics?only=unavailable", partitions.offline ? "bad" : ""),
+    tile("under min ISR", partitions.under_min_isr, "#/topics?only=under-min-isr", partitions.under_min_isr ? "bad" : ""),
+    tile("under-replicated", partitions.under_replicated, "#/topics?only=under-replicated", partitions.under_replicated ? "warn" : ""),
+    tile("not preferred", partitions.not_preferred, "#/topics?only=not-preferred"),
+    tile("reassigning", partitions.reassigning, "#/topics?only=reassigning"),
+  ];
+}
+
+const TICK = "M12 1a11 11 0 1 0 0 22 11 11 0 0 0 0-22Zm-1.6 15.7-4.3-4.3 1.7-1.7 2.6 2.6 5.9-5.9 1.7 1.7Z";
+
+function troublesOf(shown) {
+  const found = shown.troubles;
+  if (!found.length) {
+    return card("Nothing is wrong", { about: `as controller ${shown.node_id} sees it at offset ${number(shown.end_offset)}` }, h("div", { class: "calm" }, h("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, h("path", { d: TICK })), h("div", {}, h("b", {}, "Every broker is online, every partition has its leader and all of its ISR."), h("span", { class: "muted" }, shown.leads_since ? `Controller ${shown.leader_id} leads ${since(shown.leads_since, shown.now_ms)}.` : ""))));
+  }
+  return card(`${found.length} thing${found.length > 1 ? "s" : ""} to see to`, { about: "what, since when, because of what" }, h("ul", { class: "troubles" }, found.map((trouble) => h("li", {}, h("div", {}, mark(trouble.level === "red" ? "bad" : "warn", trouble.level === "red" ? "critical" : "warning")), h("div", {}, h("p", {}, trouble.subject ? h("a", { href: `#/${trouble.subject}` }, trouble.detail) : trouble.detail), h("p", { class: "why" }, because(trouble, shown.now_ms)))))));
+}
+
+function because(trouble, now) {
+  if (!trouble.since) return trouble.subject === "quorum" ? trouble.code : since(null);
+  return [since(trouble.since, now), ": ", why(trouble.since), trouble.since.actor ? `, by ${trouble.since.actor}` : "", " · offset ", offsetLink(trouble.since.offset)];
+}
+
+function warningsOf(shown) {
+  if (!shown.recent_warnings.length) return null;
+  return card("Warnings of this node within the last hour", {}, table([
+    ["what", (one) => h("span", { class: "mono" }, one.code), "nowrap"],
+    ["detail", (one) => one.detail, "wrap"],
+    ["times", (one) => number(one.count), "num"],
+    ["last", (one) => `${duration(one.ms_ago)} ago`, "num nowrap"],
+  ], shown.recent_warnings));
+}

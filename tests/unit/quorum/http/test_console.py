@@ -1,0 +1,168 @@
+"""The console over HTTP: its files and their policy, logins, and what a session's cookie may do and may not."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient
+
+from metadata_log.node.console.login import HEADER, Login
+from metadata_log.node.console.pages import CONTENT_TYPES, FOLDER, POLICY, files
+from tests.support.desk import Desk, DoorServer
+from tests.support.lab import Lab
+from tests.unit.quorum.http.test_identity import principals, token
+
+Client = TestClient[web.Request, web.Application]
+CHANGE = {"cluster": True, "set": {"a.setting": "1"}, "unset": []}
+PATCH = {"json": CHANGE}
+
+
+@asynccontextmanager
+async def node(directory: Path, *, identity: bool = True) -> AsyncIterator[tuple[Desk, Client]]:
+    """A leading controller, and a browser that keeps its cookies."""
+    lab = Lab()
+    lab.lead(1)
+    known = principals(directory / "principals.toml") if identity else None
+    desk = Desk(lab, directory, principals=known)
+    jar = aiohttp.CookieJar(unsafe=True)  # of numeric addresses, too
+    async with TestClient[web.Request, web.Application](DoorServer(desk.door), cookie_jar=jar) as client:
+        yield desk, client
+
+
+async def changed(desk: Desk, client: Client, **headers: str) -> int:
+    """Ask for a change; return the status."""
+    asking = asyncio.ensure_future(client.patch("/v1/configs", json=CHANGE, headers=headers))
+    while not asking.done():
+        await asyncio.sleep(0.001)
+        desk.lab.quorum.commit()
+    return (await asking).status
+
+
+async def logged_in(client: Client, name: str = "User:admin") -> aiohttp.ClientResponse:
+    return await client.post("/v1/session", json={"token": token(name)})
+
+
+async def test_each_file_is_served_with_the_policy_and_is_not_sent_twice(tmp_path: Path) -> None:
+    async with node(tmp_path) as (_, client):
+        for name in files():
+            for path in ("/", f"/console/{name}") if name == "index.html" else (f"/console/{name}",):
+                answer = await client.get(path)
+                assert answer.status == 200, path
+                assert answer.content_type == CONTENT_TYPES[Path(name).suffix]
+                assert answer.headers["Content-Security-Policy"] == POLICY
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                assert (await answer.read()) == (FOLDER / name).read_bytes()
+                again = await client.get(path, headers={"If-None-Match": answer.headers["ETag"]})
+                assert (again.status, await again.read()) == (304, b"")
+        for path in ("/console/none.js", "/console/..%2flogin.py", "/console/%2e%2e%2flogin.py"):
+            assert (await client.get(path)).status in (401, 404), path
+
+
+def test_a_page_names_no_foreign_host_and_has_no_inline_script_or_style() -> None:
+    for name, file in files().items():
+        text = file.body.decode().replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://(?!\$)[a-z]", text), name
+        assert "innerHTML" not in text and "eval(" not in text and "document.write" not in text, name
+        if name.endswith(".html"):
+            assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", text), name
+
+
+async def test_a_login_exchanges_the_token_for_a_cookie_that_does_not_hold_it(tmp_path: Path) -> None:
+    async with node(tmp_path) as (desk, client):
+        told = await (await client.get("/v1/session")).json()
+        assert told == {
+            "role": "controller",
+            "node_id": 1,
+            "identity": True,
+            "principal": None,
+            "rights": [],
+            "has_session": False,
+        }
+        assert (await client.get("/v1/quorum")).status == 401
+        answer = await logged_in(client)
+        assert answer.status == 204
+        cookie = answer.headers["Set-Cookie"]
+        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie
+        assert token("User:admin") not in cookie
+        assert (await client.get("/v1/quorum")).status == 200
+        told = await (await client.get("/v1/session")).json()
+        assert told["principal"] == "User:admin" and "alter" in told["rights"] and told["has_session"]
+        assert await changed(desk, client, **{HEADER: "1"}) == 200
+        assert (await client.delete("/v1/session", headers={HEADER: "1"})).status == 204
+        assert (await client.get("/v1/quorum")).status == 401
+
+
+def test_a_cookie_is_secure_under_tls_and_names_its_node() -> None:
+    response = web.Response()
+    Login("broker", 11, tls=True).begin("token", response)
+    cookie = response.cookies["__Host-metaquorum-broker-11"]
+    assert cookie["secure"] and cookie["httponly"] and cookie["samesite"] == "Strict" and not cookie["domain"]
+    assert Login("controller", 1, tls=False).cookie == "metaquorum-controller-1"
+
+
+async def test_a_session_changes_nothing_for_a_page_of_another_origin(tmp_path: Path) -> None:
+    """Goal: no page but the console's uses a session. Method: the header that a foreign page cannot send is left out, or
+    its own origin stands there.
+    """
+    async with node(tmp_path) as (desk, client):
+        await logged_in(client)
+        end_offset = desk.controller.committed.end_offset
+        assert await changed(desk, client) == 403
+        assert await changed(desk, client, **{HEADER: "1", "Origin": "http://127.0.0.1:1"}) == 403
+        assert (await client.get("/v1/quorum", headers={"Origin": "http://127.0.0.1:1"})).status == 403
+        assert (await client.delete("/v1/session")).status == 403
+        assert desk.controller.committed.end_offset == end_offset
+        own = str(client.make_url("/")).rstrip("/")
+        assert await changed(desk, client, **{HEADER: "1", "Origin": own}) == 200
+
+
+async def test_a_session_has_the_rights_of_its_token_and_a_token_counts_before_it(tmp_path: Path) -> None:
+    async with node(tmp_path) as (desk, client):
+        await logged_in(client, "User:reader")
+        assert (await client.get("/v1/quorum")).status == 200
+        assert await changed(desk, client, **{HEADER: "1"}) == 403
+        bearer = f"Bearer {token('User:admin')}"
+        assert await changed(desk, client, Authorization=bearer) == 200
+        assert await changed(desk, client, Authorization="Bearer of-nobody-that-is-known") == 401
+
+
+async def test_a_principal_that_is_taken_out_has_no_session_any_more(tmp_path: Path) -> None:
+    async with node(tmp_path) as (desk, client):
+        await logged_in(client)
+        access = desk.door.access
+        principals(tmp_path / "principals.toml", {"User:reader": "reader"})
+        access._looked_at = 0.0
+        assert (await client.get("/v1/quorum")).status == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"token": "of-nobody-that-is-known"}', 401),
+        (b'{"token": "short"}', 401),
+        (b'{"token": 1}', 400),
+        (b'{"token": "x", "more": 1}', 400),
+        (b"[", 400),
+        (b"", 400),
+        (b'{"token": "' + b"x" * 2_000 + b'"}', 413),
+    ],
+)
+async def test_what_is_no_login_is_refused_and_sets_no_cookie(
+    tmp_path: Path, body: bytes, status: int
+) -> None:
+    async with node(tmp_path) as (_, client):
+        answer = await client.post("/v1/session", data=body, headers={"Content-Type": "application/json"})
+        assert answer.status == status and "Set-Cookie" not in answer.headers
+
+
+async def test_without_identity_the_console_is_open_and_there_is_nothing_to_log_in_to(tmp_path: Path) -> None:
+    async with node(tmp_path, identity=False) as (desk, client):
+        told = await (await client.get("/v1/session")).json()
+        assert (told["identity"], told["principal"], told["has_session"]) == (False, "User:ANONYMOUS", False)
+        assert (await logged_in(client)).status == 400
+        assert await changed(desk, client) == 200
