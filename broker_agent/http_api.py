@@ -49,6 +49,7 @@ from metadata_log.node.http.server import listen
 from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.tls import recent_and_ending
 from metadata_log.node.pace import OneInATurn, until_done
+from metadata_log.node.release import release
 from metadata_log.node.threads import Threads
 from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
@@ -250,6 +251,7 @@ class HttpApi:
         agent.may_serve()  # updates the state if the session has just ended
         return {
             "broker_id": agent.settings.broker_id,
+            "version": release(),
             "state": agent.state.value,
             "kafka_state": agent.kafka_state.name,
             "kafka_state_number": agent.kafka_state.value,

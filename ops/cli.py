@@ -39,6 +39,7 @@ INTERRUPTED: Final = 130
 
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("up", "Run a local cluster in the foreground: format what is not there, start what is."),
+    "config": ("config", "Settings files of nodes."),
     "storage": ("storage", "Data directories of controllers and brokers."),
     "controller": ("process:CONTROLLER", "A controller's process."),
     "broker": ("process:BROKER", "A broker's process."),
@@ -55,6 +56,9 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "backup": ("backup", "The state as a file, and controllers that begin with one."),
     "state": ("state", "Show the whole state, now or as it was."),
     "replay": ("replay", "An exported log, replayed."),
+    "version": ("version", "The release of this client and of every node."),
+    "completion": ("desk:COMPLETION", "Print what a shell evaluates to complete words (bash, zsh, fish)."),
+    "help": ("desk:HELP", "Show what a noun or a verb does."),
     "bench": ("bench", "Measure, beside a peer."),
 }
 """Each noun: its file in ops/verbs, what it is called there unless NOUN, and its line of help."""

@@ -9,6 +9,7 @@ import json
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -256,9 +257,40 @@ def load_broker_settings(path: Path) -> BrokerSettings:
     return settings
 
 
-def _load(path: Path, role: Role) -> dict[str, Any]:
-    """Return what the settings of a node of this role are made of."""
-    top = _Table.read(path)
+def load_checked(path: Path) -> tuple[ControllerSettings | BrokerSettings | None, list[str]]:
+    """Return the settings of a node's file, None if it has a fault, and all its faults, each with file and key.
+
+    What relates values to each other is looked at once each value by itself is right.
+    """
+    faults: list[InvalidSettings] = []
+    settings: ControllerSettings | BrokerSettings | None = None
+    with _noting(faults):
+        role: Role = "broker" if _Table.read(path).has("broker_id") else "controller"
+        values = _load(path, role, faults)
+        if not faults:
+            settings = ControllerSettings(**values) if role == "controller" else BrokerSettings(**values)
+            with _noting(faults):
+                _validate(path, settings.validate)
+            if isinstance(settings, ControllerSettings):
+                with _noting(faults):
+                    _check_same_port(path, settings)
+    return None if faults else settings, [fault.message for fault in faults]
+
+
+@contextmanager
+def _noting(faults: list[InvalidSettings]) -> Iterator[None]:
+    try:
+        yield
+    except InvalidSettings as fault:
+        faults.append(fault)
+
+
+def _load(path: Path, role: Role, faults: list[InvalidSettings] | None = None) -> dict[str, Any]:
+    """Return what the settings of a node of this role are made of.
+
+    With `faults`, what is wrong is added to them and left out, and the rest is looked at, too.
+    """
+    top = _Table.read(path, faults)
     around = Around(path, tls=top.has("tls"))
     tables: dict[str, _Table] = {"": top}
     found: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -273,22 +305,25 @@ def _load(path: Path, role: Role) -> dict[str, Any]:
                     found["".join(key.field[:-1])][key.field[-1]] = value
 
     take("tls", "identity")  # first, as they say what addresses must look like
-    _check_security(
-        path,
-        insecure=top.take("insecure", yes_or_no, default=False),
-        tls=around.tls,
-        principals="principals" in found[""],
-    )
+    with nullcontext() if faults is None else _noting(faults):
+        _check_security(
+            path,
+            insecure=bool(top.take("insecure", yes_or_no, default=False)),
+            tls=around.tls,
+            principals="principals" in found[""],
+        )
     tops = {key.table for key in keys_of(role)} - {"tls", "identity", "voters", "advertised.listeners"}
     take(*tops)
     if role == "controller":
-        found[""]["voters"] = tuple(_voter(table, around) for table in top.tables("voters"))
+        found[""]["voters"] = tuple(_voter(table, around, faults) for table in top.tables("voters"))
     else:
         listeners = tables["advertised"].table("listeners", default={})
         read = listeners.rest(lambda value: of.LISTENER.read(value, around))
         found[""]["advertised_listeners"] = tuple(BrokerEndpoint(name, *at) for name, at in read.items())
     for table in tables.values():
         table.done()
+    if faults:
+        return {}
     return found.pop("") | {name: GROUPS[name](**values) for name, values in found.items()}
 
 
@@ -296,11 +331,14 @@ def keys_of(role: Role) -> list[Key]:
     return [key for key in KEYS if role in key.roles]
 
 
-def _voter(table: "_Table", around: Around) -> VoterSettings:
+def _voter(
+    table: "_Table", around: Around, faults: list[InvalidSettings] | None = None
+) -> VoterSettings | None:
+    """Return a voter; None if something is wrong, and `faults` has it."""
     keys = [key for key in KEYS if key.table == "voters"]
-    voter = VoterSettings(**{key.key: table.take_key(key, around, "controller") for key in keys})
+    values = {key.key: table.take_key(key, around, "controller") for key in keys}
     table.done()
-    return voter
+    return None if faults else VoterSettings(**values)
 
 
 def load_for_format(path: Path) -> tuple[Role, int, Path, str | None]:
@@ -457,14 +495,22 @@ def _validate(path: Path, validate: Callable[[], None]) -> None:
 class _Table:
     """One table of a settings file, whose values are taken one by one; `done` refuses the keys that are left."""
 
-    def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        values: Mapping[str, Any],
+        faults: list[InvalidSettings] | None = None,
+    ) -> None:
+        """With `faults`, these get what is wrong; without them the first is raised."""
         self._path = path
         self._name = name
         self._values = dict(values)
+        self._faults = faults
         self._known: set[str] = set()
 
     @classmethod
-    def read(cls, path: Path) -> "_Table":
+    def read(cls, path: Path, faults: list[InvalidSettings] | None = None) -> "_Table":
         try:
             with path.open("rb") as file:
                 content = file.read(SETTINGS_BYTES_MAX + 1)
@@ -473,7 +519,7 @@ class _Table:
         if len(content) > SETTINGS_BYTES_MAX:
             raise InvalidSettings(f"{path}: larger than {SETTINGS_BYTES_MAX} bytes: not a settings file")
         try:
-            return cls(path, "", tomllib.loads(content.decode()))
+            return cls(path, "", tomllib.loads(content.decode()), faults)
         except UnicodeDecodeError as error:
             raise InvalidSettings(f"{path}: byte {error.start} is not UTF-8") from error
         except tomllib.TOMLDecodeError as error:
@@ -487,14 +533,22 @@ class _Table:
     def take(self, key: str, kind: Callable[[object], T], *, default: Any = MISSING) -> T:
         self._known.add(key)
         if key not in self._values:
-            if default is MISSING:
-                raise self._wrong(key, "is missing")
-            return default  # type: ignore[no-any-return]  # the caller's own
+            if default is not MISSING:
+                return default  # type: ignore[no-any-return]  # the caller's own
+            return self._refused(self._wrong(key, "is missing"))  # type: ignore[no-any-return]  # left out
         value = self._values.pop(key)
         try:
             return kind(value)
         except ValueError as error:
-            raise self._wrong(key, f"= {_shown(value)}: {error}") from error
+            wrong = self._wrong(key, f"= {_shown(value)}: {error}")
+            return self._refused(wrong, error)  # type: ignore[no-any-return]  # left out
+
+    def _refused(self, wrong: InvalidSettings, why: Exception | None = None) -> Any:
+        """Note a fault, and return None in place of the value; raise it where faults are not gathered."""
+        if self._faults is None:
+            raise wrong from why
+        self._faults.append(wrong)
+        return None
 
     def take_key(self, key: Key, around: Around, role: Role) -> Any:
         default = MISSING if key.default(role) is MISSING else None
@@ -505,16 +559,18 @@ class _Table:
         return {key: self.take(key, kind) for key in list(self._values)}
 
     def table(self, key: str, *, default: Any = MISSING) -> "_Table":
-        return _Table(self._path, f"{self._name}{key}.", self.take(key, _mapping, default=default))
+        values = self.take(key, _mapping, default=default) or {}
+        return _Table(self._path, f"{self._name}{key}.", values, self._faults)
 
     def tables(self, key: str) -> list["_Table"]:
-        found = self.take(key, list_of(_mapping))
-        return [_Table(self._path, f"{self._name}{key}[{at}].", values) for at, values in enumerate(found)]
+        found = self.take(key, list_of(_mapping)) or ()
+        name = f"{self._name}{key}"
+        return [_Table(self._path, f"{name}[{at}].", values, self._faults) for at, values in enumerate(found)]
 
     def done(self) -> None:
         for key in self._values:
             near = difflib.get_close_matches(key, self._known, n=1)
-            raise self._wrong(key, "is unknown" + (f"; did you mean {near[0]}?" if near else ""))
+            self._refused(self._wrong(key, "is unknown" + (f"; did you mean {near[0]}?" if near else "")))
 
     def _wrong(self, key: str, what: str) -> InvalidSettings:
         return InvalidSettings(f"{self._path}: {self._name}{key} {what}", path=str(self._path), key=key)

@@ -219,7 +219,16 @@ def test_the_rule_lets_good_code_pass(rule: Rule, path: str, source: str) -> Non
     assert list(rule(Module(path, source))) == []
 
 
-OF_FILES = ("backup.py", "log.py", "process.py", "snapshot.py", "storage.py", "whatif.py")
+OF_FILES = (
+    "backup.py",
+    "config.py",
+    "log.py",
+    "log_dump.py",
+    "process.py",
+    "snapshot.py",
+    "storage.py",
+    "whatif.py",
+)
 """Verbs that are given a file or a directory, and say whether its node runs."""
 READERS = (
     *("metadata_log.log", "metadata_log.node.disk.data_directory", "metadata_log.node.disk.durable_files"),

@@ -60,6 +60,7 @@ VERBS = {
         "configs subtract",
     ),
     *("configs replace", "log dump", "log tail", "log verify", "log export"),
+    *("config check", "version", "completion", "help"),
     *("controllers list", "controllers unregister"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("replay sql", "replay tables", "replay state", "replay diff", "replay history"),
