@@ -32,6 +32,7 @@ NOT_OF_ONE_SUBJECT: Final = (
     "health",
     "log",
     "metrics",
+    "openapi",
     "overview",
     "state",
 )

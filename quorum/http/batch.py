@@ -39,6 +39,12 @@ class Item(Shape, frozen=True):
     id: str | None = None
 
 
+class Commands(Shape, frozen=True):
+    """A batch as it is described; `write_all` reads each command apart, so that a malformed one stops no other."""
+
+    commands: Annotated[list[Item], Meta(min_length=1, max_length=limits.HTTP_BATCH_COMMANDS_MAX)]
+
+
 class Batch(Shape, frozen=True):
     commands: Annotated[list[Any], Meta(min_length=1, max_length=limits.HTTP_BATCH_COMMANDS_MAX)]
 

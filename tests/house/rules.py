@@ -167,7 +167,7 @@ PURE_FORBIDDEN: Final = (
 PATH_METHODS: Final = frozenset(
     {"read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "mkdir", "unlink"}
 )
-ROUTES: Final = ("/v1/", "/healthz", "/readyz", "/metrics")
+ROUTES: Final = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
 """How the paths of both processes begin."""
 GUARD_FILES: Final = (
     *("guard", "quorum_state", "outbox", "elections"),

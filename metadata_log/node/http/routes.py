@@ -7,7 +7,7 @@ Tests: tests/unit/quorum/http/test_identity.py.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import uuid_from_text
@@ -23,6 +23,8 @@ class Parameter(NamedTuple):
 
     wanted: str
     takes: Callable[[str], bool]
+    schema: Mapping[str, Any] = {}
+    """What JSON Schema can say of the form, beside that it is text."""
 
 
 class RouteRule(NamedTuple):
@@ -34,12 +36,13 @@ class RouteRule(NamedTuple):
 
 
 def one_of(*values: str) -> Parameter:
-    return Parameter(f"one of {', '.join(values)}" if len(values) > 1 else values[0], values.__contains__)
+    wanted = f"one of {', '.join(values)}" if len(values) > 1 else values[0]
+    return Parameter(wanted, values.__contains__, {"enum": list(values)})
 
 
 def _like(pattern: str, wanted: str) -> Parameter:
     matched = re.compile(pattern, re.DOTALL | re.ASCII)
-    return Parameter(wanted, lambda text: matched.fullmatch(text) is not None)
+    return Parameter(wanted, lambda text: matched.fullmatch(text) is not None, {"pattern": f"^{pattern}$"})
 
 
 def _is_id(text: str) -> bool:

@@ -1,0 +1,362 @@
+"""Pure: the shapes of answers over HTTP, for the description of the API; what makes the answers is in the subjects' files.
+Tests: tests/unit/quorum/http/test_openapi.py.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from metadata_log.wire.fetch import SnapshotOffer
+
+
+class Offsets(TypedDict):
+    """Where a write's records lie, end exclusive; one that wrote nothing has base = end."""
+
+    base: int
+    end: int
+
+
+class Error(TypedDict):
+    error: str
+    code: int
+    family: Literal["Rejected", "Unavailable", "OutcomeUnknown", "Fault"]
+    message: str
+    retryable: bool
+    controller_id: int
+    controller_epoch: int
+
+
+class Written(TypedDict):
+    offsets: Offsets
+
+
+class Listing(TypedDict):
+    end_offset: int
+    controller_epoch: int
+
+
+class Outcome(TypedDict):
+    """What became of one item: no error, or its name and a message."""
+
+    error: str | None
+    message: str | None
+
+
+class Partition(TypedDict):
+    partition: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    adding_replicas: list[int]
+    removing_replicas: list[int]
+    leader_recovery_state: str
+    eligible_leader_replicas: list[int]
+    last_known_elr: list[int]
+    directories: list[str]
+
+
+class Topic(TypedDict):
+    name: str
+    topic_id: str | None
+    configs: dict[str, str]
+    partitions: list[Partition]
+
+
+class TopicCreated(Topic, Written):
+    pass
+
+
+class TopicOutcome(Outcome):
+    name: str
+    topic_id: str | None
+    partitions: int
+    replication_factor: int
+
+
+class TopicsChanged(Written):
+    topics: list[TopicOutcome]
+
+
+class TopicListed(TypedDict):
+    name: str
+    topic_id: str
+    partition_count: int
+    replication_factor: int
+    deleted_at_ms: NotRequired[int]
+    grace_ms: NotRequired[int]
+    left_ms: NotRequired[int]
+    gone_at_ms: NotRequired[int]
+
+
+class TopicsListed(Listing):
+    undelete_window_ms: NotRequired[int]
+    items: list[TopicListed]
+
+
+class NamedOutcome(Outcome):
+    name: str | None
+    topic_id: str | None
+    partitions: NotRequired[int]
+
+
+class TopicsEnded(Written):
+    topics: list[NamedOutcome]
+
+
+class TopicEnded(Written):
+    name: str
+    topic_id: str
+
+
+class PartitionListed(Partition):
+    topic: str
+
+
+class PartitionsListed(Listing):
+    items: list[PartitionListed]
+    next_after: str | None
+
+
+class PartitionOutcome(Outcome):
+    topic: str
+    partition: int
+    leader: NotRequired[int]
+
+
+class PartitionsChanged(Written):
+    partitions: list[PartitionOutcome]
+
+
+class Reassignment(TypedDict):
+    topic: str
+    partition: int
+    replicas: list[int]
+    isr: list[int]
+    adding_replicas: list[int]
+    removing_replicas: list[int]
+    why_stuck: str | None
+
+
+class Reassignments(Listing):
+    items: list[Reassignment]
+
+
+class Imbalance(TypedDict):
+    broker_id: int
+    preferred: int
+    led_elsewhere: int
+    percent: float
+    exceeds: bool
+
+
+class Imbalances(Listing):
+    items: list[Imbalance]
+    percentage: int
+    interval_seconds: int
+
+
+class Endpoint(TypedDict):
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class Feature(TypedDict):
+    name: str
+    min: int
+    max: int
+
+
+class Broker(TypedDict):
+    broker_id: int
+    state: Literal["OFFLINE", "FENCED", "ONLINE", "STOPPING"]
+    broker_epoch: int
+    incarnation_id: str
+    rack: str | None
+    endpoints: list[Endpoint]
+    control_state: str
+    registration_state: str
+    in_controlled_shutdown: bool
+    shutdown_offset: int | None
+    waits_for: str | None
+    applied_offset: int | None
+    lag_records: int | None
+    last_contact_ms_ago: int | None
+
+
+class Brokers(Listing):
+    items: list[Broker]
+
+
+class BrokerGone(Written):
+    broker_id: int
+
+
+class Setting(TypedDict):
+    name: str
+    value: str | None
+    source: str
+
+
+class Config(TypedDict):
+    resource_type: str
+    resource_name: str
+    name: str
+    value: str | None
+    source: NotRequired[str]
+    type: NotRequired[str]
+    is_sensitive: NotRequired[bool]
+    read_only: NotRequired[bool]
+    synonyms: NotRequired[list[Setting]]
+
+
+class Configs(Listing):
+    items: list[Config]
+
+
+class ConfigsChanged(Written):
+    items: list[Config]
+
+
+class ResourceOutcome(Outcome):
+    resource_type: str
+    resource_name: str
+
+
+class ResourcesChanged(Written):
+    resources: list[ResourceOutcome]
+
+
+class FeatureLevel(TypedDict):
+    feature: str
+    level: int
+    supported_min: NotRequired[int]
+    supported_max: NotRequired[int]
+
+
+class Features(Listing):
+    items: list[FeatureLevel]
+
+
+class FeaturesChanged(Written):
+    features: list[FeatureLevel]
+
+
+class Node(TypedDict):
+    id: int
+    directory_id: str | None
+    address: str
+    http: str | None
+    role: str
+    end_offset: int | None
+    log_start_offset: int | None
+    lag_records: int | None
+    last_caught_up_ms_ago: int | None
+    reachable: bool
+    locked_out: Any
+
+
+class Digest(TypedDict):
+    end_offset: int
+    value: str
+
+
+class Quorum(TypedDict):
+    cluster_id: str
+    node_id: int
+    leader_id: int | None
+    controller_epoch: int
+    high_watermark: int
+    log_start_offset: int
+    observed_until_ms: int | None
+    digest: Digest
+    change_pending: bool
+    voters: list[Node]
+    observers: list[Node]
+
+
+class QuorumSettings(Listing):
+    topics: dict[str, Any]
+    elections: dict[str, Any]
+    session_timeout_ms: int
+
+
+class Leader(TypedDict):
+    leader_id: int
+
+
+class VoterNamed(TypedDict):
+    id: int
+    directory_id: str
+
+
+class VotersChanged(Written):
+    voters: list[VoterNamed]
+
+
+class Registration(TypedDict):
+    controller_id: int
+    incarnation_id: str
+    registration_epoch: int
+    registered_at_ms: int | None
+    is_voter: bool
+    linked: bool | None
+    endpoints: list[Endpoint]
+    features: list[Feature]
+
+
+class Registrations(Listing):
+    items: list[Registration]
+
+
+class ControllerChanged(Written):
+    controller_id: int
+    registration_epoch: int
+
+
+class Snapshots(Listing):
+    items: list[SnapshotOffer]
+
+
+class Results(TypedDict):
+    """For each command "status", and what the same request alone answers, or an error."""
+
+    results: list[dict[str, Any]]
+
+
+class Alive(TypedDict):
+    ok: bool
+
+
+class Reason(TypedDict):
+    code: str
+    detail: NotRequired[Any]
+
+
+class Ready(TypedDict):
+    ready: bool
+    reasons: list[Reason]
+    recent_warnings: NotRequired[list[dict[str, Any]]]
+    partitions: NotRequired[dict[str, int] | None]
+
+
+class State(Listing):
+    time_ms: int
+    digest: str
+    brokers: list[dict[str, Any]]
+    topics: list[Topic]
+    deleted_topics: list[TopicListed]
+    configs: list[Config]
+    features: dict[str, int]
+    next_producer_id: int | None
+    kraft_version: int | None
+    voters: list[dict[str, Any]] | None
+    controllers: list[dict[str, Any]]
+
+
+class Block(TypedDict):
+    """A block of producer ids."""
+
+    first: int
+    length: int
