@@ -39,6 +39,7 @@ INTERRUPTED: Final = 130
 
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("up", "Run a local cluster in the foreground: format what is not there, start what is."),
+    "context": ("context", "Clusters by name."),
     "config": ("config", "Settings files of nodes."),
     "storage": ("storage", "Data directories of controllers and brokers."),
     "controller": ("process:CONTROLLER", "A controller's process."),
@@ -78,7 +79,8 @@ OUTPUT_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 EXIT_CODES: Final = """\
 exit codes: 0 ok, 2 usage, 3 refused, 4 unavailable, 5 outcome unknown, 6 fault; quorum health: 0 green, 10 yellow, 20 red
-Controllers are found by --bootstrap, else METAQUORUM_BOOTSTRAP, else ./metaquorum-data/cluster.json.
+Controllers are found by --bootstrap or --context, else METAQUORUM_BOOTSTRAP, METAQUORUM_CONTEXT, the context in use, else
+./metaquorum-data/cluster.json.
 Times may be written 2026-01-01T10:00Z or -2h, durations 500ms, 30s, 1h30m.
 """
 

@@ -79,6 +79,7 @@ class Network(Output):
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
+    context: str | None = None
     token_file: str | None = None
     insecure: bool = False
     timeout: float = TIMEOUT_S
@@ -93,6 +94,7 @@ class Network(Output):
             timeout_s=self.timeout,
             insecure=self.insecure,
             say=say,
+            context=self.context,
             takes_stale=not self.consistent,
             **files,
         )
@@ -260,6 +262,7 @@ def shown_files(section: str) -> list[click.Parameter]:
         _in(section, "--insecure", is_flag=True, help=clear),
     ]
 
+        _in("network", "--context", metavar="NAME", help="a cluster that `context set` named"),
 
 def _sharing(shared: type[Output], params: list[click.Parameter]) -> Callable[[R], R]:
     def declare(run: R) -> R:

@@ -8,13 +8,14 @@ import random
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from metadata_log.errors import InvalidSettings
 from metadata_log.node.addresses import is_node_url
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.identity.certificate_dates import Dated
 from metadata_log.node.identity.credentials import TlsFiles, bearer_from, dates_of, trusting
+from ops import contexts
 from ops.admin.cluster import Cluster
 from ops.admin.exchange import Credentials, Say, silent
 from ops.given import SHOWN, TIMEOUT_S, Misuse
@@ -34,9 +35,13 @@ def connect(
     insecure: bool = False,
     say: Say = silent,
     takes_stale: bool = False,
+    context: str | None = None,
     **files: str | Path | None,
 ) -> Cluster:
     """Return a client of the cluster at `bootstrap` (URL,URL...), else of METAQUORUM_BOOTSTRAP, else of the cluster here.
+
+    Where neither names one, `context` does, else METAQUORUM_CONTEXT, else the context in use (`ops/contexts.py`), before the
+    cluster here. What a context says that a client shows is shown where no argument and no variable says otherwise.
 
     `files` are `ca`, `cert`, `key` and `token_file` of SHOWN; each else comes from its variable. `timeout_s` bounds each
     request with its repetitions. `insecure` sends the token to http:// addresses, too. With `takes_stale` a controller that
@@ -48,17 +53,52 @@ def connect(
         InvalidSettings: a file is missing, or is something else.
     """
     assert files.keys() <= set(SHOWN), f"files are {', '.join(SHOWN)}"
-    urls = bootstrap_from(bootstrap)
-    is_named = bool(bootstrap or os.environ.get(BOOTSTRAP_VARIABLE))
+    place = named(bootstrap, context, files, insecure=insecure)
     return Cluster(
-        urls,
+        place.urls,
         timeout_s=timeout_s,
         rng=random.SystemRandom(),
-        credentials=credentials_from(files, urls, is_named=is_named, insecure=insecure, say=say),
-        cure="" if is_named else _CURE,
+        credentials=credentials_from(
+            place.files, place.urls, is_named=place.is_named, insecure=place.insecure, say=say
+        ),
+        cure="" if place.is_named else _CURE,
         say=say,
         takes_stale=takes_stale,
     )
+
+
+class Named(NamedTuple):
+    """A cluster as arguments, environment and contexts name it; not `is_named`: by the file of the cluster here."""
+
+    urls: tuple[str, ...]
+    files: Mapping[str, str | Path | None]
+    is_named: bool
+    insecure: bool
+
+    def files_to_show(self) -> dict[str, Path]:
+        """Return the files that a client shows, for a reader that is no `Cluster`; it gets a token under the same rule."""
+        given = given_files(self.files)
+        if not given and not self.is_named:
+            given = paired(_files_of_cluster_file(DEFAULT_CLUSTER_FILE))
+        if not self.is_named and "ca" not in given_files(self.files):
+            given.pop("token_file", None)
+        return given
+
+
+def named(
+    bootstrap: str | None, context: str | None, files: Mapping[str, str | Path | None], *, insecure: bool
+) -> Named:
+    """Return which cluster is asked, and what is shown there; raises as `connect`."""
+    if bootstrap and context:
+        raise Misuse("--bootstrap and --context each name a cluster: leave one out")
+    if context or not (bootstrap or os.environ.get(BOOTSTRAP_VARIABLE)):
+        found = contexts.chosen(context)
+        if found is not None:
+            bootstrap = ",".join(found[1].bootstrap)
+            insecure = insecure or found[1].insecure
+            files = {**found[1].files, **given_files(files)}
+    is_named = bool(bootstrap or os.environ.get(BOOTSTRAP_VARIABLE))
+    return Named(bootstrap_from(bootstrap), files, is_named, insecure)
 
 
 _CURE: Final = (
@@ -74,10 +114,11 @@ def given_files(files: Mapping[str, str | Path | None]) -> dict[str, Path]:
         Misuse: there is a certificate without its key, or a key without its certificate.
     """
     named = {name: files.get(name) or os.environ.get(f"METAQUORUM_{name.upper()}") for name in SHOWN}
-    return _paired({name: Path(file) for name, file in named.items() if file})
+    return paired({name: Path(file) for name, file in named.items() if file})
 
 
-def _paired(files: dict[str, Path]) -> dict[str, Path]:
+def paired(files: dict[str, Path]) -> dict[str, Path]:
+    """Return the files; raises Misuse for a certificate without its key, or a key without its certificate."""
     if ("cert" in files) != ("key" in files):
         raise Misuse("--cert and --key belong together")
     return files
@@ -102,7 +143,7 @@ def credentials_from(
     given = given_files(files)
     is_proven = "ca" in given
     if not given and not is_named:
-        given = _paired(_files_of_cluster_file(DEFAULT_CLUSTER_FILE))
+        given = paired(_files_of_cluster_file(DEFAULT_CLUSTER_FILE))
     ca, cert, key = (given.get(name) for name in ("ca", "cert", "key"))
     tls: ssl.SSLContext | None = None
     dates: tuple[Dated, ...] = ()
