@@ -238,6 +238,7 @@ def _network(timeout_s: float) -> Callable[[R], R]:
     told = f"repetitions included; default: {timeout_s:g}"
     asked = [
         _in("network", "--bootstrap", metavar="URL[,URL...]", help="controllers to ask, or brokers"),
+        _in("network", "--context", metavar="NAME", help="a cluster that `context set` named"),
         *shown_files("network"),
         _in("network", "--timeout", type=Kind(seconds), default=timeout_s, metavar="S", help=told),
     ]
@@ -262,7 +263,6 @@ def shown_files(section: str) -> list[click.Parameter]:
         _in(section, "--insecure", is_flag=True, help=clear),
     ]
 
-        _in("network", "--context", metavar="NAME", help="a cluster that `context set` named"),
 
 def _sharing(shared: type[Output], params: list[click.Parameter]) -> Callable[[R], R]:
     def declare(run: R) -> R:
