@@ -3,7 +3,7 @@ Tests: tests/unit/ops/admin/test_dry_run.py.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -66,9 +66,13 @@ def carry_out(
     columns: Sequence[Column],
     *,
     empty: str = "nothing was asked",
+    harmless: Collection[str] = (ElectionNotNeeded.error,),
     **more: Any,
 ) -> int:
-    """Send the items with the fields `more`, or show what would be written; return REFUSED if one was refused."""
+    """Send the items with the fields `more`, or show what would be written; return REFUSED if one was refused.
+
+    `harmless` are errors that say that things are as they were wanted.
+    """
     if asked.all_or_nothing:
         if len(items) > request.items_max:
             fail_usage(f"{len(items)} at once; --all-or-nothing takes at most {request.items_max}")
@@ -82,7 +86,7 @@ def carry_out(
     if errors == {None} and not sent.is_written and not more.get("validate_only"):
         say("nothing was written: all was as asked already")
     asked.show(sent.results, table=lambda: _results(asked, columns, sent.results, empty))
-    return 0 if errors <= {None, ElectionNotNeeded.error} else REFUSED
+    return 0 if errors <= {None, *harmless} else REFUSED
 
 
 def _results(asked: Network, columns: Sequence[Column], results: Sequence[Row], empty: str) -> str:

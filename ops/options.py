@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import click
@@ -32,6 +33,8 @@ USAGE: Final = 2
 UNRECOGNIZED: Final = "unrecognized arguments: "
 _CONTEXT: Final = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
 _SIMILAR: Final = 0.75
+WATCH_S: Final = 2.0
+"""How long --watch pauses: a person reads no faster, and the cluster hardly notices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +79,10 @@ class Network(Output):
     """Which cluster a verb asks, what it shows there, and how long it waits for an answer."""
 
     bootstrap: str | None = None
+    context: str | None = None
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
-    context: str | None = None
     token_file: str | None = None
     insecure: bool = False
     timeout: float = TIMEOUT_S
@@ -91,10 +94,10 @@ class Network(Output):
         files = {name: getattr(self, name) for name in SHOWN}
         return connect(
             self.bootstrap,
+            context=self.context,
             timeout_s=self.timeout,
             insecure=self.insecure,
             say=say,
-            context=self.context,
             takes_stale=not self.consistent,
             **files,
         )
@@ -229,12 +232,33 @@ def reading(run: R) -> R:
     return network(declaring(consistent)(run))
 
 
+def watchable(run: R) -> R:
+    """Declare that a verb can be run again and again, which its function does not see."""
+    live = [
+        _in("output", "--watch", is_flag=True, help="again and again, until Ctrl-C"),
+        _in(
+            "output",
+            "--every",
+            type=Kind(seconds),
+            default=WATCH_S,
+            metavar="S",
+            help=f"of --watch; default: {WATCH_S:g}",
+        ),
+    ]
+    return declaring(*live)(run)
+
+
 def patient(run: R) -> R:
     """Declare what asks a cluster and waits for something to happen there."""
     return _network(60.0)(run)
 
 
-def _network(timeout_s: float) -> Callable[[R], R]:
+def network_as(*choices: str, default: str, told: str) -> Callable[[R], R]:
+    """Declare what asks a cluster and shows its answer as one of these; `told` says what the default is."""
+    return _network(TIMEOUT_S, _output(choices, default, told))
+
+
+def _network(timeout_s: float, shown: Sequence[click.Parameter] = ()) -> Callable[[R], R]:
     told = f"repetitions included; default: {timeout_s:g}"
     asked = [
         _in("network", "--bootstrap", metavar="URL[,URL...]", help="controllers to ask, or brokers"),
@@ -242,7 +266,7 @@ def _network(timeout_s: float) -> Callable[[R], R]:
         *shown_files("network"),
         _in("network", "--timeout", type=Kind(seconds), default=timeout_s, metavar="S", help=told),
     ]
-    return _sharing(Network, [*asked, *_output(OUTPUTS, "table", "table")])
+    return _sharing(Network, [*asked, *(shown or _output(OUTPUTS, "table", "table"))])
 
 
 def shown_files(section: str) -> list[click.Parameter]:
@@ -331,8 +355,13 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         assert self.callback is not None
+        values = self.values(ctx)
+        is_watched, every_s = values.pop("watch", False), WATCH_S
+        if "watch" in ctx.params:
+            every_s = values.pop("every")
+        run = partial(ctx.invoke, self.callback, **values)
         try:
-            return ctx.invoke(self.callback, **self.values(ctx))
+            return terminal.watch(run, every_s=every_s) if is_watched else run()
         except Misuse as error:
             raise click.UsageError(str(error), ctx) from error
 

@@ -7,10 +7,17 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Final, NoReturn
 
+from metadata_log.errors import OutcomeUnknown, Unavailable
 from ops.render import Look
-from ops.talk import put
+from ops.talk import put, say
+
+_CLEAR: Final = "\x1b[H\x1b[2J"
+"""Moves to the first cell of the screen, and clears it."""
 
 
 def look(*, is_wide: bool = False) -> Look:
@@ -41,6 +48,20 @@ def show_text(text: str) -> None:
         while running.poll() is None:
             with suppress(KeyboardInterrupt):  # it is the pager's: less stops searching, and does not end
                 running.wait()
+
+
+def watch(run: Callable[[], int], *, every_s: float) -> NoReturn:
+    """Show what `run` shows again and again, until Ctrl-C; an error that may pass is a line, and not the end."""
+    os.environ["PAGER"] = "cat"  # a pager would wait for the reader, and nothing would be live
+    while True:
+        if sys.stdout.isatty():
+            print(_CLEAR, end="")
+        try:
+            run()
+        except (Unavailable, OutcomeUnknown) as error:
+            say(f"{error.error}: {error.message}; again in {every_s:g} s")
+        sys.stdout.flush()
+        time.sleep(every_s)
 
 
 def _is_long(text: str) -> bool:

@@ -35,14 +35,8 @@ def what_if_items(
     client: ClusterClient, request: ItemRequest, items: Sequence[Mapping[str, Any]], **more: Any
 ) -> Foreseen:
     """Return what `send_items` would write."""
-    from quorum.http.batch import KINDS
-
     dry = DryRun(client)
-
-    def send(some: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return dry.decide(KINDS[request.operation].read({request.items: some, **more}))
-
-    results = in_parts(send, items, request.items_max, is_one=more.get("all_or_nothing", False))
+    results = dry.decide_items(request, items, **more)
     return dry.foreseen()._replace(refused=[one for one in results if one["error"] is not None])
 
 
@@ -93,6 +87,17 @@ class DryRun:
         results = json_rows(getattr(outcome, "results", ()))
         self._refused += [one for one in results if one["error"] is not None]
         return results
+
+    def decide_items(
+        self, request: ItemRequest, items: Sequence[Mapping[str, Any]], **more: Any
+    ) -> list[dict[str, Any]]:
+        """Carry out what `send_items` would send, and return the results."""
+        from quorum.http.batch import KINDS
+
+        def send(some: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+            return self.decide(KINDS[request.operation].read({request.items: some, **more}))
+
+        return in_parts(send, items, request.items_max, is_one=more.get("all_or_nothing", False))
 
     def foreseen(self) -> Foreseen:
         """Return what would be written."""

@@ -10,7 +10,7 @@ from ops import render
 from ops.admin.cluster import Cluster
 from ops.changes import REFUSED, Change, change, result_columns
 from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, argument, flag, reading
+from ops.options import Network, Noun, argument, flag, reading, watchable
 from ops.render import Column, Tone
 from ops.values import from_to
 from ops.when import duration_text, time_text
@@ -57,6 +57,7 @@ NOUN: Final = Noun()
     "brokers list",
     "brokers list -o jsonl",
 )
+@watchable
 @reading
 def run_list(asked: Network) -> int:
     items = asked.client().brokers()
@@ -75,6 +76,7 @@ def run_list(asked: Network) -> int:
 
 @NOUN.verb("describe", "Show one broker.", "brokers describe 11")
 @argument("broker_id", "ID", read=ID)
+@watchable
 @reading
 def run_describe(asked: Network, *, broker_id: int) -> int:
     broker = asked.client().read(f"/v1/brokers/{broker_id}")

@@ -8,7 +8,7 @@ from ops import render
 from ops.admin.dry_run import foresee
 from ops.changes import Change, change, show_foreseen
 from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, argument, reading
+from ops.options import Network, Noun, argument, reading, watchable
 from ops.render import Column
 from ops.values import from_to
 from ops.when import time_text
@@ -44,6 +44,7 @@ NOUN: Final = Noun()
     "controllers list",
     "controllers list -o json",
 )
+@watchable
 @reading
 def run_list(asked: Network) -> int:
     items = asked.client().controllers()

@@ -11,7 +11,7 @@ from ops import render
 from ops.admin.items import ELECT
 from ops.changes import Change, carry_out, change_of_items, result_columns, show_foreseen
 from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, R, argument, either, flag, option, reading
+from ops.options import Network, Noun, R, argument, either, flag, option, reading, watchable
 from ops.partition_summary import SHOWN_MAX, summary
 from ops.render import Column
 from ops.talk import fail_usage, say
@@ -66,6 +66,7 @@ def _selections(run: R) -> R:
 )
 @option("--topic", metavar="NAME", help="of this topic alone")
 @_selections
+@watchable
 @reading
 def run_list(asked: Network, *, topic: str | None, **selected: bool) -> int:
     only = next((name.replace("_", "-") for name, is_given in selected.items() if is_given), None)
@@ -142,6 +143,7 @@ def _unclean(wanted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     metavar="P",
     help="with --preview: for brokers that lack more than this share; default: as the controllers' settings say",
 )
+@watchable
 @reading
 def run_imbalance(asked: Network, *, preview: bool, percentage: int | None) -> int:
     client = asked.client()
@@ -288,6 +290,7 @@ def run_explain(asked: Network, *, partition: tuple[str, int], until: When | Non
     metavar="N",
     help=f"with --history: the first N; how to go on is said then; default: {reassignments.HISTORY_LISTED}",
 )
+@watchable
 @reading
 def run_reassignments(
     asked: Network, *, history: bool, topic: str | None, since: When | None, limit: int

@@ -15,7 +15,7 @@ from ops.admin.cluster import Cluster
 from ops.admin.exchange import Unreachable
 from ops.admin.health import EXIT_CODES, disagreements, merged_status
 from ops.admin.survey import judged, survey
-from ops.options import Network, Noun, flag, network, option
+from ops.options import Network, Noun, flag, network, option, watchable
 from ops.partition_summary import causes
 from ops.render import Column, Look, Tone
 from ops.talk import say
@@ -54,6 +54,7 @@ NOUN: Final = Noun()
     "quorum status",
     "quorum status -o json",
 )
+@watchable
 @network
 def run_status(asked: Network) -> int:
     """Show the leader's view; without a leader, that of the controller with the longest log."""
@@ -68,13 +69,13 @@ def run_status(asked: Network) -> int:
             say(f"{node.url} {node.failure}")
     for disagreement in disagreements(nodes):
         say(disagreement)
-    asked.show(status, table=lambda: _table(status, asked.look))
+    asked.show(status, table=lambda: status_text(status, asked.look))
     if status["leader_id"] == -1:
         raise NotController("no controller leads now")
     return 0
 
 
-def _table(status: dict[str, Any], look: Look) -> str:
+def status_text(status: dict[str, Any], look: Look) -> str:
     digest = status["digest"]
     head = render.fields(
         [
@@ -172,6 +173,7 @@ NOUN.verb(
 @flag("--wait", help="until it is green, at most --for")
 @option("--for", "wait_s", read=seconds, default=30.0, metavar="DURATION", help="default: 30s")
 @option("--expect-brokers", read=from_to(0, limits.BROKERS_MAX), metavar="N", help="online ones")
+@watchable
 @network
 def run_health(asked: Network, *, wait: bool, wait_s: float, expect_brokers: int | None) -> int:
     """Show the cluster's health; with --wait, ask again until it is green or the time is over."""
@@ -181,11 +183,11 @@ def run_health(asked: Network, *, wait: bool, wait_s: float, expect_brokers: int
     while wait and health["health"] != "green" and time.monotonic() < deadline:
         time.sleep(LOOK_AGAIN_S)
         health = judged(client, expect_brokers=expect_brokers)
-    asked.show(health, table=lambda: _judged(client, health, asked.look))
+    asked.show(health, table=lambda: health_text(client, health, asked.look))
     return EXIT_CODES[health["health"]]
 
 
-def _judged(client: Cluster, health: Mapping[str, Any], look: Look) -> str:
+def health_text(client: Cluster, health: Mapping[str, Any], look: Look) -> str:
     tone = _TONES[health["health"]]
     lines = [look.painted(health["health"], tone), *_reasons(health), *_partitions(health)]
     return "\n".join([*lines, *(f"    {line}" for line in _why_under_replicated(client, health))])

@@ -6,7 +6,7 @@ from typing import Final
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.replay.kinds import Kind, kind_of, not_for
 from ops import render
-from ops.options import Network, Noun, Output, argument, flag, network, output
+from ops.options import Network, Noun, Output, argument, flag, network, output, watchable
 from ops.render import Column
 from ops.talk import fail_usage
 from ops.values import existing_path
@@ -25,6 +25,7 @@ NOUN: Final = Noun()
 
 
 @NOUN.verb("list", "List the snapshots a controller holds.", "snapshot list")
+@watchable
 @network
 def run_list(asked: Network) -> int:
     items = asked.client().items("/v1/snapshots")

@@ -1,4 +1,4 @@
-"""Edge: `topics create|list|describe|delete|undelete|add-partitions`."""
+"""Edge: `topics create|list|describe|delete|undelete|add-partitions|alter`."""
 
 import json
 import sys
@@ -6,14 +6,23 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from metadata_log.errors import TopicAlreadyExists
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.cluster import Cluster, quoted
-from ops.admin.items import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, UNDELETE_TOPICS
-from ops.changes import Change, carry_out, change_of_items, result_columns
+from ops.admin.items import (
+    ALTER_CONFIGS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    UNDELETE_TOPICS,
+    ItemRequest,
+    send_items,
+)
+from ops.changes import REFUSED, Change, carry_out, change, change_of_items, result_columns, show_foreseen
 from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, argument, flag, option, reading
+from ops.options import Network, Noun, argument, flag, option, reading, watchable
 from ops.partition_summary import BY_BROKER, SHOWN_MAX, by_broker, short
 from ops.render import PLAIN, Column, Look
 from ops.talk import fail_usage, say
@@ -39,6 +48,7 @@ DELETED = (
 CREATED: Final = result_columns(Column("name"), Column("topic_id", is_wide=True), done="created")
 DELETED_NOW: Final = result_columns(Column("name"), Column("topic_id", is_wide=True), done="deleted")
 GROWN: Final = result_columns(Column("name"), Column("partitions"), done="grown")
+ALTERED: Final = result_columns(Column("name"), Column("what"), done="altered")
 RESTORED: Final = result_columns(Column("name"), Column("topic_id", is_wide=True), done="restored")
 LEADER: Final = Column(
     "leader",
@@ -83,6 +93,7 @@ def _is_replicas(value: object) -> bool:
     "Create topics, all of the same kind.",
     "topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
     "topics create a b c --partitions 1 --replication-factor 3 --all-or-nothing --dry-run",
+    "topics create orders --partitions 6 --replication-factor 3 --if-not-exists",
     "topics create pinned --assignment '[[11,12],[12,13]]'",
 )
 @argument("names", "NAME...", nargs=-1, required=True)
@@ -93,6 +104,7 @@ def _is_replicas(value: object) -> bool:
 )
 @option("--config", multiple=True, metavar="K=V", help="may be repeated")
 @flag("--validate-only", help="write nothing")
+@flag("--if-not-exists", help="a topic that exists is left as it is, whatever its kind, and is no error")
 @_placement
 @change_of_items
 def run_create(
@@ -104,6 +116,7 @@ def run_create(
     assignment: list[list[int]] | None,
     config: Sequence[str],
     validate_only: bool,
+    if_not_exists: bool,
     placement: str,
 ) -> int:
     """Create topics by counts, or by the replicas of each partition; one by itself is shown in full."""
@@ -125,11 +138,21 @@ def run_create(
             say(advice)
     if len(names) > 1:
         topics = [{"name": name, **kind} for name in names]
-        return carry_out(asked, CREATE_TOPICS, topics, CREATED, validate_only=validate_only)
+        harmless = (TopicAlreadyExists.error,) if if_not_exists else ()
+        return carry_out(
+            asked, CREATE_TOPICS, topics, CREATED, validate_only=validate_only, harmless=harmless
+        )
     body = {"name": names[0], **kind}
     if asked.dry_run:
         return asked.foreseen(CREATE_TOPICS.operation, body)
-    topic = asked.client().write("POST", CREATE_TOPICS.path, body | {"validate_only": validate_only})
+    client = asked.client()
+    try:
+        topic = client.write("POST", CREATE_TOPICS.path, body | {"validate_only": validate_only})
+    except TopicAlreadyExists:
+        if not if_not_exists:
+            raise
+        say(f"{names[0]} exists already, and was left as it is")
+        topic = client.topic(names[0])
     asked.show(topic, table=lambda: topic_summary(topic, asked.look))
     return 0
 
@@ -145,6 +168,7 @@ def few_partitions(partitions: int, *, brokers: int) -> str | None:
 
 @NOUN.verb("list", "List topics.", "topics list", "topics list --deleted")
 @flag("--deleted", help="those that were deleted and can be restored, and until when")
+@watchable
 @reading
 def run_list(asked: Network, *, deleted: bool) -> int:
     client = asked.client()
@@ -159,6 +183,7 @@ def run_list(asked: Network, *, deleted: bool) -> int:
 
 @NOUN.verb("describe", "Show a topic and its partitions.", "topics describe orders")
 @argument("name", "NAME")
+@watchable
 @reading
 def run_describe(asked: Network, *, name: str) -> int:
     topic = asked.client().topic(name)
@@ -247,6 +272,52 @@ def run_add_partitions(
 ) -> int:
     growth = {"partitions": count, "assignment": assignment, "placement": placement}
     return carry_out(asked, CREATE_PARTITIONS, [{"name": name, **growth} for name in names], GROWN)
+
+
+@NOUN.verb(
+    "alter",
+    "Change topics: set and unset settings, and give them more partitions.",
+    "topics alter orders --config retention.ms=86400000 --unset cleanup.policy --dry-run",
+    "topics alter orders payments --partitions 12",
+)
+@argument("names", "NAME...", nargs=-1, required=True)
+@option("--config", multiple=True, metavar="K=V", help="may be repeated; K=@FILE, K=- as of `configs set`")
+@option("--unset", multiple=True, metavar="K", help="the default counts again; may be repeated")
+@option("--partitions", read=from_to(1, INT32_MAX), metavar="N", help="the number it shall have")
+@change
+def run_alter(
+    asked: Change,
+    *,
+    names: Sequence[str],
+    config: Sequence[str],
+    unset: Sequence[str],
+    partitions: int | None,
+) -> int:
+    """Change settings first, then numbers of partitions; each is a request of its own, with a result for each topic."""
+    requests: list[tuple[ItemRequest, str, list[dict[str, Any]]]] = []
+    if config or unset:
+        settings = {"set": key_values(config), "unset": list(dict.fromkeys(unset))}
+        requests.append((ALTER_CONFIGS, "settings", [{"topic": name, **settings} for name in names]))
+    if partitions is not None:
+        growth = {"partitions": partitions, "assignment": None, "placement": PLACEMENTS[0]}
+        requests.append((CREATE_PARTITIONS, "partitions", [{"name": name, **growth} for name in names]))
+    if not requests:
+        fail_usage("--config, --unset or --partitions is needed")
+    client = asked.client()
+    if asked.dry_run:
+        from ops.admin.dry_run import DryRun
+
+        dry = DryRun(client)
+        for request, _, items in requests:
+            dry.decide_items(request, items)
+        return show_foreseen(asked, dry.foreseen())
+    results = [
+        {"name": name, "what": what, "error": result["error"], "message": result["message"]}
+        for request, what, items in requests
+        for name, result in zip(names, send_items(client, request, items).results, strict=True)
+    ]
+    asked.show_items(results, ALTERED, empty="")
+    return REFUSED if any(one["error"] for one in results) else 0
 
 
 def topic_table(topic: Mapping[str, Any], look: Look = PLAIN) -> str:

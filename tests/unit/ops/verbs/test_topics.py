@@ -10,7 +10,7 @@ import pytest
 from ops import cli
 from ops.verbs.topics import PLACEMENTS, few_partitions, topic_summary
 from quorum.decide.placement import Placement
-from tests.support.told_node import Reply, Seen, node
+from tests.support.told_node import Reply, Seen, error, node
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,60 @@ def test_a_deletion_without_a_terminal_needs_yes(capsys: pytest.CaptureFixture[s
         assert "give --yes" in capsys.readouterr().err and told.seen == []
         told.answer = lambda _: Reply(body=b'{"name": "orders", "topic_id": "i"}')
         assert cli.main([*words, "--yes"]) == 0
+
+
+def test_a_topic_that_exists_is_no_error_where_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    topic = {"name": "t", "topic_id": "i", "configs": {}, "partitions": []}
+
+    def answer(seen: Seen) -> Reply:
+        if seen.method == "GET":
+            return Reply(body=json.dumps({"items": []} if seen.path == "/v1/brokers" else topic).encode())
+        if b'"topics"' not in seen.body:
+            return error("TOPIC_ALREADY_EXISTS", 409)
+        rows = [{"name": "t", "topic_id": None, "error": "TOPIC_ALREADY_EXISTS", "message": "it is there"}]
+        return Reply(body=json.dumps({"topics": rows, "offsets": {"base": 0, "end": 0}}).encode())
+
+    with node() as told:
+        told.answer = answer
+        one = [
+            "topics",
+            "create",
+            "t",
+            "--partitions",
+            "1",
+            "--replication-factor",
+            "1",
+            "--bootstrap",
+            told.url,
+        ]
+        assert cli.main(one) == 3
+        assert cli.main([*one, "--if-not-exists", "-o", "json"]) == 0
+        shown = capsys.readouterr()
+        assert json.loads(shown.out) == topic and "exists already, and was left as it is" in shown.err
+        assert cli.main([*one, "u"]) == 3
+        assert cli.main([*one, "u", "--if-not-exists"]) == 0
+
+
+def test_altering_a_topic_is_a_request_for_settings_and_one_for_partitions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def answer(seen: Seen) -> Reply:
+        key = "resources" if seen.path == "/v1/configs" else "topics"
+        failed = {"error": "INVALID_PARTITIONS", "message": "fewer"} if key == "topics" else {}
+        rows = [{"error": None, "message": None, **failed}]
+        return Reply(body=json.dumps({key: rows, "offsets": {"base": 0, "end": 1}}).encode())
+
+    with node() as told:
+        told.answer = answer
+        alter = ["topics", "alter", "t", "-o", "json", "--bootstrap", told.url]
+        assert cli.main([*alter, "--config", "a=1", "--unset", "b"]) == 0
+        (sent,) = (json.loads(seen.body) for seen in told.seen)
+        assert sent == {"resources": [{"topic": "t", "set": {"a": "1"}, "unset": ["b"]}]}
+        assert cli.main([*alter, "--config", "a=1", "--partitions", "2"]) == 3
+        assert [seen.path for seen in told.seen[1:]] == ["/v1/configs", "/v1/topics/partitions"]
+        assert cli.main(alter) == 2
+    last = json.loads(capsys.readouterr().out.partition("]\n")[2])
+    assert [(one["what"], one["error"]) for one in last] == [
+        ("settings", None),
+        ("partitions", "INVALID_PARTITIONS"),
+    ]
