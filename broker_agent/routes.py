@@ -36,6 +36,8 @@ FORWARDED: Final[Sequence[RouteKey]] = (
     ("GET", "/v1/log/lines"),
     ("GET", "/v1/events"),
     ("GET", "/v1/overview"),
+    ("GET", "/v1/past"),
+    ("GET", "/v1/whatif"),
     ("GET", "/v1/quorum"),
     ("GET", "/v1/quorum/settings"),
     ("POST", "/v1/quorum/transfer"),

@@ -34,6 +34,7 @@ NOT_OF_ONE_SUBJECT: Final = (
     "metrics",
     "openapi",
     "overview",
+    "past",
     "state",
 )
 """Files of this folder beside those that have the name of a subject of the log."""

@@ -1,6 +1,5 @@
 """Edge: the quorum over HTTP: describe it, transfer its leadership, add and remove voters."""
 
-from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -20,6 +19,7 @@ from quorum.decide.quorum import AddVoter, RemoveVoter, VotersChanged
 from quorum.http.bodies import directory_id_of, int32, read_body, read_no_body
 from quorum.http.door import Door
 from quorum.http.routes import HERE, TRIAL, reading, writing
+from quorum.node.config import settings_in_decisions
 
 
 class Transfer(Shape, frozen=True):
@@ -52,9 +52,7 @@ async def show_settings(door: Door, request: web.Request) -> web.Response:
         return {
             "end_offset": image.end_offset,
             "controller_epoch": image.controller_epoch,
-            "topics": asdict(door.settings.topics),
-            "elections": asdict(door.settings.elections),
-            "session_timeout_ms": door.settings.timing.session_timeout_ms,
+            **settings_in_decisions(door.settings),
         }
 
     return door.ok(request, await door.read(request, view))

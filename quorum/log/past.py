@@ -51,6 +51,15 @@ class PastState:
         """Return a filter that begins with the record after the state."""
         return TopicFilter.of_plain(*await self._call("topic_filter", self._key, names, ids))
 
+    async def view(self, work: str, *args: object) -> Any:
+        """Return what a work of VIEWS makes of the state: plain values, bounded."""
+        assert work in VIEWS, work
+        return await self._call(work, self._key, *args)
+
+    async def ahead(self, frames: bytes) -> None:
+        """Make a second state of this one and the frames that follow it, or that follow what it got so before."""
+        await self._call("ahead", self._key, frames)
+
     async def pieces(self, *, as_msgpack: bool) -> AsyncIterator[bytes]:
         """Yield the encoding of the state in pieces of ANSWER_PIECE_BYTES or a little more."""
         await self._call("begin", self._key, as_msgpack, order=self._order)
@@ -139,6 +148,25 @@ class Past:
                     self._left.append(key)
                     await self._forget_there()
 
+    async def difference(self, start: int, until: int, default_min_isr: int) -> dict[str, Any]:
+        """Return both states at a glance, and what differs between them; `start` is not behind `until`.
+
+        Raises:
+            OffsetInFuture, OffsetCompacted, LogDamaged, ThrottlingQuotaExceeded: as `state_at`.
+        """
+        async with self.state_at(start) as past:
+            state = await past.view("summary", default_min_isr)
+            at = state["end_offset"]
+            while at < until:
+                frames, after = await self._log.read_in_thread(
+                    at, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
+                )
+                if not frames:
+                    break  # `until` lies within the next batch
+                await past.ahead(frames)
+                at = after
+            return {"from": state, **await past.view("differences", default_min_isr)}
+
     async def _here(self, work: str, *args: object, order: int = 0) -> Any:
         return await self._threads.run(_WORKS[work], *args, order=order)
 
@@ -189,6 +217,10 @@ class Past:
 _KEYS: Final = count(1)
 _IMAGES: Final[dict[int, MetadataImage]] = {}
 """The states that this process holds, for itself or for its parent, by key."""
+_AHEAD: Final[dict[int, MetadataImage]] = {}
+"""Later states that are compared with those, by the same key."""
+VIEWS: Final = frozenset({"summary", "differences", "losses"})
+"""What else is made of a state, where it is held."""
 _ITEMS: Final[dict[int, Iterator[bytes]]] = {}
 """The answer under way about each of them."""
 
@@ -221,8 +253,32 @@ def _next_piece(key: int) -> bytes:
     return joined(_ITEMS[key])
 
 
+def _ahead(key: int, frames: bytes) -> None:
+    _AHEAD[key] = fold((batch for batch, _ in decode_all(frames)), onto=_AHEAD.get(key, _IMAGES[key]))
+
+
+def _summary(key: int, default_min_isr: int) -> dict[str, Any]:
+    from quorum.views.past_view import summary
+
+    return summary(_IMAGES[key], default_min_isr)
+
+
+def _differences(key: int, default_min_isr: int) -> dict[str, Any]:
+    from quorum.views.past_view import differences, summary
+
+    after = _AHEAD.get(key, _IMAGES[key])
+    return {"to": summary(after, default_min_isr), **differences(_IMAGES[key], after)}
+
+
+def _losses(key: int, settings: dict[str, Any], broker_ids: list[int]) -> dict[str, Any]:
+    from quorum.whatif.foreseen import losses_foreseen
+
+    return losses_foreseen(_IMAGES[key], settings, broker_ids)
+
+
 def _forget(keys: list[int]) -> None:
     for key in keys:
+        _AHEAD.pop(key, None)
         _IMAGES.pop(key, None)  # first: `_begin` looks for it after it has set the other
         _ITEMS.pop(key, None)
 
@@ -242,6 +298,10 @@ _WORKS: Final[dict[str, Callable[..., Any]]] = {
     "topic_filter": _topic_filter,
     "begin": _begin,
     "next_piece": _next_piece,
+    "ahead": _ahead,
+    "summary": _summary,
+    "differences": _differences,
+    "losses": _losses,
     "forget": _forget,
     CHECKPOINT: _checkpoint,
 }

@@ -3,9 +3,9 @@ Tests: tests/unit/quorum/node/test_server.py.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
@@ -321,3 +321,12 @@ class ControllerSettings:
                 raise InvalidSettings(
                     f"{key} is set, but listen.kafka is not: it has no listener for Kafka's brokers"
                 )
+
+
+def settings_in_decisions(settings: ControllerSettings) -> dict[str, Any]:
+    """Return what a controller's file adds to the log when it decides, as plain values."""
+    return {
+        "topics": asdict(settings.topics),
+        "elections": asdict(settings.elections),
+        "session_timeout_ms": settings.timing.session_timeout_ms,
+    }
