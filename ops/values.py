@@ -27,6 +27,13 @@ def seconds(text: str) -> float:
     return duration_s
 
 
+def broker_id_list(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise ValueError(f"{text!r} is no list of broker ids, such as 11,12,13")
+    return [int(word) for word in words]
+
+
 def existing_path(text: str) -> Path:
     if not Path(text).exists():
         raise ValueError(f"there is no {text}")

@@ -8,16 +8,16 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from metadata_log.errors import OutcomeUnknown, Unavailable
-from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.limits import REASSIGNMENTS_MAX
 from ops.admin.client import ClusterClient
 from ops.admin.items import chunks
 from ops.admin.live_state import live_image, newer_image
+from ops.admin.placement_plan import Wanted
 from quorum.views.partition_health import why_stuck
 
 LOOK_AGAIN_S: Final = 0.5
@@ -26,17 +26,6 @@ SAY_S: Final = 2.0
 """Between two lines of progress."""
 NO_ANSWER_S: Final = 60.0
 """A change of the active controller takes a second or so. The plan stops after this time without an answer."""
-
-
-class Wanted(NamedTuple):
-    """The replicas that a partition shall have; None: the reassignment under way, if there is one, is cancelled."""
-
-    topic: str
-    partition: int
-    replicas: tuple[BrokerId, ...] | None
-
-    def body(self) -> dict[str, Any]:
-        return {"topic": self.topic, "partition": self.partition, "replicas": self.replicas}
 
 
 class NotAPlan(ValueError):

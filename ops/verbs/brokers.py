@@ -1,4 +1,4 @@
-"""Edge: `brokers list|describe|explain|unregister`."""
+"""Edge: `brokers list|describe|explain|drain|unregister`."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,9 +10,11 @@ from ops import render
 from ops.admin.cluster import Cluster
 from ops.changes import REFUSED, Change, change, result_columns
 from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, argument, flag, reading, watchable
+from ops.options import Network, Noun, argument, flag, network, option, reading, watchable
 from ops.render import Column, Tone
-from ops.values import from_to
+from ops.values import broker_id_list, from_to
+from ops.verbs import placements
+from ops.verbs.reassignments import reassigning
 from ops.when import duration_text, time_text
 
 
@@ -97,6 +99,52 @@ def run_explain(asked: Network, *, broker_id: int) -> int:
     rows = [{**one, "why": f"{one['why']}, by {one['actor']}"} if one["actor"] else one for one in found]
     asked.show(found, table=lambda: asked.table(CHANGES, rows, empty=""))
     return 0
+
+
+@NOUN.verb(
+    "drain",
+    "Move every replica off brokers, so that they may be stopped for good, or the leaderships alone. It asks first, waits "
+    "until all is moved, and goes on where it was if it is run again.",
+    "brokers drain 13 --dry-run",
+    "brokers drain 13 --to 14,15 --at-most 50 --yes",
+    "brokers drain 13 --leaders-only --yes",
+)
+@argument("broker_ids", "ID...", nargs=-1, required=True, read=ID)
+@option(
+    "--to",
+    read=broker_id_list,
+    metavar="ID,ID,...",
+    help="the brokers that get them; default: all that are neither fenced nor shutting down nor cordoned",
+)
+@flag(
+    "--leaders-only",
+    help="no replica moves: the first replica of a partition changes places with one in sync, and is elected",
+)
+@reassigning
+@flag("--dry-run", help="show the plan, and write nothing")
+@guarded
+@network
+def run_drain(
+    asked: Network,
+    *,
+    broker_ids: Sequence[int],
+    to: Sequence[int] | None,
+    leaders_only: bool,
+    at_most: int | None,
+    patience: float | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    return placements.drain(
+        asked,
+        broker_ids,
+        to=to,
+        leaders_only=leaders_only,
+        at_most=at_most,
+        patience_s=patience,
+        dry_run=dry_run,
+        yes=yes,
+    )
 
 
 @NOUN.verb(

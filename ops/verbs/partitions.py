@@ -15,7 +15,7 @@ from ops.options import Network, Noun, R, argument, either, flag, option, readin
 from ops.partition_summary import SHOWN_MAX, summary
 from ops.render import Column
 from ops.talk import fail_usage, say
-from ops.values import existing_path, from_to, moment, seconds
+from ops.values import broker_id_list, existing_path, from_to, moment, seconds
 from ops.verbs import reassignments
 from ops.when import AtOffset, When, time_text
 
@@ -160,13 +160,6 @@ def run_imbalance(asked: Network, *, preview: bool, percentage: int | None) -> i
     return show_foreseen(asked, what_balancing_writes(client, share))
 
 
-def _broker_ids(text: str) -> list[int]:
-    words = text.split(",")
-    if not all(word.isascii() and word.isdigit() for word in words):
-        raise ValueError(f"{text!r} is no list of broker ids, such as 11,12,13")
-    return [int(word) for word in words]
-
-
 @NOUN.verb(
     "reassign",
     "Give partitions other replicas; those that go stay until the others are in sync. A plan is carried out a part at a "
@@ -185,7 +178,7 @@ def _broker_ids(text: str) -> list[int]:
 )
 @either("topic", "plan", required=True)
 @option("--partition", "numbers", multiple=True, read=NUMBER, metavar="N", help="may be repeated")
-@option("--replicas", read=_broker_ids, metavar="ID,ID,...", help="the first one is preferred as leader")
+@option("--replicas", read=broker_id_list, metavar="ID,ID,...", help="the first one is preferred as leader")
 @flag("--cancel", help="without --partition: all that are under way")
 @either("replicas", "cancel")
 @flag("--keep-replication-factor", help="refuse another number of replicas")

@@ -5,16 +5,23 @@ Tests: tests/cluster/test_http_surface.py.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.limits import REASSIGNMENTS_MAX
+from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.items import REASSIGN
 from ops.changes import REFUSED, Change, carry_out, result_columns
-from ops.options import Network
+from ops.options import Network, R, option
 from ops.render import Column
 from ops.talk import fail_usage, say
+from ops.values import from_to, seconds
 from ops.when import AtOffset, When, duration_text, short_time_text
+
+if TYPE_CHECKING:
+    from ops.admin.cluster import Cluster
+    from ops.admin.placement_plan import Wanted
+    from ops.admin.reassignment_plan import Progress
 
 AT_MOST: Final = 500
 """Of a plan, under way at a time: half a request, which the leader decides and all apply in some milliseconds."""
@@ -48,6 +55,23 @@ HISTORY: Final = (
 )
 
 
+def reassigning(run: R) -> R:
+    """Declare how a plan is carried out that the verb makes: it gets `at_most` and `patience`."""
+    bound = option(
+        "--at-most",
+        read=from_to(0, INT32_MAX),
+        metavar="N",
+        help=f"so many partitions are reassigned at a time; 0: no bound; default: {AT_MOST}",
+    )
+    patience = option(
+        "--patience",
+        read=seconds,
+        metavar="DURATION",
+        help=f"give up once all under way are stuck for so long; default: {PATIENCE_S:g}s",
+    )
+    return bound(patience(run))
+
+
 def carry_out_all(asked: Change, wanted: Sequence[Mapping[str, Any]], **more: Any) -> int:
     empty = "no reassignment is under way"
     return carry_out(asked, REASSIGN, wanted, ACCEPTED, empty=empty, **more)
@@ -55,7 +79,7 @@ def carry_out_all(asked: Change, wanted: Sequence[Mapping[str, Any]], **more: An
 
 def run_plan(asked: Change, file: Path, *, at_most: int | None, patience_s: float | None, **more: Any) -> int:
     """Carry out a plan, or show its records; say what of it was refused or is stuck."""
-    from ops.admin.reassignment_plan import Carrying, NotAPlan, read_plan
+    from ops.admin.reassignment_plan import NotAPlan, read_plan
 
     try:
         plan = read_plan(json.loads(file.read_text(encoding="utf-8")))
@@ -70,31 +94,48 @@ def run_plan(asked: Change, file: Path, *, at_most: int | None, patience_s: floa
             what = f"--all-or-nothing takes at most {REASSIGNMENTS_MAX} in one request"
             fail_usage(f"{len(plan)} partitions; {what}")
         at_most, more = 0, {**more, "all_or_nothing": True}
+    progress = carry_out_plan(asked.client(), plan, at_most=at_most, patience_s=patience_s, **more)
+    asked.show(summary_of(progress, len(plan)), table=lambda: told(asked, progress, len(plan)))
+    return code_of(progress)
+
+
+def carry_out_plan(
+    client: "Cluster", plan: Sequence["Wanted"], *, at_most: int | None, patience_s: float | None, **more: Any
+) -> "Progress":
+    """Carry out a plan; `more` are further fields of each request."""
+    from ops.admin.reassignment_plan import Carrying
+
     carrying = Carrying(
-        client=asked.client(),
-        at_most=at_most,
+        client=client,
+        at_most=AT_MOST if at_most is None else at_most,
         patience_s=PATIENCE_S if patience_s is None else patience_s,
         more=more,
     )
     try:
-        progress = carrying.run(plan)
+        return carrying.run(plan)
     except KeyboardInterrupt:
         say("interrupted; what is under way goes on, and the same command carries out the rest")
         raise
-    problems = progress.problems()
-    summary = {
-        "partitions": len(plan),
+
+
+def summary_of(progress: "Progress", partitions: int) -> dict[str, Any]:
+    return {
+        "partitions": partitions,
         "done": progress.done,
         "under_way": len(progress.under_way),
         "to_do": len(progress.to_do),
-        "problems": problems,
+        "problems": progress.problems(),
     }
 
-    def table() -> str:
-        rows = f"\n\n{asked.table(PROBLEMS, problems, empty='')}" if problems else ""
-        return f"{len(plan)} partitions: {progress.line()}{rows}"
 
-    asked.show(summary, table=table)
+def told(asked: Network, progress: "Progress", partitions: int) -> str:
+    """Return how far a plan is, and what of it stays undone."""
+    problems = progress.problems()
+    rows = f"\n\n{asked.table(PROBLEMS, problems, empty='')}" if problems else ""
+    return f"{partitions} partitions: {progress.line()}{rows}"
+
+
+def code_of(progress: "Progress") -> int:
     if progress.refused or progress.moved:
         return REFUSED
     return STUCK if progress.under_way else 0

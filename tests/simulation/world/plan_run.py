@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from metadata_log.errors import NotController, OutcomeUnknown
-from ops.admin.reassignment_plan import Wanted
+from ops.admin.placement_plan import Wanted
 from tests.simulation.rules.rule import Violation, rule
 from tests.support.decisions import ids
 from tests.unit.ops.admin.test_reassignment_history import a_world

@@ -44,6 +44,7 @@ VERBS = {
     "topics undelete",
     *("backup take", "backup restore", "backup recover"),
     *(
+        "brokers drain",
         "brokers unregister",
         "topics add-partitions",
         "features list",

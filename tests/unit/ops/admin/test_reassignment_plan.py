@@ -12,7 +12,8 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import json_rows
 from ops.admin import reassignment_plan
 from ops.admin.client import ClusterClient
-from ops.admin.reassignment_plan import Carrying, NotAPlan, Progress, Wanted, read_plan
+from ops.admin.placement_plan import Wanted
+from ops.admin.reassignment_plan import Carrying, NotAPlan, Progress, read_plan
 from quorum.decide.reassignments import AlterPartitionReassignments, PartitionsReassigned, Reassignment
 from tests.support.decisions import ids
 from tests.unit.ops.admin.test_reassignment_history import Operators, a_world, found_in, steps_of
