@@ -323,7 +323,7 @@ class KafkaConnection(asyncio.Protocol):
         """Count what is held here for requests, if it is much; return whether there is room for it."""
         bodies = self._serving.door.body_buffers
         size = len(self._buffer) + self._in_hand
-        if size <= limits.HTTP_BODY_AT_ONCE_BYTES:
+        if size <= limits.HTTP_BODY_AT_ONCE_BYTES:  # as almost always
             if self._counted:
                 bodies.release(self._counted)
                 self._counted = 0
@@ -481,13 +481,14 @@ class KafkaConnection(asyncio.Protocol):
         has_waited = self._give_up is not None
         (api, asked), self._parked, self._give_up = self._parked, None, None
         if has_waited and not isinstance(outcome, MetadataError):
-            try:  # its certificate, its token or its role may have ended meanwhile
-                principal, caller = self._principal(), asked.caller
-                if principal is not caller.principal:
-                    caller = caller._replace(principal=principal)
-                api.check(self._serving.door, caller)
-            except MetadataError as error:
-                outcome = error
+            principal = self._principal()
+            if (
+                principal is not asked.caller.principal
+            ):  # its certificate, its token or its role may have ended
+                try:
+                    api.check(self._serving.door, asked.caller._replace(principal=principal))
+                except MetadataError as error:
+                    outcome = error
         if isinstance(outcome, MetadataError):
             outcome = api.refusal(self._serving.door, asked, outcome)
         self._answer(api, asked.version, outcome)
@@ -500,7 +501,8 @@ class KafkaConnection(asyncio.Protocol):
     def _send(self, tail: bytes) -> None:
         """Answer the request that is served, and continue with what has arrived after it."""
         self._is_busy, self._in_hand = False, 0
-        self._count()
+        if self._counted:
+            self._count()
         transport = self._transport
         if transport is None or transport.is_closing():
             return

@@ -9,6 +9,7 @@ from metadata_log import limits
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, UnsupportedVersion
 from metadata_log.ids import BrokerId, Uuid
 from metadata_log.node.identity.rights import ANYBODY
+from metadata_log.wire.fetch import OBSERVER
 from quorum.controller.callers import Caller, authorize_poll
 from quorum.kafka.door import Api, Asked, Done, GiveUp, KafkaDoor, Parks, Prepared
 from quorum.kafka.fetches import FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, Fetch
@@ -24,20 +25,22 @@ def take(door: KafkaDoor, asked: Asked, done: Done) -> GiveUp | None:
     """Answer a fetch at once, or park it.
 
     Raises:
-        NotAuthorized: it is of another broker than its sender.
+        NotAuthorized: an observer is no longer a registered broker, as which it may read.
     """
     fetch: Fetch = asked.made
-    authorize_poll(asked.caller, BrokerId(fetch.replica_id), door.controller.committed)
+    if fetch.replica_id == OBSERVER:
+        authorize_poll(asked.caller, OBSERVER, door.controller.committed)
     return door.kafka_log.fetches.take(fetch, lambda tail: done(Prepared(tail)))
 
 
 def fetch_of(door: KafkaDoor, asked: Asked) -> Fetch:
-    """Return what a request says.
+    """Return what a request says. Whether its sender is the broker whose fetch it is does not change as long as that is one.
 
     Raises:
         UnsupportedVersion: it is of a version older than OLDEST.
         InconsistentClusterId: it is for another cluster.
         InvalidRequest: it is not of the metadata log, or no position.
+        NotAuthorized: it is of another broker than its sender.
     """
     version = asked.version
     if version < OLDEST:
@@ -56,6 +59,8 @@ def fetch_of(door: KafkaDoor, asked: Asked) -> Fetch:
         raise InvalidRequest("a Fetch asks a controller for the metadata log, and nothing else")
     if min(max_wait_ms, epoch, offset, last_epoch) < 0:
         raise InvalidRequest(f"epoch {epoch}, offset {offset} and last epoch {last_epoch} are no position")
+    replica_id = replica_state[0] if version >= REPLICA_STATE_FROM else old_replica_id
+    authorize_poll(asked.caller, BrokerId(replica_id), door.controller.committed)
     return Fetch(
         version,
         Position(offset, last_epoch),
@@ -63,7 +68,7 @@ def fetch_of(door: KafkaDoor, asked: Asked) -> Fetch:
         max_wait_ms,
         min(max(max_bytes, 1), limits.FETCH_BYTES_DEFAULT),
         high_watermark,
-        replica_state[0] if version >= REPLICA_STATE_FROM else old_replica_id,
+        replica_id,
         Uuid(directory_id),
         _client(asked.caller),
     )

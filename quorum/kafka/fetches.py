@@ -226,7 +226,9 @@ class KafkaFetches(AppliedListener):
     def leadership(self) -> Leadership:
         """Return whom answers name as the leader. One whose address is not known is not named: its broker would end."""
         controller = self._controller
-        rests_on = (controller.committed, controller.is_active, self._heard_leader())
+        is_active = controller.is_active
+        # The active controller is the claimant, and names itself.
+        rests_on = (controller.committed, is_active, None if is_active else self._heard_leader())
         if rests_on[0] is not self._led_by[0] or rests_on[1:] != self._led_by[1:]:
             self._led_by, self._led = rests_on, self._leadership(*rests_on)
         return self._led
