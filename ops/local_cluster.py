@@ -152,7 +152,8 @@ class LocalCluster:
         self.brokers: tuple[Member, ...] = ()
         self._wanted = (controllers, brokers)
         self._secure = secure
-        self._kafka = kafka
+        self.is_for_kafka = kafka
+        """Whether the brokers are Kafka's."""
         self._credentials = NO_CREDENTIALS
         self._adjust = adjust
         self._environment = environment
@@ -172,11 +173,6 @@ class LocalCluster:
     @property
     def members(self) -> tuple[Member, ...]:
         return (*self.controllers, *self.brokers)
-
-    @property
-    def is_for_kafka(self) -> bool:
-        """Whether the brokers are Kafka's."""
-        return self._kafka
 
     def member(self, node_id: int) -> Member:
         return next(member for member in self.members if member.id == node_id)
@@ -219,14 +215,6 @@ class LocalCluster:
         if not self._secure:
             return None
         return TlsFiles(*(self.directory / ADMIN_FILES[name] for name in ("cert", "key", "ca")))
-
-    def variables(self) -> dict[str, str]:
-        """Return the variables by which the CLI finds the admin's certificate; none without TLS."""
-        if not self._secure:
-            return {}
-        return {
-            f"METAQUORUM_{name.upper()}": str(self.directory / file) for name, file in ADMIN_FILES.items()
-        }
 
     def start_command(self, node_id: int) -> str:
         """Return the shell command that starts a node again."""
@@ -334,7 +322,7 @@ class LocalCluster:
             NodeFailed: a node ended meanwhile.
             NotReady: the cluster was not ready within `timeout_s`.
         """
-        timeout_s = timeout_s or (KAFKA_READY_TIMEOUT_S if self._kafka else READY_TIMEOUT_S)
+        timeout_s = timeout_s or (KAFKA_READY_TIMEOUT_S if self.is_for_kafka else READY_TIMEOUT_S)
         deadline = time.monotonic() + timeout_s
         while missing := await self.missing():
             for member in self.members:
@@ -408,14 +396,18 @@ class LocalCluster:
             self._release()
 
     async def _stop_all(self, members: Sequence[Member], *, apart_s: float) -> None:
+        def is_there(member: Member) -> bool:
+            child = self._children.get(member.id)
+            return (child is not None and child.poll() is None) or is_locked(self.directory / member.data)
+
         announced: set[int] = set()
         patience_s = KAFKA_STOP_TIMEOUT_S if any(member.is_of_kafka for member in members) else STOP_TIMEOUT_S
         deadline = time.monotonic() + patience_s + apart_s * len(members)
         waiting, next_at = list(members), 0.0
         told: list[Member] = []
         # process.json disappears shortly before the process and its lock do.
-        while any(self._is_there(member) for member in members):
-            while waiting and (time.monotonic() >= next_at or not any(map(self._is_there, told))):
+        while any(map(is_there, members)):
+            while waiting and (time.monotonic() >= next_at or not any(map(is_there, told))):
                 told.append(waiting.pop(0))
                 next_at = time.monotonic() + apart_s
             for member in told:
@@ -429,10 +421,6 @@ class LocalCluster:
             if time.monotonic() > deadline:
                 self.kill_all()
             await asyncio.sleep(POLL_S)
-
-    def _is_there(self, member: Member) -> bool:
-        child = self._children.get(member.id)
-        return (child is not None and child.poll() is None) or is_locked(self.directory / member.data)
 
     def kill_all(self) -> None:
         """Kill -9 every node, so that `stop` has nothing to wait for."""
@@ -495,20 +483,20 @@ class LocalCluster:
                 raise ClusterMismatch(f"{self.directory} holds a cluster without TLS: take another --dir")
             self._secure = is_secure
             is_for_kafka = self.controllers[0].kafka is not None
-            if self._kafka and not is_for_kafka:
+            if self.is_for_kafka and not is_for_kafka:
                 raise ClusterMismatch(
                     f"{self.directory} holds a cluster without a listener for Kafka: take another --dir"
                 )
-            self._kafka = is_for_kafka
+            self.is_for_kafka = is_for_kafka
         taken = {read_url(member.http)[1] for member in self.members if member.http}
         taken |= {read_address(at)[1] for member in self.members for at in (member.raft, member.kafka) if at}
         ports = free_ports(taken, self._rng)
         if fresh:
             self.controllers = new_controllers(
-                controllers, ports, self._rng, tls=self._secure, kafka=self._kafka
+                controllers, ports, self._rng, tls=self._secure, kafka=self.is_for_kafka
             )
         self.brokers += new_brokers(
-            range(len(self.brokers), brokers), ports, tls=self._secure, kafka=self._kafka
+            range(len(self.brokers), brokers), ports, tls=self._secure, kafka=self.is_for_kafka
         )
 
 
@@ -520,6 +508,13 @@ async def object_at(client: ClusterClient, url: str, path: str) -> dict[str, Any
     except Unreachable:
         return None
     return value if isinstance(value, dict) else None
+
+
+def admin_variables(cluster: LocalCluster) -> dict[str, str]:
+    """Return the variables by which the CLI finds the admin's certificate; none without TLS."""
+    if cluster.tls is None:
+        return {}
+    return {f"METAQUORUM_{name.upper()}": str(cluster.directory / file) for name, file in ADMIN_FILES.items()}
 
 
 def _stderr_of(directory: Path, member: Member) -> Path:

@@ -18,6 +18,7 @@ from ops.local_cluster import (
     ClusterMismatch,
     LocalCluster,
     NodeFailed,
+    admin_variables,
     ended_with,
     metaquorum_command,
 )
@@ -233,7 +234,7 @@ def _what_next(cluster: LocalCluster, active: Active | None) -> str:
     replication = min(3, len(cluster.brokers))
     export = shlex.quote(str(cluster.directory / "export"))
     tries = [f"export {BOOTSTRAP_VARIABLE}={','.join(cluster.bootstrap)}"]
-    tries += [f"export {name}={shlex.quote(path)}" for name, path in cluster.variables().items()]
+    tries += [f"export {name}={shlex.quote(path)}" for name, path in admin_variables(cluster).items()]
     if cluster.brokers:
         last = cluster.brokers[-1]
         tries += [

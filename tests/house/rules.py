@@ -173,6 +173,9 @@ GUARD_FILES: Final = (
     *("guard", "quorum_state", "outbox", "elections"),
     *("follower_log", "replication", "read_rounds", "transfer"),
 )
+LINES_MAX: Final = 600
+METHODS_MAX: Final = 30
+FUNCTION_LINES_MAX: Final = 60
 NEVER_ASSERTING: Final = (
     *(f"quorum/raft/{file}.py" for file in GUARD_FILES),
     "quorum/raft/journal/*.py",
@@ -439,6 +442,23 @@ def node_names_no_route(module: Module) -> Iterator[str]:
             yield f"line {node.lineno}: {node.value} is a route of a process: its own table has it"
 
 
+def is_read_in_one_sitting(module: Module) -> Iterator[str]:
+    """Lines of files, methods of classes, and lines of functions below their docstrings have bounds."""
+    lines = module.source.count("\n")
+    if lines > LINES_MAX:
+        yield f"it has {lines} lines, over {LINES_MAX}"
+    for node in module.nodes:
+        if isinstance(node, ast.ClassDef):
+            methods = sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in node.body)
+            if methods > METHODS_MAX:
+                yield f"line {node.lineno}: {node.name} has {methods} methods, over {METHODS_MAX}"
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[1] if ast.get_docstring(node) is not None and len(node.body) > 1 else node
+            length = (node.end_lineno or 0) - first.lineno + 1
+            if length > FUNCTION_LINES_MAX:
+                yield f"line {node.lineno}: {node.name} has {length} lines, over {FUNCTION_LINES_MAX}"
+
+
 RULES: Final[tuple[Callable[[Module], Iterator[str]], ...]] = (
     imports_only_along_the_arrows,
     doors_and_decisions_stay_apart,
@@ -453,4 +473,5 @@ RULES: Final[tuple[Callable[[Module], Iterator[str]], ...]] = (
     raises_where_it_matters,
     records_declare_their_secrets,
     node_names_no_route,
+    is_read_in_one_sitting,
 )

@@ -118,6 +118,9 @@ BITES: list[tuple[Rule, str, str]] = [
     (rules.one_pace, "quorum/fetch/service.py", "self._controller.turns.begin_round()"),
     (rules.node_names_no_route, "metadata_log/node/identity/access.py", 'OPEN = ("GET", "/healthz")'),
     (rules.node_names_no_route, "metadata_log/node/http/routes.py", 'x = {("GET", "/v1/topics"): 1}'),
+    (rules.is_read_in_one_sitting, "a.py", "x = 1\n" * 601),
+    (rules.is_read_in_one_sitting, "a.py", "class A:\n" + "    def f(self): ...\n" * 31),
+    (rules.is_read_in_one_sitting, "a.py", "def f():\n" + "    x = 1\n" * 60),
     (rules.catches_by_name, "quorum/node/server.py", "try: pass\nexcept Exception: pass"),
     (rules.catches_by_name, "quorum/node/server.py", "try: pass\nexcept (OSError, Exception) as e: raise"),
     (rules.catches_by_name, "quorum/node/server.py", "try: pass\nexcept: pass"),
@@ -145,6 +148,11 @@ BITES: list[tuple[Rule, str, str]] = [
 ]
 
 PASSES: list[tuple[Rule, str, str]] = [
+    (
+        rules.is_read_in_one_sitting,
+        "a.py",
+        'def f():\n    """A.' + "\n" * 9 + '    """\n' + "    x = 1\n" * 60,
+    ),
     (
         rules.imports_only_along_the_arrows,
         "metadata_log/replay/digest.py",
