@@ -31,6 +31,8 @@ CLUSTER_ID = "broker-check-000000000"
 PATIENCE = Patience(start_s=15, request_s=5)
 AT_ONCE = 8
 """How many checks run at a time: most of their time they wait."""
+HASTY = "does_not_pause"
+"""Checked alone: beside others its repetitions would come late enough to look like pauses."""
 
 
 def words(*more: str) -> list[str]:
@@ -61,7 +63,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Sequence[M
             return mistake, await checked(broker)
 
     async def all_reports() -> list[tuple[str, list[dict[str, Any]]]]:
-        return await asyncio.gather(*map(report, MISTAKES))
+        others = [mistake for mistake in MISTAKES if mistake != HASTY]
+        return [await report(HASTY), *await asyncio.gather(*map(report, others))]
 
     return dict(asyncio.run(all_reports()))
 
@@ -121,6 +124,18 @@ async def test_our_own_broker_keeps_the_protocol(tmp_path: Path) -> None:
     broker = Ours([sys.executable, "-m", "ops.cli", "broker", "run", "--config", str(config)])
     results = await checked(broker, serves=probe(f"http://127.0.0.1:{port}/readyz"))
     assert [one for one in results if one["result"] != PASSED] == []
+
+
+@pytest.mark.parametrize(
+    ("always", "found"),
+    [(True, ["refuses_while_fenced", "stops_with_its_session"]), (False, ["serves_when_online"])],
+)
+async def test_a_probe_that_tells_nothing_is_found(*, always: bool, found: list[str]) -> None:
+    async def serves() -> bool:
+        return always
+
+    results = await checked(Commanded(words()), serves=serves)
+    assert [one["point"] for one in results if one["result"] == FAILED] == found
 
 
 async def test_a_person_may_start_and_stop_the_broker() -> None:
