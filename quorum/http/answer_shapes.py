@@ -265,6 +265,7 @@ class Digest(TypedDict):
 class Quorum(TypedDict):
     cluster_id: str
     node_id: int
+    version: str
     leader_id: int | None
     controller_epoch: int
     high_watermark: int
@@ -353,6 +354,17 @@ class State(Listing):
     kraft_version: int | None
     voters: list[dict[str, Any]] | None
     controllers: list[dict[str, Any]]
+
+
+class Session(TypedDict):
+    """Who a browser is to this node, and what it may do."""
+
+    role: str
+    node_id: int
+    identity: bool
+    principal: str | None
+    rights: list[str]
+    has_session: bool
 
 
 class Block(TypedDict):

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from metadata_log.node.console.login import Credentials
 from metadata_log.node.http.answers import JSON, MSGPACK
 from metadata_log.node.http.routes import RouteKey
 from metadata_log.wire.commands import (
@@ -31,6 +32,7 @@ from quorum.http.events import EVENT_STREAM
 from quorum.http.routes import Route
 
 TEXT: Final = "text/plain"
+HTML: Final = "text/html"
 _IN_PATH: Final = re.compile(r"{(\w+)}")
 
 
@@ -100,6 +102,12 @@ TOLD: Final[Mapping[RouteKey, Told]] = {
     ("GET", "/metrics"): Told(answered_as=(TEXT,)),
     ("GET", "/v1/state"): Told(answers.State),
     ("GET", "/openapi.json"): Told(answered_as=(JSON,)),
+    ("GET", "/"): Told(answered_as=(HTML,)),
+    ("GET", "/console/{name}"): Told(answered_as=(HTML, "text/css", "text/javascript")),
+    ("GET", "/v1/session"): Told(answers.Session),
+    ("POST", "/v1/session"): Told(body=Credentials, status=204, answered_as=()),
+    ("DELETE", "/v1/session"): Told(status=204, answered_as=()),
+    ("GET", "/v1/log/lines"): Told(answered_as=(NDJSON,)),
 }
 """By route. One that is not here is described by its row in the table alone."""
 
@@ -133,7 +141,9 @@ def described() -> dict[str, Any]:
 
 def _operation(route: Route, told: Told, by_kind: Mapping[int, Any]) -> dict[str, Any]:
     right = OPERATIONS[route.operation].right.name.lower()
-    done = {"description": "done", "content": _content(told.answered_as, _schema(told.answer, by_kind))}
+    done: dict[str, Any] = {"description": "done"}
+    if told.answered_as:
+        done["content"] = _content(told.answered_as, _schema(told.answer, by_kind))
     failed = {"description": "an error", "content": _content((JSON, MSGPACK), by_kind[id(answers.Error)])}
     operation: dict[str, Any] = {
         "summary": route.operation,

@@ -25,8 +25,13 @@ NOT_ASKED = {
     ("GET", "/v1/metadata/snapshots/{id}"),
     ("POST", "/v1/metadata/fetch"),
     ("GET", "/openapi.json"),
+    ("GET", "/"),
+    ("GET", "/console/{name}"),
+    ("POST", "/v1/session"),
+    ("DELETE", "/v1/session"),
+    ("GET", "/v1/log/lines"),
 }
-"""Routes whose answers are no JSON, or need other voters."""
+"""Routes whose answers are no JSON, or need a token or other voters."""
 T = {"topic": "t", "partition": 0}
 
 
@@ -122,7 +127,7 @@ async def tour(asked: Callable[..., Any]) -> None:
     await asked("PUT", "/v1/configs", {"resources": [{"topic": "t", "configs": {}}]})
     await asked("GET", "/v1/configs?topic=t")
     await asked("GET", "/v1/configs?topic=t&effective=1")
-    for path in ("features", "quorum", "quorum/settings", "controllers", "snapshots", "state"):
+    for path in ("session", "features", "quorum", "quorum/settings", "controllers", "snapshots", "state"):
         await asked("GET", f"/v1/{path}")
     commands = [{"operation": "DeleteTopics", "body": {"name": "u"}}]
     await asked("POST", "/v1/batch", {"commands": commands})
