@@ -6,7 +6,6 @@ Bytes are base64 there; in msgpack they are bin. Tests: tests/unit/quorum/http/t
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from metadata_log.node.console.login import Credentials
 from metadata_log.node.http.answers import JSON, MSGPACK
 from metadata_log.node.http.routes import RouteKey
+from metadata_log.node.release import release
 from metadata_log.wire.commands import (
     AlteredPartitions,
     AlterPartition,
@@ -127,7 +127,7 @@ def described() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "metaquorum: the HTTP surface of a controller",
-            "version": _version(),
+            "version": release(),
             "description": "docs/formats.md, section 3; for brokers docs/broker-protocol.md",
         },
         "paths": paths,
@@ -184,10 +184,3 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 def _content(kinds: Sequence[str], schema: Any) -> dict[str, Any]:
     return {kind: {"schema": schema} for kind in kinds}
-
-
-def _version() -> str:
-    try:
-        return version("metaquorum")
-    except PackageNotFoundError:  # the code runs from a checkout that is not installed
-        return "unknown"
