@@ -78,9 +78,10 @@ public class Broker {
     }
 
     /** Answers whether clients may be served now; ask it before each request of a client. */
-    boolean mayServe() {
-        long deadlineMs = answeredSentMs + sessionTimeoutMs * 99 / 100;  // clocks may differ in pace by a percent
-        return online && offset >= servesFrom && nowMs() < deadlineMs;
+    boolean mayServe() { return online && offset >= servesFrom && hasSession(); }
+
+    boolean hasSession() {
+        return nowMs() < answeredSentMs + sessionTimeoutMs * 99 / 100;  // clocks may differ in pace by a percent
     }
 
     void register() throws Exception {
@@ -101,7 +102,8 @@ public class Broker {
 
     /** Asks for what follows the position, and answers whether the process may end. */
     boolean poll() throws Exception {
-        long waitMs = stopping ? Math.min(100, maxWaitMs) : maxWaitMs, sentMs = nowMs();
+        // A parked poll would renew the session only once it is answered.
+        long waitMs = !hasSession() ? 0 : stopping ? Math.min(100, maxWaitMs) : maxWaitMs, sentMs = nowMs();
         var body = new HashMap<String, Object>(Map.of("broker_epoch", epoch, "fetch_offset", offset, "last_epoch", lastEpoch,
             "last_crc", crc, "applied_offset", offset, "want_fence", false, "want_shut_down", stopping,
             "offline_log_dirs", List.of(), "max_bytes", 1L << 20, "max_wait_ms", waitMs));

@@ -70,9 +70,10 @@ func main() {
 }
 
 // mayServe answers whether clients may be served now; ask it before each request of a client.
-func (b *broker) mayServe() bool {
-	deadline := b.answeredSent.Add(b.sessionTimeout * 99 / 100) // clocks may differ in pace by a percent
-	return b.online && b.offset >= b.servesFrom && time.Now().Before(deadline)
+func (b *broker) mayServe() bool { return b.online && b.offset >= b.servesFrom && b.hasSession() }
+
+func (b *broker) hasSession() bool {
+	return time.Since(b.answeredSent) < b.sessionTimeout*99/100 // clocks may differ in pace by a percent
 }
 
 func (b *broker) register() {
@@ -91,6 +92,9 @@ func (b *broker) poll() bool {
 	wait, sent := b.maxWait, time.Now()
 	if b.stopping.Load() {
 		wait = min(wait, 100*time.Millisecond)
+	}
+	if !b.hasSession() {
+		wait = 0 // a parked poll would renew the session only once it is answered
 	}
 	status, answer, headers := b.post("/v1/metadata/fetch", object{"broker_epoch": b.epoch,
 		"fetch_offset": b.offset, "last_epoch": b.lastEpoch, "last_crc": b.crc, "applied_offset": b.offset,
