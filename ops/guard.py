@@ -5,15 +5,9 @@ Tests: tests/unit/ops/verbs/test_topics.py.
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
-
-import click
 
 from ops.options import R, flag
 from ops.talk import fail_usage, one_line, say
-
-DECLINED: Final = 3
-"""The exit code where a person answers no, as for a request that is refused."""
 
 
 def guarded(run: R) -> R:
@@ -21,17 +15,16 @@ def guarded(run: R) -> R:
     return flag("--yes", help="do not ask; needed where there is no terminal to ask on")(run)
 
 
-def ask_first(what: str, effects: Callable[[], Iterable[str]], *, yes: bool) -> None:
-    """Return if a verb may go on; `what` it does, and `effects` are the lines that say what comes of it.
+def ask_first(what: str, effects: Callable[[], Iterable[str]], *, yes: bool) -> bool:
+    """Answer whether a verb may go on; `what` it does, and `effects` are the lines that say what comes of it.
 
     With `yes` nothing is asked, and the effects are not looked at.
 
     Raises:
         Misuse: there is no terminal to ask on.
-        click.exceptions.Exit: the answer is not yes.
     """
     if yes:
-        return
+        return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         fail_usage(
             f"{what}, and there is no terminal to ask on: give --yes; --dry-run shows what would be written"
@@ -41,6 +34,7 @@ def ask_first(what: str, effects: Callable[[], Iterable[str]], *, yes: bool) -> 
         for line in effects():
             print(f"  {one_line(line)}", file=sys.stderr)
         print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        say("nothing was written")
-        raise click.exceptions.Exit(DECLINED)
+    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        return True
+    say("nothing was written")
+    return False

@@ -166,7 +166,8 @@ def run_unregister(asked: Change, *, broker_ids: Sequence[int], force: bool, yes
     if not force:
         _refuse_living(client, broker_ids)
     what = f"this unregisters broker {', '.join(map(str, broker_ids))}"
-    ask_first(what, lambda: (_loss(client, one) for one in broker_ids), yes=yes)
+    if not ask_first(what, lambda: (_loss(client, one) for one in broker_ids), yes=yes):
+        return REFUSED
     results = []
     for broker_id in broker_ids:
         error = message = None

@@ -6,7 +6,7 @@ from metadata_log.ids import NodeId
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.dry_run import foresee
-from ops.changes import Change, change, show_foreseen
+from ops.changes import REFUSED, Change, change, show_foreseen
 from ops.guard import ask_first, guarded
 from ops.options import Network, Noun, argument, reading, watchable
 from ops.render import Column
@@ -71,7 +71,8 @@ def run_unregister(asked: Change, *, controller_id: int, yes: bool) -> int:
         command = UnregisterController(controller_id=NodeId(controller_id), validate_only=False)
         return show_foreseen(asked, foresee(client, [command], linked=linked))
     what = f"this removes the registration of controller {controller_id}"
-    ask_first(what, lambda: ("it registers again if it is started",), yes=yes)
+    if not ask_first(what, lambda: ("it registers again if it is started",), yes=yes):
+        return REFUSED
     gone = client.write("DELETE", f"/v1/controllers/{controller_id}")
     asked.show(gone, table=lambda: f"controller {gone['controller_id']} is no longer registered")
     return 0

@@ -9,7 +9,7 @@ from metadata_log.errors import UnknownTopicOrPartition
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.items import ELECT
-from ops.changes import Change, carry_out, change_of_items, result_columns, show_foreseen
+from ops.changes import REFUSED, Change, carry_out, change_of_items, result_columns, show_foreseen
 from ops.guard import ask_first, guarded
 from ops.options import Network, Noun, R, argument, either, flag, option, reading, watchable
 from ops.partition_summary import SHOWN_MAX, summary
@@ -116,8 +116,9 @@ def run_elect(
     else:
         needy = asked.client().partitions(topic, only="unavailable" if unclean else "not-preferred")
         wanted = [{"topic": one["topic"], "partition": one["partition"]} for one in needy]
-    if unclean and wanted and not asked.dry_run:
-        ask_first("this elects leaders that are not in sync", lambda: _unclean(wanted), yes=yes)
+    is_sure = yes or not unclean or not wanted or asked.dry_run
+    if not ask_first("this elects leaders that are not in sync", lambda: _unclean(wanted), yes=is_sure):
+        return REFUSED
     election = "unclean" if unclean else "preferred"
     return carry_out(asked, ELECT, wanted, ELECTED, empty="no partition needs it", election=election)
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from metadata_log.errors import TopicAlreadyExists
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.admin.cluster import Cluster, quoted
+from ops.admin.cluster import quoted
 from ops.admin.items import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
@@ -207,9 +208,10 @@ def run_delete(asked: Change, *, names: Sequence[str], ids: Sequence[str], now: 
     topics = [{"name": name} for name in names] + [{"topic_id": topic_id} for topic_id in ids]
     if not topics:
         fail_usage("name a topic, or give its id with --id")
-    if not asked.dry_run:
-        what = f"this deletes {', '.join(map(render.plain, (*names, *ids)))}"
-        ask_first(what, lambda: _deletion(asked.client(), {*names, *ids}, now=now), yes=yes)
+    what = f"this deletes {', '.join(map(render.plain, (*names, *ids)))}"
+    effects = partial(_deletion, asked, {*names, *ids}, now=now)
+    if not ask_first(what, effects, yes=yes or asked.dry_run):
+        return REFUSED
     if len(topics) > 1 or ids:
         return carry_out(asked, DELETE_TOPICS, topics, DELETED_NOW, now=now)
     if asked.dry_run:
@@ -220,8 +222,9 @@ def run_delete(asked: Change, *, names: Sequence[str], ids: Sequence[str], now: 
     return 0
 
 
-def _deletion(client: Cluster, named: Collection[str], *, now: bool) -> Iterator[str]:
+def _deletion(asked: Change, named: Collection[str], *, now: bool) -> Iterator[str]:
     """Yield what a deletion comes to: how much is deleted, and for how long it can be restored."""
+    client = asked.client()
     window_ms = client.read("/v1/topics?deleted=true")["undelete_window_ms"]
     for topic in client.topics():
         if topic["name"] in named or topic["topic_id"] in named:

@@ -20,7 +20,7 @@ from ops.admin.cluster import Cluster
 from ops.admin.dry_run import foresee
 from ops.admin.exchange import Unreachable
 from ops.admin.health import is_quorum
-from ops.changes import record_lines
+from ops.changes import REFUSED, record_lines
 from ops.guard import ask_first, guarded
 from ops.options import Network, R, flag, network, option, patient
 from ops.talk import say
@@ -72,8 +72,9 @@ def run_add(
 def run_remove(asked: Network, *, node_id: int, directory_id: str | None, dry_run: bool, yes: bool) -> int:
     """Take a controller's vote."""
     client = asked.client()
-    if not dry_run:
-        ask_first(f"this takes controller {node_id}'s vote", lambda: _fewer_voters(client), yes=yes)
+    what = f"this takes controller {node_id}'s vote"
+    if not ask_first(what, lambda: _fewer_voters(client), yes=yes or dry_run):
+        return REFUSED
     if directory_id is None:
         voter = _row(_leaders_view(client)["voters"], node_id)
         if voter is None:
