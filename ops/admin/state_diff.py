@@ -75,7 +75,12 @@ def _partitions(state: State, topics: AbstractSet[str]) -> dict[Any, Fields]:
 
 
 def _configs(state: State) -> dict[Any, Fields]:
-    return {(f"{one['resource_type']}/{one['resource_name']}", one["name"]): one for one in state["configs"]}
+    """Return the settings of brokers and of the cluster; topics have theirs among their fields."""
+    return {
+        (f"{one['resource_type']}/{one['resource_name']}", one["name"]): one
+        for one in state["configs"]
+        if one["resource_type"] != "topic"
+    }
 
 
 def _features(state: State) -> dict[Any, Fields]:

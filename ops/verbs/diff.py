@@ -1,4 +1,6 @@
-"""Edge: `diff`: what changed in the state of a running cluster between two moments."""
+"""Edge: `diff`: what changed in the state of a running cluster between two moments.
+Tests: tests/unit/ops/verbs/test_live.py.
+"""
 
 from collections import Counter
 from typing import Any, Final

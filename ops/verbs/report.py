@@ -1,4 +1,6 @@
-"""Edge: `report`: what happened to a running cluster, told from its log as `replay report` tells it of an export."""
+"""Edge: `report`: what happened to a running cluster, told from its log as `replay report` tells it of an export.
+Tests: tests/cluster/test_plans.py.
+"""
 
 from typing import Final
 

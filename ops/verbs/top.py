@@ -1,4 +1,6 @@
-"""Edge: `top`: the cluster live: its health, controllers, brokers, and what was written last."""
+"""Edge: `top`: the cluster live: its health, controllers, brokers, and what was written last.
+Tests: tests/unit/ops/verbs/test_live.py.
+"""
 
 import sys
 from collections.abc import Iterator

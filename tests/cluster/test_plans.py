@@ -141,6 +141,11 @@ def test_plans_their_history_and_restored_topics(tmp_path: Path) -> None:
         await all_agree(cluster)
         metaquorum(cluster, "topics", "delete", "orders", "--now", "--yes")
         assert metaquorum(cluster, "topics", "list", "--deleted") == []
+        begun = str(created["offsets"]["base"])
+        changed = metaquorum(cluster, "diff", "--from", begun, "--to", str(created["offsets"]["end"]))
+        assert [(one["what"], one["change"]) for one in changed] == [("topic", "created")]
+        told = metaquorum(cluster, "report", "--from", begun)
+        assert told["from"]["end_offset"] == int(begun) and told["topic"] is None
         await a_plan_and_its_history(cluster, tmp_path / "plan.json")
 
     run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=with_a_window))

@@ -41,11 +41,13 @@ READS = {
     *("log dump", "log verify", "snapshot list", "snapshot verify", "storage info"),
     *("replay digest", "replay report", "replay sql", "replay tables"),
     *("replay state", "replay diff", "replay history"),
+    *("log tail", "top", "diff", "report", "version", "help", "completion", "config check", "context list"),
 }
 """They change nothing."""
 RUNS = {
-    *("up", "controller run", "broker run"),  # processes
-    *("storage format", "log export"),  # a directory that is named, and nothing of a running cluster
+    *("up", "controller run", "broker run", "broker verify"),  # processes
+    *("context set", "context use", "context delete"),  # a file of the user's
+    *("storage format", "log export", "backup take"),  # a directory that is named, and nothing of a running cluster
 }
 
 

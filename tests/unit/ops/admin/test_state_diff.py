@@ -46,7 +46,8 @@ def test_a_field_that_differs_is_a_row_and_epochs_alone_only_where_nothing_else_
 
 def test_what_came_and_went_is_one_row_with_its_partitions() -> None:
     setting = {"resource_type": "broker", "resource_name": "11", "name": "k", "value": "v"}
-    assert changes(state(topics=[], configs=[setting])) == [
+    of_topic = {**setting, "resource_type": "topic"}
+    assert changes(state(topics=[], configs=[setting, of_topic])) == [
         ("topic", "t", "deleted", None, None, None),
         ("config", "broker/11:k", "created", None, None, None),
     ]
