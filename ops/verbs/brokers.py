@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from metadata_log.errors import BrokerIdNotRegistered, NodeStillAlive, Rejected, Unavailable
+from metadata_log.errors import BrokerIdNotRegistered, NodeStillAlive, NotAuthorized, Rejected, Unavailable
 from metadata_log.ids import NO_LEADER
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
@@ -91,9 +91,17 @@ def run_describe(asked: Network, *, broker_id: int) -> int:
 @reading
 def run_explain(asked: Network, *, broker_id: int) -> int:
     from ops.admin.explain import explain_broker
+    from ops.admin.explain_lines import broker_changes
     from ops.admin.live_state import history
+    from ops.admin.log_feed import feed_lines
 
-    found = list(explain_broker(history(asked.client()).steps, broker_id))
+    client = asked.client()
+    try:
+        found = list(explain_broker(history(client).steps, broker_id))
+    except NotAuthorized:  # a reader gets the log's lines, which say the same
+        found = list(
+            broker_changes(feed_lines(client, topics=(), first=None, until=None, follow=False), broker_id)
+        )
     if not found:
         raise BrokerIdNotRegistered(f"the log tells nothing of broker {broker_id}", broker_id=broker_id)
     rows = [{**one, "why": f"{one['why']}, by {one['actor']}"} if one["actor"] else one for one in found]

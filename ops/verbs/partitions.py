@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.errors import UnknownTopicOrPartition
+from metadata_log.errors import NotAuthorized, UnknownTopicOrPartition
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.admin.cluster import Cluster
 from ops.admin.items import ELECT
 from ops.changes import REFUSED, Change, carry_out, change_of_items, result_columns, show_foreseen
 from ops.guard import ask_first, guarded
@@ -242,13 +243,10 @@ def _topic_partition(text: str) -> tuple[str, int]:
 @option("--until", read=moment, metavar="WHEN", help="an end offset or a time; default: now")
 @reading
 def run_explain(asked: Network, *, partition: tuple[str, int], until: When | None) -> int:
-    from ops.admin.explain import explain_partition
-    from ops.admin.live_state import history
-
     topic, number = partition
     found = [
         change
-        for change in explain_partition(history(asked.client()).steps, topic, number)
+        for change in _changes(asked.client(), topic, number)
         if until is None
         or (
             change["offset"] < until.offset
@@ -297,6 +295,21 @@ def run_reassignments(
     columns = reassignments.UNDER_WAY
     asked.show_items(items, columns, empty="no reassignment is under way")
     return 0
+
+
+def _changes(client: Cluster, topic: str, number: int) -> list[dict[str, Any]]:
+    """Return the changes of a partition, as far as this client may know them."""
+    from ops.admin.explain import explain_partition
+    from ops.admin.explain_lines import partition_changes
+    from ops.admin.live_state import history
+    from ops.admin.log_feed import feed_lines
+
+    try:
+        return list(explain_partition(history(client).steps, topic, number))
+    except NotAuthorized:
+        say("a reader sees no candidates and no epochs: they need the right to fetch the log")
+        lines = feed_lines(client, topics=(topic,), first=None, until=None, follow=False)
+        return list(partition_changes(lines, topic, number))
 
 
 def _explained(change: dict[str, Any]) -> str:

@@ -47,7 +47,11 @@ READS = {
 RUNS = {
     *("up", "controller run", "broker run", "broker verify"),  # processes
     *("context set", "context use", "context delete"),  # a file of the user's
-    *("storage format", "log export", "backup take"),  # a directory that is named, and nothing of a running cluster
+    *(
+        "storage format",
+        "log export",
+        "backup take",
+    ),  # a directory that is named, and nothing of a running cluster
 }
 
 
