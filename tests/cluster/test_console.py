@@ -3,6 +3,7 @@ Each page shows what it must, asks no other host, and leaves no error in the bro
 """
 
 import asyncio
+import hashlib
 import re
 import shutil
 import time
@@ -20,7 +21,11 @@ from ops.local_cluster import LocalCluster
 pytestmark = pytest.mark.slow
 SEEN_MS: Final = 30_000
 """How long a page may take on a busy machine to show what happened."""
-PAGES: Final = ("overview", "quorum", "brokers", "topics", "log")
+PAGES: Final = (
+    *("overview", "quorum", "brokers", "topics", "log"),
+    *("timeline", "whatif", "snapshots", "settings", "security"),
+)
+TOKEN: Final = "a-token-of-a-reader-0123456789"
 
 
 class Browser:
@@ -71,7 +76,9 @@ async def chromium() -> AsyncIterator[object]:
 @asynccontextmanager
 async def opened(url: str, *, width: int = 1280, height: int = 800) -> AsyncIterator[Browser]:
     async with chromium() as browser:
-        page = await browser.new_page(viewport={"width": width, "height": height})  # type: ignore[attr-defined]
+        page = await browser.new_page(  # type: ignore[attr-defined]
+            viewport={"width": width, "height": height}, ignore_https_errors=True
+        )
         yield Browser(page, url)
 
 
@@ -129,6 +136,52 @@ async def test_every_page_of_every_node_fits_and_asks_nobody_else(tmp_path: Path
                         wide = await browser.page.evaluate("document.documentElement.scrollWidth")
                         assert wide <= width, (member.id, name, width, wide)
                     browser.check()
+
+
+async def test_a_reader_logs_in_and_is_offered_no_change(tmp_path: Path) -> None:
+    async with (
+        LocalCluster(tmp_path / "cluster", controllers=1, brokers=0, secure=True) as cluster,
+        asyncio.timeout(240),
+    ):
+        principals = tmp_path / "cluster" / "principals.toml"
+        digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+        row = f'\n[[principals]]\nname = "User:reader"\nroles = ["reader"]\ntoken_sha256 = "{digest}"\n'
+        principals.write_text(principals.read_text() + row)
+        async with opened(cluster.http(1)) as browser:
+            page = browser.page
+            await browser.open("overview")
+            await browser.shows("This node asks who you are")
+            browser.errors.clear()  # a browser reports the answers 401
+            await page.get_by_label("token").fill(TOKEN)
+            await page.get_by_role("button", name="Log in").click()
+            await browser.shows("brokers online")
+            await browser.says("User:reader")
+            [cookie] = await page.context.cookies()
+            assert cookie["httpOnly"] and cookie["secure"] and cookie["sameSite"] == "Strict"
+            assert TOKEN not in cookie["value"] and cookie["name"] == "__Host-metaquorum-controller-1"
+            for name in ("topics", "quorum", "settings"):
+                await browser.open(name)
+                await browser.says("User:reader")
+                await expect(page.locator("#content h1")).to_be_visible(timeout=SEEN_MS)
+                assert await page.get_by_role("button", name=re.compile("Create|Hand|Change")).count() == 0
+            await browser.open("security")
+            await browser.shows("a session, begun with a token")
+            browser.check()
+            await page.get_by_role("button", name="log out").click()
+            await browser.shows("This node asks who you are")
+
+
+async def test_a_past_state_and_a_loss_are_shown(tmp_path: Path) -> None:
+    async with LocalCluster(tmp_path / "cluster", brokers=2) as cluster, asyncio.timeout(240):
+        body = {"name": "orders", "partitions": 2, "replication_factor": 1}
+        await asyncio.to_thread(cluster.client().write, "POST", "/v1/topics", body)
+        async with opened(cluster.http(1)) as browser:
+            await browser.open("timeline?at=0")
+            await browser.shows("topic orders")
+            await browser.shows("CreateTopics was asked for")
+            await browser.open("whatif?lose=11,12")
+            await browser.shows("2 partitions would have no leader")
+            browser.check()
 
 
 async def test_a_change_by_another_client_is_seen_and_how_soon_is_said(tmp_path: Path) -> None:

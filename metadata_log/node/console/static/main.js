@@ -5,10 +5,15 @@ import * as brokers from "./brokers.js";
 import * as log from "./log.js";
 import * as overview from "./overview.js";
 import * as quorum from "./quorum.js";
+import * as security from "./security.js";
+import * as settings from "./settings.js";
+import * as snapshots from "./snapshots.js";
+import * as timeline from "./timeline.js";
 import * as topics from "./topics.js";
+import * as whatif from "./whatif.js";
 
-const PAGES = { overview, quorum, brokers, topics, log };
-const NAMES = { overview: "Overview", quorum: "Quorum", brokers: "Brokers", topics: "Topics", log: "Log" };
+const PAGES = { overview, quorum, brokers, topics, log, timeline, whatif, snapshots, settings, security };
+const NAMES = { overview: "Overview", quorum: "Quorum", brokers: "Brokers", topics: "Topics", log: "Log", timeline: "Timeline", whatif: "What if", snapshots: "Snapshots", settings: "Settings", security: "Security" };
 const REFRESH_MS = 400;
 
 const content = document.getElementById("content");
