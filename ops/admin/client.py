@@ -6,8 +6,9 @@ If the time ends after it was sent and before an answer, its outcome is unknown,
 
 import json
 import random
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from metadata_log.errors import Rejected
 from metadata_log.ids import random_uuid
@@ -27,6 +28,9 @@ from ops.admin.exchange import (
 )
 from ops.admin.search import Asked, Search, host, waiting_for
 from ops.when import duration_text, time_text
+
+LEADERLESS_S: Final = 2.0
+"""An election takes less: by then a read looks for an active controller again."""
 
 
 class ClusterClient:
@@ -58,8 +62,9 @@ class ClusterClient:
         self.takes_stale = takes_stale
         self.silent: frozenset[str] = frozenset()
         """The nodes that did not answer the newest request as soon as others."""
+        self._leaderless_until_s = 0.0
         self._last_good: str | None = None
-        self._is_stale = False
+        self._age_is_said = False
 
     def get(self, path: str, *, accept: str = JSON, is_consistent: bool = False) -> Answer:
         """Read from the active controller; unless `is_consistent`, from another one where this client `takes_stale`.
@@ -69,11 +74,15 @@ class ClusterClient:
             Unavailable: no controller could answer within the timeout.
         """
         takes_stale = self.takes_stale and not is_consistent
-        starts_stale = takes_stale and self._is_stale
+        starts_stale = takes_stale and time.monotonic() < self._leaderless_until_s
         asked = Asked(
             method="GET", path=path, accept=accept, takes_stale=takes_stale, starts_stale=starts_stale
         )
         return self._searched(asked)
+
+    def expect_no_leader(self) -> None:
+        """Let reads that may be stale not wait for an active controller for LEADERLESS_S: there is none just now."""
+        self._leaderless_until_s = time.monotonic() + LEADERLESS_S
 
     def read(self, path: str) -> Any:
         """Return what `get` found, as JSON."""
@@ -106,9 +115,10 @@ class ClusterClient:
 
     def _searched(self, asked: Asked) -> Answer:
         """Return the answer to a request; raises as `Search.run`."""
+        ordered = sorted(self.bootstrap, key=lambda url: url in self.silent)
         search = Search(
             asked,
-            [self._last_good, *self.bootstrap] if self._last_good else self.bootstrap,
+            [self._last_good, *ordered] if self._last_good else ordered,
             timeout_s=self.timeout_s,
             rng=self.rng,
             credentials=self.credentials,
@@ -121,9 +131,11 @@ class ClusterClient:
         finally:
             self.silent = frozenset(search.silent)
         self._last_good = answer.url
-        if search.answered_stale and not self._is_stale:
-            self._is_stale = True
+        if search.answered_stale and not asked.starts_stale:
+            self.expect_no_leader()
+        if search.answered_stale and not self._age_is_said:
             self._say_age(answer)
+        self._age_is_said = search.answered_stale
         return answer
 
     def _say_age(self, answer: Answer) -> None:

@@ -117,6 +117,21 @@ def test_a_read_without_a_leader_is_answered_by_a_follower_which_is_said_once() 
         assert ages[0].endswith(f" old, no leader: {host} answered")
 
 
+def test_an_active_controller_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a program that runs on sees the leader that comes. Method: the time after which it looks is none."""
+    monkeypatch.setattr("ops.admin.client.LEADERLESS_S", 0.0)
+    with node() as told:
+        told.answer = leaderless
+        said: list[str] = []
+        asking = client(told.url, said=said, takes_stale=True)
+        assert asking.read("/v1/topics") == {"is": "old"}
+        told.answer = lambda _: Reply(body=b'{"is":"new"}')
+        assert asking.read("/v1/topics") == {"is": "new"}
+        told.answer = leaderless
+        assert asking.read("/v1/topics") == {"is": "old"}
+        assert len([line for line in said if line.startswith("as of")]) == 2
+
+
 def test_the_follower_that_has_more_of_the_log_is_preferred() -> None:
     with node() as behind, node() as ahead:
         for told, end_offset in ((behind, "10"), (ahead, "20")):
