@@ -89,20 +89,22 @@ def survey(client: ClusterClient) -> list[NodeAnswers]:
     nodes: list[NodeAnswers] = []
     urls = list(client.bootstrap)
     for _ in range(ASKED_ROUNDS):
-        asked = _in_time(client, urls, ask, lambda node: node is None or node.quorum is not None)
+        asked = in_time(client, urls, ask, lambda node: node is None or node.quorum is not None)
         for url in urls:
             node = asked.get(url, NodeAnswers(url=url, quorum=None, ready=None, failure=_SILENT))
             nodes += [] if node is None else [node]
         urls = _not_asked(nodes, brokers)
+    client.silent = frozenset(node.url for node in nodes if node.quorum is None)
     return nodes if any(node.quorum is not None for node in nodes) else [*nodes, *brokers]
 
 
-def _in_time(
+def in_time(
     client: ClusterClient,
     urls: Sequence[str],
     ask: Callable[[Attempt], T],
     is_sound: Callable[[T], bool],
 ) -> dict[str, T]:
+    """Return the answers of the nodes that are not silent, by URL."""
     return answers_in_time(
         urls,
         ask,
@@ -182,7 +184,7 @@ def _broker_ready(
 
     answers: dict[int, tuple[Mapping[str, Any], float]] = {}
     for urls in chunks(list(running), BROKERS_AT_A_TIME):
-        for url, ready in _in_time(client, urls, ask, lambda ready: ready is not None).items():
+        for url, ready in in_time(client, urls, ask, lambda ready: ready is not None).items():
             if ready is not None:
                 answers[running[url]] = ready
     return answers, failures
