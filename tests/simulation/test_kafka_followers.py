@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.simulation.campaign.campaign import Plan
+from tests.simulation.faults import broad
 from tests.simulation.faults.profiles import PROFILES
 from tests.simulation.world.kafka_followers import KafkaWorld
 
@@ -15,4 +17,14 @@ def test_no_broker_of_kafka_ends(profile: str) -> None:
     world = KafkaWorld(seed=1, profile=PROFILES[profile])
     assert not world.run(20.0), world.violations
     assert len(world.batches) > 20
+    assert all(follower.observer.high_watermark > 0 for follower in world.followers)
+
+
+def test_brokers_of_kafka_follow_some_clusters_of_the_broad_profile() -> None:
+    assert {broad.kafka_followers(seed) for seed in range(40)} == {0, 1, 2}
+    seed = next(seed for seed in range(4_800, 4_900) if broad.kafka_followers(seed) == 2)
+    [run] = Plan(profiles=(broad.NAME,), seconds=3.0).runs([seed])
+    world = run.world()
+    assert isinstance(world, KafkaWorld)
+    assert not world.run(run.seconds), world.violations
     assert all(follower.observer.high_watermark > 0 for follower in world.followers)

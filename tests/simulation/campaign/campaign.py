@@ -15,6 +15,7 @@ from tests.simulation.faults import broad
 from tests.simulation.faults.profiles import PROFILES, profile_of
 from tests.simulation.world.cluster import ClusterWorld
 from tests.simulation.world.costs import Turns
+from tests.simulation.world.kafka_followers import KafkaWorld
 from tests.simulation.world.markers import DEMANDS, missing
 from tests.simulation.world.world import World
 
@@ -23,6 +24,7 @@ WRITES_PER_SECOND_MIN = 30.0
 FAULTS_PER_SECOND_MIN = 0.3
 HOURS_MIN = 1.0
 """A campaign of the profile `broad` that lasts for so many simulated hours must reach the markers."""
+USUAL_CLIENTS = 5
 USUAL_SHAPE = broad.Shape(voters=3, observers=0, brokers=3)
 PROFILE_NAMES = (*PROFILES, "swarm", broad.NAME)
 
@@ -90,12 +92,24 @@ class Run:
             # A model has no frames in whose checksums a rotten bit shows.
             profile = replace(profile, links=replace(profile.links, rotten=0.0))
             return World(seed=self.seed, profile=profile, voters=self.controllers, observers=self.observers)
+        followers = broad.kafka_followers(self.seed) if self.profile == broad.NAME else 0
+        if followers:
+            return KafkaWorld(
+                seed=self.seed,
+                profile=profile,
+                followers=followers,
+                voters=self.controllers,
+                observers=self.observers,
+                brokers=self.brokers,
+                clients=USUAL_CLIENTS,
+            )
         return ClusterWorld(
             seed=self.seed,
             profile=profile,
             voters=self.controllers,
             observers=self.observers,
             brokers=self.brokers,
+            clients=USUAL_CLIENTS,
         )
 
     def command(self) -> str:

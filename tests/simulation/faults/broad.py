@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 NAME: Final = "broad"
 BROKERS: Final = (1, 1, 2, 2, 3, 3, 3, 3, 3, 4, 4, 5, 6, 8, 12, 20)
 OBSERVERS: Final = (0, 0, 1, 2)
+KAFKA_FOLLOWERS: Final = (0, 0, 0, 1, 2)
 RESULTS_KEPT: Final = (400, 2_000, 200_000)
 """Answers kept for repeated requests; 400 are 9 s of a run's writes."""
 RETENTION_BYTES: Final = (None, 60_000, 150_000)
@@ -91,6 +92,11 @@ def drawn(seed: int) -> dict[str, Any]:
 def rotten(seed: int) -> float:
     """Return the share of messages with entries in which a bit turns."""
     return random.Random(seed ^ 0xF11B).choice((0.0, 0.0, 0.001, 0.01))
+
+
+def kafka_followers(seed: int) -> int:
+    """Return how many brokers of Kafka follow the log, each of which ends where two leaders share an epoch."""
+    return random.Random(seed ^ 0x5A5A).choice(KAFKA_FOLLOWERS)
 
 
 def foreign_snapshots(seed: int) -> float:

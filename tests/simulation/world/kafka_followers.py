@@ -23,6 +23,8 @@ from tests.simulation.world.cluster_node import ClusterNode
 from tests.simulation.world.node import SimulatedNode
 from tests.support.kraft_observer import NOBODY, Ended, KraftObserver, answered
 
+FIRST_ID = 41
+"""Of the followers, behind those of controllers and brokers."""
 FETCH_TIMEOUT_SECONDS = 2.0
 RETRY_SECONDS = 0.02
 RESTART_EVERY_SECONDS = 6.0
@@ -45,9 +47,21 @@ class KafkaWorld(ClusterWorld):
     )
     brokers_follow = rule("in the calm a broker of Kafka soon has all that is committed")
 
-    def __init__(self, *, seed: int, profile: Profile, followers: int = 3, brokers: int = 2) -> None:
-        super().__init__(seed=seed, profile=profile, brokers=brokers, clients=3)
-        self.followers = [KafkaFollower(self, 21 + number) for number in range(followers)]
+    def __init__(
+        self,
+        *,
+        seed: int,
+        profile: Profile,
+        followers: int = 3,
+        voters: int = 3,
+        observers: int = 0,
+        brokers: int = 2,
+        clients: int = 3,
+    ) -> None:
+        super().__init__(
+            seed=seed, profile=profile, voters=voters, observers=observers, brokers=brokers, clients=clients
+        )
+        self.followers = [KafkaFollower(self, FIRST_ID + number) for number in range(followers)]
         self.batches: dict[int, tuple[int, int, int]] = {}
         """By base offset: end, epoch and CRC-32C of the batch that a broker of Kafka has read there."""
 
