@@ -31,6 +31,7 @@ from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.disk.data_directory import DirectoryLock, Meta, read_meta
+from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.tls import Tls, dates_of_node
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.brokers import FeatureRange
@@ -99,6 +100,7 @@ class BrokerAgent:
         self.cache = Cache(settings.data_dir, cluster_id=settings.cluster_id)
         self._cache_thread = CacheThread(self.cache)
         self.tls = None if settings.tls is None else Tls(settings.tls, cluster_id=settings.cluster_id)
+        self.access = Access(settings.principals, cluster_id=settings.cluster_id)
         self._client = ControllerClient(settings.token_file, self.tls)
         self.fetch_loop = FetchLoop(
             controllers=settings.controllers,
@@ -111,8 +113,7 @@ class BrokerAgent:
             on_delta=self._on_delta,
         )
         self._react = on_delta
-        self._log_dirs = tuple(log_dirs)
-        self._features = tuple(features)
+        self._log_dirs, self._features = tuple(log_dirs), tuple(features)
         self.replicas = HostReplicas(
             host,
             LocalReplicas(settings.broker_id, listener=listener),
@@ -192,9 +193,11 @@ class BrokerAgent:
                 *self.cache.warnings.items(),
                 *self.replicas.warnings(),
                 *(() if self.tls is None else self.tls.reasons()),
+                *self.access.reasons(),
             ),
             calls_failed=fetch_loop.failed_calls.count,
             certificates=dates_of_node(self.tls),
+            refused=self.access.refusals.counts,
             logged_faults=self.recent.counts(),
         )
 

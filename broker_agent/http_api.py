@@ -46,7 +46,6 @@ from metadata_log.node.http.caller import OwnNames
 from metadata_log.node.http.identities import Identities
 from metadata_log.node.http.routes import rights_of
 from metadata_log.node.http.server import listen
-from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.tls import recent_and_ending
 from metadata_log.node.pace import OneInATurn, until_done
 from metadata_log.node.release import release
@@ -113,7 +112,7 @@ class HttpApi:
         self._own_names = OwnNames(settings.own_hosts)
         self._login = Login("broker", settings.broker_id, tls=agent.tls is not None)
         self._identities = Identities(
-            Access(settings.principals, cluster_id=settings.cluster_id),
+            agent.access,
             rights_of(RULES),
             session_token=self._login.token_of,
         )
@@ -129,6 +128,7 @@ class HttpApi:
             self.error,
             body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
             check=self._check,
+            on_refusal=self._identities.refused,
             no_such_path=self._no_such_path,
         )
         app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)

@@ -3,7 +3,7 @@ Tests: tests/unit/broker_agent/test_agent.py.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -15,7 +15,8 @@ from broker_agent.kafka_state import KafkaState
 from broker_agent.lifecycle import State
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.identity.certificate_dates import Dated
-from metadata_log.node.identity.certificate_metrics import certificate_ends
+from metadata_log.node.identity.certificate_metrics import certificate_ends, requests_refused
+from metadata_log.node.identity.refusals import DoorName, Reason
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 NAMESPACE: Final = "metaquorum"
@@ -49,6 +50,8 @@ class BrokerNumbers:
     """How often each code was logged as a warning or worse since the start."""
     certificates: tuple[Dated, ...] = ()
     """Of this broker and of the authority; empty without TLS."""
+    refused: Mapping[tuple[DoorName, Reason], int] = field(default_factory=dict)
+    """How many requests this broker refused, by door and reason."""
 
 
 def exposition(numbers: BrokerNumbers) -> bytes:
@@ -99,6 +102,7 @@ class _Collector(Collector):
             reason.add_metric([code], 1.0)
         yield reason
         yield from certificate_ends(n.certificates)
+        yield from requests_refused(n.refused)
         logged = CounterMetricFamily(
             f"{NAMESPACE}_logged_faults", "Times each code was logged as a warning or worse.", labels=["code"]
         )

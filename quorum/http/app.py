@@ -98,6 +98,7 @@ class DoorRunner(web.AppRunner):
             body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
             check=partial(_check, door),
             on_fault=door.on_fault,
+            on_refusal=door.identities.refused,
             buffers=door.body_buffers,
         )
         app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)

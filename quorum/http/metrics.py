@@ -19,7 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from metadata_log.ids import uuid_text
-from metadata_log.node.identity.certificate_metrics import certificate_ends
+from metadata_log.node.identity.certificate_metrics import certificate_ends, requests_refused
 from metadata_log.node.identity.tls import dates_of_node
 from quorum.http.door import Door
 from quorum.http.routes import reading
@@ -68,6 +68,7 @@ class _StatusMetrics(Collector):
             yield CounterMetricFamily(f"{NAMESPACE}_{name}", documentation, value=float(value))
         yield from self._health()
         yield from certificate_ends(dates_of_node(self._status.tls))
+        yield from requests_refused(self._status.access.refusals.counts)
         yield from self._raft()
         yield from self._brokers()
 

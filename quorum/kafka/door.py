@@ -146,6 +146,14 @@ class Api(NamedTuple):
         """Return the answer that says an error."""
         if isinstance(error, Fault):
             door.on_fault(error)
+        caller = asked.caller
+        door.access.refusals.note(
+            error,
+            door="kafka",
+            principal=caller.principal.name,
+            address=caller.address,
+            asked=REQUESTS[self.key].name,
+        )
         return self.refuse(self, asked, kafka_error(error, to_broker=self._is_of_brokers))
 
     @property

@@ -8,7 +8,7 @@ from typing import Final
 from metadata_log.errors import AuthenticationFailed
 from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.access import Peer
-from metadata_log.node.identity.rights import Principal
+from metadata_log.node.identity.rights import NOBODY, Principal
 from quorum.kafka.door import Api, Asked, AtOnce, KafkaDoor
 from quorum.kafka.errors import NONE
 
@@ -39,6 +39,9 @@ def authenticate(door: KafkaDoor, asked: Asked) -> Values:
         token = _token(door, asked.values[0])
     except AuthenticationFailed as error:
         login.has_failed = True
+        door.access.refusals.note(
+            error, door="kafka", principal=NOBODY.name, address=asked.caller.address, asked="SaslAuthenticate"
+        )
         return (error.code, error.message, b"", SESSION_LIFETIME_MS)
     login.credential, login.is_new = token, True
     return (NONE, None, b"", SESSION_LIFETIME_MS)

@@ -151,6 +151,7 @@ class _Node:
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session: aiohttp.ClientSession | None = None
         self.tls = None if settings.tls is None else Tls(settings.tls, cluster_id=settings.cluster_id)
+        self.access = Access(settings.principals, cluster_id=settings.cluster_id)
         self.answer_buffers = AnswerBuffers()
         share_the_interpreter()
         self.bodies = Threads("bodies", threads=1, unfinished_max=limits.BODIES_UNFINISHED_MAX)
@@ -179,6 +180,7 @@ class _Node:
             foreign_bytes_total=lambda: self.transport.foreign_bytes_total,
             free_bytes=lambda: free_bytes(settings.data_dir),
             recent=recent,
+            access=self.access,
             tls=self.tls,
         )
 
@@ -417,7 +419,7 @@ class _Node:
             connections=ConnectionBound(),
             body_buffers=BodyBuffers(),
             buffers=self.answer_buffers,
-            access=Access(self.settings.principals, cluster_id=self.settings.cluster_id),
+            access=self.access,
             tls=self.tls,
             now_ms=_now_ms,
             on_fault=self._on_fault,

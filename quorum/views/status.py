@@ -10,6 +10,7 @@ from metadata_log.digest import digest
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import address_text
+from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.tls import Tls, recent_and_ending
 from metadata_log.node.pace import OneInATurn
 from metadata_log.node.recent_warnings import RecentWarnings
@@ -68,6 +69,7 @@ class QuorumStatus:
         foreign_bytes_total: Callable[[], int],
         free_bytes: Callable[[], int],
         recent: RecentWarnings,
+        access: Access,
         tls: Tls | None = None,
     ) -> None:
         """`address` and `url` return where a controller reports that it is reached: HOST:PORT for Raft and the URL of its
@@ -89,6 +91,7 @@ class QuorumStatus:
         self.foreign_bytes_total = foreign_bytes_total
         self.free_bytes = free_bytes
         self.recent = recent
+        self.access = access
         self.tls = tls
         self.one_in_a_turn = OneInATurn()
         """Held, until the next turn of the loop at least, by a request that describes the quorum."""
@@ -235,6 +238,7 @@ class QuorumStatus:
         return _listed(
             *self._disk_warnings(),
             *(() if self.tls is None else self.tls.reasons()),
+            *self.access.reasons(),
             *self._quorum_warnings(self.raft()),
             *self._listener_warnings(),
             *self._log_warnings(),

@@ -66,6 +66,7 @@ class Desk:
             newest_snapshot=keeper.newest,
             now_ms=lambda: lab.now_ms,
         )
+        self.access = Access(principals, cluster_id=own.cluster_id)
         self.status = QuorumStatus(
             settings=own,
             controller=self.controller,
@@ -85,6 +86,7 @@ class Desk:
             foreign_bytes_total=lambda: 7,
             free_bytes=lambda: self.room,
             recent=RecentWarnings(),
+            access=self.access,
         )
         self.kafka_log = KafkaLog(
             settings=own,
@@ -118,7 +120,7 @@ class Desk:
             buffers=AnswerBuffers(),
             now_ms=lambda: lab.now_ms,
             tls=None,
-            access=Access(principals, cluster_id=own.cluster_id),
+            access=self.access,
             on_fault=self.faults.append,
         )
         self.door = door_to(parts, OwnNames(()))

@@ -99,6 +99,7 @@ def errors_answered(
     body_bytes_max: int,
     check: Callable[[web.Request], None],
     on_fault: Callable[[Fault], None] = lambda _: None,
+    on_refusal: Callable[[web.Request, MetadataError], None] = lambda _request, _error: None,
     no_such_path: Callable[[web.Request], str] = lambda request: f"no such path: {request.path}",
     buffers: BodyBuffers | None = None,
 ) -> Any:
@@ -106,8 +107,8 @@ def errors_answered(
 
     `check` raises what refuses a request before anything of it is done.
 
-    `on_fault` learns of each Fault a handler raised. `no_such_path` words the refusal of an unknown path. `buffers` counts
-    the bodies of all requests of this process; None: all come here.
+    `on_fault` learns of each Fault a handler raised, `on_refusal` of each other MetadataError. `no_such_path` words the
+    refusal of an unknown path. `buffers` counts the bodies of all requests of this process; None: all come here.
     """
     buffers = buffers or BodyBuffers()
 
@@ -129,6 +130,8 @@ def errors_answered(
         except MetadataError as error:
             if isinstance(error, Fault):
                 on_fault(error)
+            else:
+                on_refusal(request, error)
             return answer(request, error)
         except web.HTTPNotFound:
             return answer(request, UnknownRoute(no_such_path(request)))

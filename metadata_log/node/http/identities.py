@@ -11,9 +11,9 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from metadata_log import limits
-from metadata_log.errors import AuthenticationFailed, ForeignCaller, NotAuthorized
+from metadata_log.errors import AuthenticationFailed, ForeignCaller, MetadataError, NotAuthorized
 from metadata_log.node.http.routes import RouteKey
-from metadata_log.node.identity.access import Access, Peer, peer_of
+from metadata_log.node.identity.access import Access, Peer, peer_address, peer_of
 from metadata_log.node.identity.credentials import BEARER
 from metadata_log.node.identity.rights import ANYBODY, NOBODY, Principal, Right
 
@@ -103,6 +103,16 @@ class Identities:
         with suppress(AuthenticationFailed):
             return self._access.principal(self._peer_of(request))
         return NOBODY
+
+    def refused(self, request: web.Request, error: MetadataError) -> None:
+        """Count and log the refusal of a request for want of an identity or a right; do nothing for another error."""
+        self._access.refusals.note(
+            error,
+            door="http",
+            principal=request.get(PRINCIPAL, NOBODY).name,
+            address=peer_address(request.transport),
+            asked=f"{request.method} {request.path}",
+        )
 
     def recheck(self, request: web.Request) -> None:
         """Check again what was let through IDENTITY_CHECK_S ago: its certificate or its role may have ended since.

@@ -17,7 +17,7 @@ import re
 import ssl
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from metadata_log.node.clock import unix_ms
 from metadata_log.node.identity.certificate_dates import has_ended
 from metadata_log.node.identity.certified_names import NAME, NODES, name_in
 from metadata_log.node.identity.ownership import check_trusted
+from metadata_log.node.identity.refusals import Refusals
 from metadata_log.node.identity.rights import ANYBODY, NOBODY, ROLES, Principal, Right
 from metadata_log.wire.shapes import Shape, convert
 
@@ -83,6 +84,7 @@ class Access:
         self._not_read: str | None = None
         """Why the file that lies there now does not count."""
         self._looked_at = 0.0
+        self.refusals = Refusals()
         if file is not None:
             self._state = _state_of(file)
             self._read(file)
@@ -122,7 +124,7 @@ class Access:
         # The authority's word is enough for a node.
         kind = name.partition(":")[0].lower()
         if kind not in NODES:
-            return None
+            return Principal(name, NOBODY.rights)
         return Principal(name, ROLES[kind], raw_if_registered=kind == "broker")
 
     def named(self, name: str) -> Principal:
@@ -141,6 +143,15 @@ class Access:
         if found is None:
             raise AuthenticationFailed("the token is none of this cluster's")
         return found
+
+    def reasons(self) -> Iterator[tuple[str, str]]:
+        """Yield code and detail of what an operator should see to now."""
+        self._look_again()
+        if self._not_read is not None:
+            yield (
+                "PRINCIPALS_NOT_RELOADED",
+                f"{self._not_read} (what was read before counts, up to the next start, which this file would prevent)",
+            )
 
     # --- the file
 

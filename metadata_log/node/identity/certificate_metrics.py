@@ -1,12 +1,13 @@
-"""Pure: when certificates end, as metrics of controllers and brokers alike.
+"""Pure: when certificates end, and what was refused, as metrics of controllers and brokers alike.
 Tests: tests/unit/metadata_log/node/identity/test_certificate_dates.py.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from metadata_log.node.identity.certificate_dates import Dated
+from metadata_log.node.identity.refusals import DOORS, REASONS, DoorName, Reason
 
 
 def certificate_ends(files: Iterable[Dated]) -> Iterator[Metric]:
@@ -19,3 +20,16 @@ def certificate_ends(files: Iterable[Dated]) -> Iterator[Metric]:
     for each in files:
         ends.add_metric(["node" if each.kind == "CERTIFICATE" else "authority"], float(each.ends_s))
     yield ends
+
+
+def requests_refused(counts: Mapping[tuple[DoorName, Reason], int]) -> Iterator[Metric]:
+    """Yield how many requests each door refused, by reason; zeros too, so that an alert sees the first one."""
+    family = CounterMetricFamily(
+        "metaquorum_requests_refused",
+        "Requests that were refused for want of an identity (unauthenticated) or of a right (unauthorized).",
+        labels=["door", "reason"],
+    )
+    for door in DOORS:
+        for reason in REASONS.values():
+            family.add_metric([door, reason], float(counts.get((door, reason), 0)))
+    yield family

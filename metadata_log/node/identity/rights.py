@@ -83,6 +83,10 @@ class Principal(NamedTuple):
             return AuthenticationFailed(
                 f"{what} needs an identity: a client certificate, or `Authorization: Bearer TOKEN`"
             )
+        if not self.rights:
+            return NotAuthorized(
+                f"{self.name} has no right to {what}: the file of principals ([identity] principals) gives it no role"
+            )
         return NotAuthorized(f"{self.name} has no right to {what}: it needs the right {right.value}")
 
     def check_is(self, node: str) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from metadata_log.errors import MetadataError
+from metadata_log.node.identity.access import Access
 from metadata_log.node.recent_warnings import RecentWarnings
 from quorum.http.door import Door
 from quorum.http.quorum import show_quorum
@@ -47,6 +48,7 @@ def status_of(controller: "SimulatedController") -> QuorumStatus:
         foreign_bytes_total=lambda: 0,
         free_bytes=lambda: NOWHERE,
         recent=RecentWarnings(),
+        access=Access(None, cluster_id=controller.settings.cluster_id),
     )
 
 

@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient
 
 from metadata_log.codec import decode_all
-from metadata_log.errors import InvalidSettings
+from metadata_log.errors import InvalidSettings, NotAuthorized
 from metadata_log.limits import IDENTITY_CHECK_S
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.routes import rights_of
@@ -27,6 +27,7 @@ from metadata_log.node.identity.rights import NOBODY, ROLES, Right
 from metadata_log.wire.fetch import OBSERVER
 from quorum.decide.registry import BY_OPERATION, OPERATIONS
 from quorum.http.app import ROUTES, RULES, DoorRunner
+from quorum.http.metrics import exposition
 from quorum.http.poll_connection import poll_connections
 from quorum.kafka.apis import APIS
 from quorum.node.registration import registration_of
@@ -354,13 +355,15 @@ async def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not
 ) -> None:
     monkeypatch.setattr("metadata_log.limits.IDENTITY_CHECK_S", -1.0)
 
-    async with behind_tokens(tmp_path) as (_, ask):
+    async with behind_tokens(tmp_path) as (desk, ask):
         assert (await ask("GET", "/v1/topics", "User:reader"))[0] == 200
+        assert "PRINCIPALS_NOT_RELOADED" not in [row["code"] for row in desk.status.warnings()]
         principals(tmp_path / "principals.toml", {"User:admin": "admin"})
         assert (await ask("GET", "/v1/topics", "User:reader"))[0] == 401
         (tmp_path / "principals.toml").write_text("[[principals]]\nname = 'x'\nroles = []\n")
         assert (await ask("GET", "/v1/topics", "User:admin"))[0] == 200
         assert "principals_not_reloaded" in caplog.messages
+        assert "PRINCIPALS_NOT_RELOADED" in [row["code"] for row in desk.status.warnings()]
         (tmp_path / "principals.toml").unlink()
         for _again in range(3):
             assert (await ask("GET", "/v1/topics", "User:admin"))[0] == 200
@@ -372,7 +375,37 @@ async def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not
         (tmp_path / "principals.toml").chmod(0o600)
         assert (await ask("GET", "/v1/topics", "User:reader"))[0] == 200
 
+        assert "PRINCIPALS_NOT_RELOADED" not in [row["code"] for row in desk.status.warnings()]
+
     assert not [line for line in caplog.records if "token-of" in str(line.__dict__)]
+
+
+async def test_a_refused_request_is_counted_and_logged_with_its_sender(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with behind_tokens(tmp_path) as (desk, ask):
+        assert (await ask("GET", "/v1/topics", None))[0] == 401
+        assert (await ask("POST", "/v1/topics", "User:reader", {"name": "t"}))[0] == 403
+        assert (await ask("GET", "/v1/topics/none", "User:reader"))[0] == 404
+        text = exposition(desk.status, now_ms=0).decode()
+
+    told = [line.__dict__ for line in caplog.records if line.message == "request_refused"]
+    assert [(line["principal"], line["asked"], line["code"]) for line in told] == [
+        ("User:NOBODY", "GET /v1/topics", "SASL_AUTHENTICATION_FAILED"),
+        ("User:reader", "POST /v1/topics", "CLUSTER_AUTHORIZATION_FAILED"),
+    ]
+    assert all(line["address"] == "127.0.0.1" for line in told)
+    counts = {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith("metaquorum_requests_refused_total")
+    }
+    assert counts == {
+        'metaquorum_requests_refused_total{door="http",reason="unauthenticated"}': 1.0,
+        'metaquorum_requests_refused_total{door="http",reason="unauthorized"}': 1.0,
+        'metaquorum_requests_refused_total{door="kafka",reason="unauthenticated"}': 0.0,
+        'metaquorum_requests_refused_total{door="kafka",reason="unauthorized"}': 0.0,
+    }
 
 
 def test_the_file_is_looked_at_once_in_a_second_however_many_ask(
@@ -436,11 +469,17 @@ def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: s
     assert name_in(certificate, CLUSTER) == name
     access = Access(principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER)
     sender = access.principal(Peer(certificate))
-    if name in ("Broker:11", "Controller:1"):
+    if name == "User:alice":
+        assert (sender.name, sender.rights) == (name, frozenset()), (
+            "a user has the rights that the file gives"
+        )
+        with pytest.raises(NotAuthorized, match=r"User:alice .* the file of principals .* gives it no role"):
+            sender.authorize(Right.READ, "ListTopics")
+    elif name in ("Broker:11", "Controller:1"):
         assert sender.name == name
         assert sender.raw_if_registered is (name == "Broker:11")
     else:
-        assert sender is NOBODY, "a user has the rights that the file gives"
+        assert sender is NOBODY
 
 
 @pytest.mark.parametrize("with_identity", [True, False])

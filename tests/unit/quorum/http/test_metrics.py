@@ -220,6 +220,7 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
         warnings=(("CERTIFICATE_ENDS", "soon"),),
         calls_failed=22,
         logged_faults={"SNAPSHOT_FAILED": 23},
+        refused={("http", "unauthorized"): 24},
     )
     assert values(broker_exposition(numbers)) == {
         "last_applied_record_offset": 10,
@@ -238,6 +239,10 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
         "global_topic_count": 0,
         'health_reason{code="CERTIFICATE_ENDS"}': 1,
         'logged_faults_total{code="SNAPSHOT_FAILED"}': 23,
+        'requests_refused_total{door="http",reason="unauthenticated"}': 0,
+        'requests_refused_total{door="http",reason="unauthorized"}': 24,
+        'requests_refused_total{door="kafka",reason="unauthenticated"}': 0,
+        'requests_refused_total{door="kafka",reason="unauthorized"}': 0,
         'broker_registration_state{state="OFFLINE"}': 0,
         'broker_registration_state{state="FENCED"}': 0,
         'broker_registration_state{state="ONLINE"}': 1,
