@@ -267,4 +267,4 @@ def _tell(waiting: list[Proved], proof: "asyncio.Future[None]") -> None:
     for proved in waiting:
         loop.call_soon(proved, told)  # an unforeseen error of one ends none of the others
     if error is not None and told is not error:
-        raise error  # the loop logs what nobody foresaw
+        raise error  # the loop logs what is unforeseen

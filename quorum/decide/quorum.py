@@ -110,7 +110,7 @@ def claim(
         "previous_controller_epoch": None if image.end_offset == 0 else image.controller_epoch,
     }
     if is_handed_over:
-        # Without it, an orderly stop in an idle cluster looks like a crash: both leave a gap in the log.
+        # Without it an orderly stop in an idle cluster could not be told from a crash: both leave a gap in the log.
         detail["handed_over"] = True
     return Decision(records=tuple(records), cause=Cause("CONTROLLER_CLAIMED", None, detail))
 
