@@ -352,7 +352,11 @@ def _check_change(
     if not set(now.isr) <= set(now.replicas) or len(set(now.isr)) != len(now.isr):
         raise BatchRules.who_leads_may(f"the ISR {now.isr} of {topic.name} is none of {now.replicas}")
     has_eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
-    if now.leader != was.leader and (now.leader == end.leader or not _fails_directories(batch)):
+    # Where a directory is lost, another record of the batch may elect again, as in Kafka: the last leader counts.
+    is_for_good = now.leader == end.leader or not (
+        code == "DIRECTORIES_REPORTED" or _fails_directories(batch)
+    )
+    if now.leader != was.leader and is_for_good:
         _check_election(image, topic, was, now, code, has_eligible=has_eligible)
     if set(was.replicas) - set(now.replicas):
         _check_departure(topic, was, now)

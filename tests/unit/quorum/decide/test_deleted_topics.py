@@ -17,6 +17,7 @@ from metadata_log.records.features import (
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRestoreRecord, TopicTombstoneRecord
+from metadata_log.wire.commands import AssignReplicasToDirs, ReplicaDirectory
 from quorum.decide import deleted_topics
 from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.decision import Decision, Walk, Walked, WalkKind
@@ -370,6 +371,26 @@ def test_a_broker_that_comes_back_without_a_directory_is_in_no_isr_that_relied_o
     undelete(world, "t")
     (partition,) = topic_of(world.image, topic_id).partitions
     assert (partition.isr, partition.leader, partition.eligible_leader_replicas) == ((0, 2), 0, ())
+    invariants_hold(world.image)
+
+
+@pytest.mark.parametrize("elr", [False, True])
+def test_a_replica_that_is_reported_lost_before_its_restored_topic_has_leaders_leads_nothing(
+    elr: bool,
+) -> None:
+    """Two records, as for a topic that was never deleted: the report, and that the replica leaves; another one leads."""
+    world = two_directories(elr=elr, records_max=8)
+    topic_id = with_topic(world, "t", *["1,0,2"] * 9)
+    placed(world, topic_id, "sound")
+    delete(world)
+    undelete(world, "t")
+    assert topic_of(world.image, topic_id).partitions[8].leader == NO_LEADER, "its election is still to come"
+    lost = ReplicaDirectory(word_uuid("lost"), topic_id, 8)
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    command = AssignReplicasToDirs(broker_id=BrokerId(1), broker_epoch=epoch, replicas=(lost,))
+    assert len(world.decide(command).records) == 2
+    partition = topic_of(world.image, topic_id).partitions[8]
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (0, (0, 2), ())
     invariants_hold(world.image)
 
 
