@@ -158,7 +158,7 @@ def test_no_node_outlives_an_up_that_cannot_write_its_file(tmp_path: Path) -> No
         running.process.send_signal(signal.SIGTERM)
         try:
             assert running.end() == 6
-            assert "DiskFailed: " in running.stderr
+            assert '"error": "DiskFailed"' in running.stderr
             assert not is_locked(directory / "controller-1")
         finally:
             with suppress(ProcessLookupError):
