@@ -231,6 +231,17 @@ def led_by(image: MetadataImage, brokers: AbstractSet[BrokerId]) -> list[Placed]
     return [one for one in placed(image) if one.image.leader in brokers]
 
 
+def led_by_others(image: MetadataImage) -> list[Placed]:
+    """Return the partitions that their first replica does not lead, though it could."""
+    return [
+        one
+        for one in placed(image)
+        if one.image.leader != one.replicas[0]
+        and one.replicas[0] in one.image.isr
+        and image.is_active(one.replicas[0])
+    ]
+
+
 def held(image: MetadataImage, broker_id: BrokerId, *, deleted: bool) -> int:
     """Return how many replicas a broker has of topics that live, or of those that were deleted and can be restored."""
     found = image.topics.partitions_on(broker_id, with_deleted=True)

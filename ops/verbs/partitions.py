@@ -1,4 +1,7 @@
-"""Edge: `partitions list|elect|imbalance|reassign|reassignments|explain`. Tests: tests/cluster/test_http_surface.py."""
+"""Edge: `partitions list|elect|imbalance|reassign|rebalance|reassignments|explain`.
+
+Tests: tests/cluster/test_http_surface.py.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +15,12 @@ from ops.admin.cluster import Cluster
 from ops.admin.items import ELECT
 from ops.changes import REFUSED, Change, carry_out, change_of_items, result_columns, show_foreseen
 from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, R, argument, either, flag, option, reading, watchable
+from ops.options import Network, Noun, R, argument, either, flag, network, option, reading, watchable
 from ops.partition_summary import SHOWN_MAX, summary
 from ops.render import Column
 from ops.talk import fail_usage, say
 from ops.values import broker_id_list, existing_path, from_to, moment, seconds
-from ops.verbs import reassignments
+from ops.verbs import placements, reassignments
 from ops.when import AtOffset, When, time_text
 
 
@@ -223,6 +226,23 @@ def run_reassign(
         say(f"no reassignment of {topic} is under way")
     wanted = [{"topic": topic, "partition": number, "replicas": replicas} for number in named]
     return reassignments.carry_out_all(asked, wanted, **more)
+
+
+@NOUN.verb(
+    "rebalance",
+    "Move replicas until brokers have as many of them and lead as many partitions, in as many racks as can be, with the "
+    "least movement. It asks first, waits until all is moved, and goes on where it was if it is run again.",
+    "partitions rebalance --dry-run",
+    "partitions rebalance --at-most 50 --yes",
+)
+@reassignments.reassigning
+@flag("--dry-run", help="show the plan, and write nothing")
+@guarded
+@network
+def run_rebalance(
+    asked: Network, *, at_most: int | None, patience: float | None, dry_run: bool, yes: bool
+) -> int:
+    return placements.rebalance(asked, at_most=at_most, patience_s=patience, dry_run=dry_run, yes=yes)
 
 
 def _topic_partition(text: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Edge: what `brokers drain` does: a plan of where replicas or leaderships go, shown or carried out.
+"""Edge: what `brokers drain` and `partitions rebalance` do: a plan of where replicas go is shown, or carried out.
 
 Tests: tests/cluster/test_routines.py.
 """
@@ -30,7 +30,7 @@ LOADS: Final = (
     Column("preferred"),
     Column("preferred_then", "THEN"),
 )
-HELD: Final = (Column("broker_id", "BROKER"), Column("replicas"), Column("leaders"))
+BALANCED: Final = (LOADS[0], LOADS[1], LOADS[3])
 
 
 def drain(
@@ -71,6 +71,37 @@ def drain(
         image, problems = elect(client, image, placement_plan.led_by(image, drained))
         code = REFUSED if problems else code
     return _show_drained(asked, image, sorted(drained), problems, code, leaders_only=leaders_only)
+
+
+def rebalance(
+    asked: Network, *, at_most: int | None, patience_s: float | None, dry_run: bool, yes: bool
+) -> int:
+    """Carry out the plan of balancing, then let first replicas lead wherever they can."""
+    from ops.admin.balance_plan import balance
+    from ops.admin.live_state import live_image
+    from ops.admin.placement_plan import led_by_others
+
+    client = asked.client()
+    image = live_image(client)
+    plan = balance(image)
+    if dry_run:
+        return show_plan(asked, image, plan)
+    code = 0
+    problems: list[dict[str, Any]] = []
+    if plan.wanted:
+        ask_first("this balances the replicas of all topics", lambda: effects(image, plan), yes=yes)
+        code, problems, image = _in_rounds(client, image, balance, at_most=at_most, patience_s=patience_s)
+    if not code:
+        image, problems = elect(client, image, led_by_others(image))
+        code = REFUSED if problems else 0
+    rows = [*_loads(image, balance(image))]
+
+    def table() -> str:
+        parts = [asked.table(PROBLEMS, problems, empty="")] if problems else []
+        return "\n\n".join([*parts, asked.table(BALANCED, rows, empty="no broker is registered")])
+
+    asked.show({"brokers": rows, "problems": problems}, table=table)
+    return code
 
 
 def _in_rounds(

@@ -1,6 +1,7 @@
-"""Real processes: routines of an operator: brokers are drained."""
+"""Real processes: routines of an operator: brokers are drained, and partitions balanced."""
 
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,13 @@ def test_a_drained_broker_holds_nothing_and_is_unregistered(tmp_path: Path) -> N
         assert metaquorum(cluster, "brokers", "drain", "13", "--yes") == drained, "run again"
         again = metaquorum(cluster, "partitions", "reassignments", "--history", "--topic", "orders")
         assert {one["ended"] for one in again} == {"completed"}
+        balanced = metaquorum(cluster, "partitions", "rebalance", "--yes")
+        assert balanced["problems"] == []
+        assert [(one["replicas"], one["preferred"]) for one in balanced["brokers"]] == [(20, 10)] * 3
+        leaders = [one["leader"] for one in client.read("/v1/topics/orders")["partitions"]]
+        assert sorted(Counter(leaders).values()) == [10, 10, 10]
+        assert metaquorum(cluster, "partitions", "rebalance", "--dry-run")["partitions"] == []
+        assert metaquorum(cluster, "brokers", "drain", "13", "--yes") == drained
         cluster.signal(13, signal.SIGTERM)
         await until(lambda: client.read("/v1/brokers/13")["state"] == "OFFLINE", "broker 13 has stopped")
         assert metaquorum(cluster, "brokers", "unregister", "13", "--yes")[0]["error"] is None

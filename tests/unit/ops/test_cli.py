@@ -51,7 +51,14 @@ VERBS = {
         "features upgrade",
         "features downgrade",
     ),
-    *("partitions list", "partitions elect", "partitions reassign", "partitions reassignments", "whatif"),
+    *(
+        "partitions list",
+        "partitions elect",
+        "partitions reassign",
+        "partitions rebalance",
+        "partitions reassignments",
+        "whatif",
+    ),
     *("partitions explain", "partitions imbalance", "brokers explain"),
     *(
         "configs list",
