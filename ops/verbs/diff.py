@@ -5,9 +5,9 @@ Tests: tests/unit/ops/verbs/test_live.py.
 from collections import Counter
 from typing import Any, Final
 
-from metadata_log.node.http.answers import JSON
 from ops.admin.bulk_reads import Source, bulk_source, read_in_bulk
 from ops.admin.cluster import Cluster
+from ops.admin.exchange import JSON
 from ops.admin.state_diff import state_diff
 from ops.options import Network, Verb, option, reading
 from ops.partition_summary import SHOWN_MAX
