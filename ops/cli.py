@@ -49,6 +49,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "brokers": ("brokers", "The brokers that follow the log."),
     "topics": ("topics", "Topics and their partitions."),
     "partitions": ("partitions", "Partitions of all topics, and elections of their leaders."),
+    "roll": ("roll", "Restarts of all nodes, one at a time."),
     "configs": ("configs", "Settings of topics, brokers and the cluster."),
     "whatif": ("whatif", "What the controller would decide; nothing is written."),
     "features": ("features", "Levels at which the cluster's features are finalized."),

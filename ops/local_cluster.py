@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from metadata_log import limits
-from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, Rejected, Unavailable
+from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, InvalidSettings, Rejected, Unavailable
 from metadata_log.ids import random_uuid, uuid_text
 from metadata_log.node.addresses import read_address, read_url
 from metadata_log.node.disk.durable_files import (
@@ -294,24 +294,9 @@ class LocalCluster:
         if self.pid(node_id) is not None:
             return
         member = self.member(node_id)
-        environment = {**os.environ, STREAM_VARIABLE: "none", **self._environment(member)}
-        # With -P, Python does not import a folder named `ops` from the current directory.
-        paths = [str(self._code(member)), environment.get("PYTHONPATH")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        config = str(self.directory / member.config)
-        module = ("ops.kafka",) if member.is_of_kafka else ("ops.cli", member.role, "run", "--config")
-        with (
-            renamed_os_errors(_stderr_of(self.directory, member)),
-            open_private(_stderr_of(self.directory, member), "wb") as output,
-        ):
-            self._children[node_id] = subprocess.Popen(  # noqa: S603, ASYNC220 fork and exec: a millisecond
-                [sys.executable, "-P", "-m", *module, config],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        self._children[node_id] = started(
+            self.directory, member, code=self._code(member), environment=self._environment(member)
+        )
 
     async def wait_until_ready(self, *, timeout_s: float | None = None) -> None:
         """Wait for one active controller and every broker Online.
@@ -498,6 +483,52 @@ class LocalCluster:
         self.brokers += new_brokers(
             range(len(self.brokers), brokers), ports, tls=self._secure, kafka=self.is_for_kafka
         )
+
+
+def started(
+    directory: Path, member: Member, *, code: Path = _ROOT, environment: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start the process of a node, from the release in `code`; `environment` is added to ours."""
+    variables = {**os.environ, STREAM_VARIABLE: "none", **(environment or {})}
+    # With -P, Python does not import a folder named `ops` from the current directory.
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(code), variables.get("PYTHONPATH"))))
+    module = ("ops.kafka",) if member.is_of_kafka else ("ops.cli", member.role, "run", "--config")
+    file = _stderr_of(directory, member)
+    with renamed_os_errors(file), open_private(file, "wb") as output:
+        return subprocess.Popen(  # noqa: S603 fork and exec: a millisecond
+            [sys.executable, "-P", "-m", *module, str(directory / member.config)],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def restart_member(directory: Path, node_id: int) -> None:
+    """Stop one node of a cluster that `up` runs, if it runs, and start it again.
+
+    Raises:
+        InvalidSettings: there is no such cluster or node.
+        NotReady: the node did not end in time.
+    """
+    directory = directory.resolve()
+    check_folder(directory)
+    _, controllers, brokers = read_cluster_file(directory / "cluster.json")
+    member = next((one for one in (*controllers, *brokers) if one.id == node_id), None)
+    if member is None:
+        raise InvalidSettings(f"{directory} has no node {node_id}")
+    data = directory / member.data
+    process = running_process(data)
+    if process is not None:
+        with suppress(ProcessLookupError):
+            os.kill(process["pid"], signal.SIGTERM)
+    deadline = time.monotonic() + (KAFKA_STOP_TIMEOUT_S if member.is_of_kafka else STOP_TIMEOUT_S)
+    while is_locked(data):
+        if time.monotonic() > deadline:
+            raise NotReady(f"{member.role} {member.id} did not end")
+        time.sleep(POLL_S)
+    started(directory, member)
 
 
 async def object_at(client: ClusterClient, url: str, path: str) -> dict[str, Any] | None:

@@ -1,14 +1,19 @@
-"""Real processes: routines of an operator: brokers are drained, and partitions balanced."""
+"""Real processes: routines of an operator: brokers are drained, partitions balanced, and all nodes restarted."""
 
+import asyncio
+import json
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from ops.local_cluster import LocalCluster
-from tests.cluster.test_cluster import metaquorum, run, topic, until
+from tests.cluster.test_cluster import all_agree, metaquorum, run, topic, until
 from tests.support.wire import calm
+from tests.support.writers import Writer
 
 pytestmark = pytest.mark.slow
 
@@ -51,3 +56,59 @@ def test_a_drained_broker_holds_nothing_and_is_unregistered(tmp_path: Path) -> N
         assert metaquorum(cluster, "brokers", "unregister", "13", "--yes")[0]["error"] is None
 
     run(story, LocalCluster(tmp_path / "c", controllers=1, brokers=3, adjust=calm))
+
+
+def rolled(cluster: LocalCluster, *words: str) -> "subprocess.CompletedProcess[str]":
+    line = [sys.executable, "-m", "ops.cli", "roll", *words, "--local", str(cluster.directory), "-o", "json"]
+    line += ["--bootstrap", ",".join(cluster.bootstrap), "--timeout", "60s"]
+    return subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
+
+
+def test_a_roll_of_all_nodes_fails_no_write_and_leaves_every_isr_whole(tmp_path: Path) -> None:
+    """Goal: no harm at any step. Method: writers beside the roll; a partition that would suffer stops it before."""
+
+    async def story(cluster: LocalCluster) -> None:
+        client = cluster.client(timeout_s=60)
+        configs = {"min.insync.replicas": "2"}
+        client.write("POST", "/v1/topics", topic("orders", partitions=12, configs=configs))
+        client.write("POST", "/v1/topics", topic("alone", partitions=1, replication_factor=1))
+        pids = {member.id: cluster.pid(member.id) for member in cluster.members}
+        refused = await asyncio.to_thread(rolled, cluster, "brokers", "--yes")
+        assert refused.returncode == 3, refused.stderr
+        assert "alone:0 would have no leader" in refused.stderr
+        holder = client.read("/v1/topics/alone")["partitions"][0]["leader"]
+        assert cluster.pid(holder) == pids[holder], "it was not stopped"
+        metaquorum(cluster, "topics", "delete", "alone", "--yes")
+
+        begun = client.read("/v1/quorum")["high_watermark"]
+        leader_id = client.read("/v1/quorum")["leader_id"]
+        foreseen = metaquorum(cluster, "roll", "all", "--dry-run")
+        steps = [(one["role"], one["id"]) for one in foreseen["steps"]]
+        assert steps[2:] == [("controller", leader_id), *(("broker", each) for each in (11, 12, 13))]
+        assert foreseen["unsafe"] == []
+
+        def write_to(number: int) -> Writer:
+            writing = cluster.client(timeout_s=60)
+
+            def write(at: int) -> None:
+                writing.write("PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number}": str(at)}})
+
+            return Writer(write)
+
+        with write_to(1) as first, write_to(2) as second:
+            done = await asyncio.to_thread(rolled, cluster, "all", "--yes", "--since", str(begun))
+            for writer in (first, second):
+                writer.goes_on("after the roll")
+        assert done.returncode == 0, done.stderr
+        assert (first.failures, second.failures) == ([], [])
+        result = json.loads(done.stdout)
+        assert [(one["role"], one["id"]) for one in result["rolled"]] == steps
+        assert result["problems"] == []
+        assert all(cluster.pid(one) not in {None, pids[one]} for one in pids), "each runs as another process"
+        partitions = client.read("/v1/topics/orders")["partitions"]
+        assert all(len(one["isr"]) == 3 and one["leader"] == one["replicas"][0] for one in partitions)
+        await all_agree(cluster)
+        again = await asyncio.to_thread(rolled, cluster, "all", "--yes", "--since", str(begun))
+        assert json.loads(again.stdout)["rolled"] == [], "what is rolled stays"
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=calm))

@@ -58,6 +58,9 @@ VERBS = {
         "partitions rebalance",
         "partitions reassignments",
         "whatif",
+        "roll controllers",
+        "roll brokers",
+        "roll all",
     ),
     *("partitions explain", "partitions imbalance", "brokers explain"),
     *(

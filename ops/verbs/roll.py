@@ -1,0 +1,255 @@
+"""Edge: `roll controllers|brokers|all`. Tests: tests/unit/ops/verbs/test_roll.py, tests/cluster/test_routines.py."""
+
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from metadata_log.ids import BrokerId
+from metadata_log.wire.shapes import INT64_MAX
+from ops.changes import REFUSED
+from ops.guard import ask_first, guarded
+from ops.options import Network, Noun, R, either, flag, network, option
+from ops.render import Column
+from ops.talk import fail_usage, say
+from ops.values import existing_path, from_to, seconds
+
+if TYPE_CHECKING:
+    from ops.admin.roll_plan import Node, Role
+
+PATIENCE_S: Final = 120.0
+SUFFERS: Final = 10
+"""The exit code of a dry run that finds a partition which would suffer, as of `whatif`."""
+STEPS: Final = (Column("role"), Column("id"), Column("host"), Column("what"))
+SUFFERING: Final = (Column("broker", "BROKER"), Column("suffers"))
+ROLLED: Final = (Column("role"), Column("id"), Column("took_s", "TOOK S"))
+PLACES: Final = ("id", "role", "host")
+NOUN: Final = Noun()
+
+
+def _command(text: str) -> list[str]:
+    """Read a command, in which {id}, {role} and {host} are replaced for each node."""
+    words = shlex.split(text)
+    if not words:
+        raise ValueError("the empty text is no command")
+    for name in re.findall(r"\{(\w*)\}", text):
+        if name not in PLACES:
+            raise ValueError(f"{{{name}}} is none of {', '.join(f'{{{each}}}' for each in PLACES)}")
+    return words
+
+
+def _rolling(run: R) -> R:
+    """Declare what the three verbs have in common."""
+    for declare in reversed(
+        (
+            option(
+                "--restart",
+                "command",
+                read=_command,
+                metavar="COMMAND",
+                help="restarts a node, and returns; without a shell; {id}, {role} and {host} are replaced",
+            ),
+            option(
+                "--local",
+                read=existing_path,
+                metavar="DIR",
+                help="the nodes are those of `metaquorum up --dir DIR`: SIGTERM stops one, and it is started again",
+            ),
+            either("command", "local"),
+            option(
+                "--since",
+                read=from_to(0, INT64_MAX),
+                metavar="OFFSET",
+                help="continue a roll: a node that registered at this offset or later is rolled already",
+            ),
+            option(
+                "--accept",
+                "accepted",
+                multiple=True,
+                metavar="CODE",
+                help="a reason of `quorum health` that does not matter; may be repeated",
+            ),
+            option(
+                "--patience",
+                read=seconds,
+                default=PATIENCE_S,
+                metavar="DURATION",
+                help=f"for each wait; default: {PATIENCE_S:g}s",
+            ),
+            flag("--dry-run", help="show the order, and the partitions that would suffer; restart nothing"),
+            guarded,
+            network,
+        )
+    ):
+        run = declare(run)
+    return run
+
+
+@NOUN.verb(
+    "controllers",
+    "Restart the controllers one at a time, the leader last, after another one took over.",
+    "roll controllers --dry-run",
+    "roll controllers --restart 'systemctl -H {host} restart metaquorum-{role}@{id}'",
+)
+@_rolling
+def run_controllers(asked: Network, **given: Any) -> int:
+    return _roll(asked, ("controller",), **given)
+
+
+@NOUN.verb(
+    "brokers",
+    "Restart the brokers one at a time; the next one once all ISRs are whole. Then first replicas lead again.",
+    "roll brokers --dry-run",
+    "roll brokers --local metaquorum-data --yes",
+)
+@_rolling
+def run_brokers(asked: Network, **given: Any) -> int:
+    return _roll(asked, ("broker",), **given)
+
+
+@NOUN.verb(
+    "all",
+    "Restart all controllers, then all brokers.",
+    "roll all --restart 'ssh {host} service restart {role}-{id}' --yes",
+    "roll all --restart 'ssh {host} service restart {role}-{id}' --since 1234",
+)
+@_rolling
+def run_all(asked: Network, **given: Any) -> int:
+    return _roll(asked, ("controller", "broker"), **given)
+
+
+def _roll(
+    asked: Network,
+    roles: "Sequence[Role]",
+    *,
+    command: Sequence[str] | None,
+    local: Path | None,
+    since: int | None,
+    accepted: Sequence[str],
+    patience: float,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    from ops.admin.live_state import live_image, newer_image
+    from ops.admin.rolling import Rolling
+    from ops.verbs.placements import elect
+
+    client = asked.client()
+    image = live_image(client)
+    begun = image.end_offset if since is None else since
+    if dry_run:
+        return _show(asked, roles, begun)
+    if command is None and local is None:
+        fail_usage("say how a node is restarted: --restart COMMAND or --local DIR; --dry-run shows the order")
+    names = " and ".join(f"{role}s" for role in roles)
+    ask_first(
+        f"this restarts {names}, one at a time", lambda: (f"what registered since {begun} stays",), yes=yes
+    )
+    say(f"the roll began at offset {begun}; after an interruption, --since {begun} continues it")
+    rolling = Rolling(
+        client=client,
+        restart=_commanded(command, patience) if command is not None else _local(local or Path()),
+        patience_s=patience,
+        accepted=frozenset(accepted),
+    )
+    rolled: list[dict[str, Any]] = []
+    try:
+        rolled += [one._asdict() for one in rolling.run(roles, since=begun)]
+    except KeyboardInterrupt:
+        say(f"interrupted: --since {begun} continues the roll")
+        raise
+    problems: list[dict[str, Any]] = []
+    if "broker" in roles:
+        from ops.admin.placement_plan import led_by_others
+
+        image = newer_image(client, image)
+        image, problems = elect(client, image, led_by_others(image))
+    value = {"since": begun, "rolled": rolled, "problems": problems}
+    asked.show(value, table=lambda: asked.table(ROLLED, rolled, empty="every node is rolled already"))
+    return REFUSED if problems else 0
+
+
+def _show(asked: Network, roles: "Sequence[Role]", since: int) -> int:
+    """Show the order of a roll, and what suffers from the restart of each broker."""
+    from metadata_log.errors import NotController
+    from ops.admin.health import merged_status
+    from ops.admin.live_state import live_image, live_options
+    from ops.admin.roll_plan import View, in_order, suffering, told, why_no_majority
+    from ops.admin.survey import survey
+
+    client = asked.client()
+    status = merged_status(survey(client))
+    if status is None or status["leader_id"] == -1:
+        raise NotController("no controller leads now")
+    view = View(live_image(client), status["leader_id"], status["voters"])
+    options = live_options(client)
+    steps: list[dict[str, Any]] = []
+    unsafe: list[dict[str, Any]] = []
+    for node in in_order(view, roles):
+        what = "rolled already" if node.registered >= since else "restart"
+        if what == "restart" and view.leads(node):
+            what = "transfer leadership, then restart"
+        steps.append({"role": node.role, "id": node.id, "host": node.host, "what": what})
+        why = None
+        if node.role == "controller":
+            why = why_no_majority(view, node.id)
+        elif not view.is_down(node) and (suffers := suffering(view.image, options, BrokerId(node.id))):
+            why = told(suffers)
+        if why is not None:
+            unsafe.append({"role": node.role, "id": node.id, "why": why})
+
+    def table() -> str:
+        lines = [f"{one['role']} {one['id']} is not restarted: {one['why']}" for one in unsafe]
+        return "\n".join([asked.table(STEPS, steps, empty="no node is registered"), *lines])
+
+    asked.show({"since": since, "steps": steps, "unsafe": unsafe}, table=table)
+    return SUFFERS if unsafe else 0
+
+
+def words_for(command: Sequence[str], places: Mapping[str, Any]) -> list[str]:
+    """Return the words of a command for one node."""
+
+    def put(found: "re.Match[str]") -> str:
+        return str(places[found[1]])
+
+    return [re.sub(r"\{(\w+)\}", put, word) for word in command]
+
+
+def _commanded(command: Sequence[str], patience_s: float) -> "Callable[[Node], None]":
+    """Return what restarts a node by a command."""
+    from ops.admin.rolling import NotBack
+
+    def restart(node: "Node") -> None:
+        words = words_for(command, {"id": node.id, "role": node.role, "host": node.host})
+        # Into a file: what the command starts may keep its output open.
+        with tempfile.TemporaryFile() as output:
+            try:
+                done = subprocess.run(  # noqa: S603 the operator's own command, without a shell
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    timeout=patience_s,
+                    check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise NotBack(f"{node.name}: {shlex.join(words)}: {error}") from error
+            if done.returncode != 0:
+                output.seek(0)
+                said = output.read().decode(errors="replace").strip().rpartition("\n")[2]
+                raise NotBack(f"{node.name}: {shlex.join(words)} ended with {done.returncode}: {said}")
+
+    return restart
+
+
+def _local(directory: Path) -> "Callable[[Node], None]":
+    """Return what restarts a node of a local cluster."""
+    from ops.local_cluster import restart_member
+
+    def restart(node: "Node") -> None:
+        restart_member(directory, node.id)
+
+    return restart

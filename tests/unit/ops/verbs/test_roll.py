@@ -1,0 +1,59 @@
+"""Edge: how a roll restarts a node: a command of the operator's, and the process of a local cluster."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ops import cli
+from ops.admin import live_state
+from ops.admin.roll_plan import Node
+from ops.admin.rolling import NotBack
+from ops.verbs.roll import _commanded, words_for
+from tests.support.decisions import word_uuid
+from tests.support.placements import a_cluster
+
+AT = ("--bootstrap", "http://127.0.0.1:1")
+BROKER = Node("broker", 11, "host; rm -rf", word_uuid("b"), 5)
+
+
+def test_a_command_names_the_node_and_no_shell_reads_it(tmp_path: Path) -> None:
+    words = ["systemctl", "-H", "{host}", "restart", "metaquorum-{role}@{id}"]
+    places = {"id": 11, "role": "broker", "host": "{id}"}
+    assert words_for(words, places) == ["systemctl", "-H", "{id}", "restart", "metaquorum-broker@11"]
+    file = tmp_path / "said"
+    script = f"import sys; open({str(file)!r}, 'w').write(repr(sys.argv[1:]))"
+    _commanded([sys.executable, "-c", script, "{role}-{id}", "{host}"], 60.0)(BROKER)
+    assert file.read_text() == "['broker-11', 'host; rm -rf']"
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("import sys; sys.exit('no such unit')", "broker 11: .* ended with 1: no such unit"),
+        ("import time; time.sleep(60)", "timed out"),
+    ],
+)
+def test_a_command_that_fails_stops_the_roll(script: str, why: str) -> None:
+    patience_s = 0.5 if "sleep" in script else 60.0
+    with pytest.raises(NotBack, match=why):
+        _commanded([sys.executable, "-c", script], patience_s)(BROKER)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["brokers", "--restart", "restart {name}"], 2, "{name} is none of {id}, {role}, {host}"),
+        (["brokers", "--restart", ""], 2, "the empty text is no command"),
+        (["brokers", "--yes"], 2, "say how a node is restarted"),
+        (["all", "--restart", "true"], 2, "give --yes"),
+        (["all", "--restart", "true", "--local", "."], 2, "not allowed with"),
+    ],
+)
+def test_what_says_no_way_to_restart_is_refused(
+    words: list[str], code: int, why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = a_cluster([None]).image
+    monkeypatch.setattr(live_state, "live_image", lambda _: image)
+    assert cli.main(["roll", *words, *AT]) == code
+    assert why in capsys.readouterr().err
