@@ -86,10 +86,16 @@ class TopicListed(TypedDict):
     grace_ms: NotRequired[int]
     left_ms: NotRequired[int]
     gone_at_ms: NotRequired[int]
+    offline: NotRequired[int]
+    under_replicated: NotRequired[int]
+    not_preferred: NotRequired[int]
+    reassigning: NotRequired[int]
 
 
 class TopicsListed(Listing):
     undelete_window_ms: NotRequired[int]
+    total: NotRequired[int]
+    next_after: NotRequired[str | None]
     items: list[TopicListed]
 
 
@@ -372,3 +378,82 @@ class Block(TypedDict):
 
     first: int
     length: int
+
+
+class Beginning(TypedDict):
+    """The batch with which something began."""
+
+    offset: int
+    time_ms: int
+    actor: str | None
+    operation: str | None
+    cause: dict[str, Any] | None
+
+
+class Trouble(TypedDict):
+    code: str
+    level: Literal["red", "yellow"]
+    detail: str
+    since: Beginning | None
+    subject: str | None
+
+
+class Overview(Listing):
+    cluster_id: str
+    node_id: int
+    leader_id: int
+    leader_url: str | None
+    is_active: bool
+    log_start_offset: int
+    last_time_ms: int
+    now_ms: int
+    leads_since: Beginning | None
+    troubles: list[Trouble]
+    recent_warnings: list[dict[str, Any]]
+    partitions: dict[str, int]
+    topics: int
+    deleted_topics: int
+    brokers: dict[str, int]
+    voters: int
+
+
+class AtAGlance(Listing):
+    time_ms: int
+    topics: int
+    partitions: dict[str, int]
+    brokers: dict[str, str]
+
+
+class Difference(TypedDict):
+    kind: Literal["broker", "topic", "partition"]
+    key: str
+    field: str
+    before: Any
+    after: Any
+
+
+Past = TypedDict("Past", {"from": AtAGlance, "to": AtAGlance | None, "items": list[Difference], "more": bool})
+
+
+class Suffering(TypedDict):
+    topic: str
+    partition: int
+    leader: int
+    isr: list[int]
+    replicas: list[int]
+    min_isr: int
+
+
+class Loss(TypedDict):
+    broker: int
+    records: int
+    leaders_moved: int
+    unclean: int
+    leaderless: int
+    under_min_isr: int
+    suffering: list[Suffering]
+
+
+class Losses(TypedDict):
+    end_offset: int
+    steps: list[Loss]

@@ -121,6 +121,16 @@ async def test_a_page_lives_through_a_lost_broker_and_a_lost_controller(tmp_path
             await cluster.start_one(active.controller_id)
             await browser.says("live, a follower's view")
             await browser.shows("not in sync: 11")
+
+            # Without a leader a page shows what its node has, and says so.
+            for member in cluster.controllers:
+                if member.id != active.controller_id:
+                    cluster.kill(member.id)
+            await browser.says("no leader.*there may be more")
+            await browser.open("overview")
+            await browser.shows("no leader is known")
+            await browser.open("topics")
+            await browser.shows("orders")
             browser.check()
 
 

@@ -48,7 +48,7 @@ def faults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: s
                     yield f"{at}: {value!r} is not like {of}"
             case "properties":
                 yield from _of_map(value, schema, root, at)
-            case "required":
+            case "required" if isinstance(value, dict):
                 yield from (f"{at}: {name} is missing" for name in of if name not in value)
             case "additionalProperties" if isinstance(of, Mapping) and isinstance(value, dict):
                 for name, item in value.items():
@@ -69,7 +69,7 @@ def faults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: s
                 yield f"{at}: {len(value)} items, at most {of} are allowed"
             case _:
                 assert keyword in SAYS_NOTHING | {
-                    *("additionalProperties", "items", "prefixItems"),
+                    *("additionalProperties", "items", "prefixItems", "required"),
                     *("minimum", "maximum", "minItems", "maxItems"),
                 }, f"the keyword {keyword} is not understood"
 

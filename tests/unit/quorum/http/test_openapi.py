@@ -21,6 +21,7 @@ NOT_ASKED = {
     ("DELETE", "/v1/quorum/voters/{id}"),
     ("GET", "/v1/events"),
     ("GET", "/v1/log"),
+    ("GET", "/v1/log/lines"),
     ("GET", "/metrics"),
     ("GET", "/v1/metadata/snapshots/{id}"),
     ("POST", "/v1/metadata/fetch"),
@@ -127,7 +128,9 @@ async def tour(asked: Callable[..., Any]) -> None:
     await asked("PUT", "/v1/configs", {"resources": [{"topic": "t", "configs": {}}]})
     await asked("GET", "/v1/configs?topic=t")
     await asked("GET", "/v1/configs?topic=t&effective=1")
-    for path in ("session", "features", "quorum", "quorum/settings", "controllers", "snapshots", "state"):
+    for path in ("topics?limit=9", "overview", "past?at=0&to=0", "past?at=0", "whatif?lose=11", "session"):
+        await asked("GET", f"/v1/{path}")
+    for path in ("features", "quorum", "quorum/settings", "controllers", "snapshots", "state"):
         await asked("GET", f"/v1/{path}")
     commands = [{"operation": "DeleteTopics", "body": {"name": "u"}}]
     await asked("POST", "/v1/batch", {"commands": commands})
