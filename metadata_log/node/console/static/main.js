@@ -19,7 +19,7 @@ const REFRESH_MS = 400;
 const content = document.getElementById("content");
 const live = document.getElementById("live");
 const context = { session: null, events: null, overview: null, params: new URLSearchParams(), path: [], may, dialog: document.getElementById("dialog"), refresh: () => refreshSoon(true) };
-let page = null, shownAt = null, asked = 0, due = null, generation = 0;
+let page = null, shownAt = null, asked = 0, due = null, running = false, again = false, generation = 0;
 
 /** Whether the one who looks may do what needs a right; without identity everybody may. */
 function may(right) {
@@ -66,12 +66,14 @@ function failed(error) {
 
 function refreshSoon(now = false) {
   if (due !== null) return;
+  if (running) { again = true; return; } // one at a time: changes that come faster than answers must not discard them all
   const wait = now ? 0 : Math.max(0, asked + REFRESH_MS - performance.now());
   due = setTimeout(refresh, wait);
 }
 
 async function refresh() {
   due = null;
+  running = true;
   asked = performance.now();
   const mine = generation;
   try {
@@ -79,7 +81,8 @@ async function refresh() {
     if (mine === generation) shownAt = Date.now();
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-  }
+  } finally { running = false; }
+  if (again) { again = false; refreshSoon(); }
   draw();
 }
 
