@@ -85,7 +85,7 @@ async function tell(root, one) {
       const now = record[name];
       if (now === null || now === undefined) continue;
       const was = before?.[name];
-      if (JSON.stringify(was) !== JSON.stringify(now) && !(was === undefined && Array.isArray(now) && !now.length)) changed.push([name.replaceAll("_", " "), was, now]);
+      if (JSON.stringify(was) !== JSON.stringify(now) && !(was === undefined && (now === 0 ? name === "leader_recovery_state" : Array.isArray(now) && !now.length))) changed.push([name.replaceAll("_", " "), was, now]);
     }
     before = { ...before, ...Object.fromEntries(Object.entries(record).filter(([, value]) => value !== null)) };
     steps.push({ line, changed });
