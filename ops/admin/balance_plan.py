@@ -13,7 +13,6 @@ Three steps, each of which keeps what the one before reached:
 Each broker that takes replicas counts alike. Replicas on other brokers, and partitions that are being reassigned, stay.
 Tests: tests/property/test_balance.py.
 Source: step 3 is the optimal semi-matching by cost-reducing paths of Harvey, Ladner, Lovasz and Tamir (2006).
-Tests: tests/property/test_balance.py.
 """
 
 from collections import deque

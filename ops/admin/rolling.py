@@ -1,6 +1,6 @@
 """Edge: a roll: nodes are restarted one at a time, each when it is safe, and the next when it is back.
 
-Tests: tests/unit/ops/verbs/test_roll.py, tests/cluster/test_routines.py.
+Tests: tests/unit/ops/admin/test_rolling.py, tests/cluster/test_routines.py.
 """
 
 import time
@@ -74,7 +74,7 @@ class Rolling:
         """
         image = live_image(self.client)
         while True:
-            view = self._view(image)
+            view = self._seen(image)
             waiting = left(in_order(view, roles), since)
             if not waiting:
                 return
@@ -82,6 +82,17 @@ class Rolling:
             begun_s = time.monotonic()
             image = self._step(waiting[0], view)
             yield Rolled(waiting[0].role, waiting[0].id, round(time.monotonic() - begun_s, 3))
+
+    def _seen(self, image: MetadataImage) -> View:
+        """Return the cluster as it is now, once it can be seen; raises NotBack."""
+        seen: list[View] = []
+
+        def why_not() -> str | None:
+            seen.append(self._view(image))
+            return None
+
+        self._wait(why_not, NotBack, "the cluster is looked at")
+        return seen[0]
 
     def _view(self, image: MetadataImage) -> View:
         """Return the cluster as it is now, from a state of before.
@@ -98,14 +109,15 @@ class Rolling:
         """Restart one node and wait until it is back; return the state then."""
         if not view.is_down(node):
             self._wait(self._why_not_green, UnsafeStep, f"{node.name} is not restarted")
-            if node.role == "controller":
-                self._check_majority(node, view)
-                if view.leads(node):
-                    self._transfer(node)
-                view = self._view(view.image)
-            else:
-                view = self._view(view.image)
+            view = self._seen(view.image)
+            if node.role == "broker":
                 self._check_partitions(node, view)
+            else:
+                self._check_majority(node, view)
+            if view.leads(node):
+                self._transfer(node)
+                view = self._seen(view.image)
+                self._check_majority(node, view)
         in_sync = in_sync_on(view.image, BrokerId(node.id)) if node.role == "broker" else frozenset()
         self.client.say(f"{node.name}: restarting")
         self.restart(node)
