@@ -75,7 +75,11 @@ def test_a_topic_that_a_command_names_by_its_id_is_a_resource_by_its_name() -> N
     assert list(found) == [topic_resource("t"), topic_resource("other")]
 
 
-@pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - {"DescribeHealth"}))
+OPEN = ("DescribeHealth", "LogIn", "ShowConsole")
+"""What needs no identity: nothing of the cluster is told."""
+
+
+@pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - set(OPEN)))
 def test_every_operation_reads_included_needs_a_right_of_some_role(operation: str) -> None:
     right, image = OPERATIONS[operation].right, World().image
     assert any(right in rights for rights in ROLES.values())
@@ -87,8 +91,9 @@ def test_every_operation_reads_included_needs_a_right_of_some_role(operation: st
         authorize(without, operation, [topic_resource("t")], image)
 
 
-def test_whether_a_process_lives_is_no_secret() -> None:
-    authorize(Caller(NOBODY), "DescribeHealth", [CLUSTER], World().image)
+@pytest.mark.parametrize("operation", OPEN)
+def test_whether_a_process_lives_is_no_secret_and_a_page_must_be_had_before_login(operation: str) -> None:
+    authorize(Caller(NOBODY), operation, [CLUSTER], World().image)
 
 
 @pytest.mark.parametrize(
