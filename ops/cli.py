@@ -51,6 +51,8 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "partitions": ("partitions", "Partitions of all topics, and elections of their leaders."),
     "roll": ("roll", "Restarts of all nodes, one at a time."),
     "configs": ("configs", "Settings of topics, brokers and the cluster."),
+    "plan": ("declared:PLAN", "Show how a cluster differs from what a file declares."),
+    "apply": ("declared:APPLY", "Make topics and settings as a file declares them."),
     "whatif": ("whatif", "What the controller would decide; nothing is written."),
     "features": ("features", "Levels at which the cluster's features are finalized."),
     "log": ("log", "The metadata log."),

@@ -1,4 +1,4 @@
-"""Real processes: routines of an operator: brokers are drained, partitions balanced, and all nodes restarted."""
+"""Real processes: routines of an operator: brokers are drained, partitions balanced, nodes restarted, topics declared."""
 
 import asyncio
 import json
@@ -56,6 +56,38 @@ def test_a_drained_broker_holds_nothing_and_is_unregistered(tmp_path: Path) -> N
         assert metaquorum(cluster, "brokers", "unregister", "13", "--yes")[0]["error"] is None
 
     run(story, LocalCluster(tmp_path / "c", controllers=1, brokers=3, adjust=calm))
+
+
+def test_a_cluster_becomes_as_a_file_declares_it(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_text(
+        json.dumps(
+            {
+                "topics": {
+                    "new": {"partitions": 4, "replication_factor": 1, "configs": {"retention.ms": 7}},
+                    "old": {"partitions": 5, "replication_factor": 2, "configs": {"retention.ms": 8}},
+                },
+                "cluster": {"log.retention.ms": 9},
+            }
+        )
+    )
+
+    async def story(cluster: LocalCluster) -> None:
+        client = cluster.client(timeout_s=60)
+        client.write("POST", "/v1/topics", topic("old", replication_factor=1, configs={"flush.ms": "1"}))
+        line = [sys.executable, "-m", "ops.cli", "apply", str(file), "--yes", "-o", "json"]
+        line += ["--bootstrap", ",".join(cluster.bootstrap)]
+        applied = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert applied.returncode == 3, applied.stderr
+        result = json.loads(applied.stdout)
+        assert result["applied"] == 4
+        assert [one["what"] for one in result["left"]] == ["replication factor"]
+        assert [one["resource"] for one in result["failed"]] == ["topic old: replication factor"]
+        new, old = (client.read(f"/v1/topics/{name}") for name in ("new", "old"))
+        assert (len(new["partitions"]), new["configs"]) == (4, {"retention.ms": "7"})
+        assert (len(old["partitions"]), old["configs"]) == (5, {"flush.ms": "1", "retention.ms": "8"})
+
+    run(story, LocalCluster(tmp_path / "c", controllers=1, brokers=1, adjust=calm))
 
 
 def rolled(cluster: LocalCluster, *words: str) -> "subprocess.CompletedProcess[str]":

@@ -58,6 +58,8 @@ VERBS = {
         "partitions rebalance",
         "partitions reassignments",
         "whatif",
+        "plan",
+        "apply",
         "roll controllers",
         "roll brokers",
         "roll all",

@@ -37,7 +37,7 @@ READS = {
         "topics describe",
     ),
     *("partitions list", "partitions reassignments", "partitions imbalance", "partitions explain"),
-    *("configs list", "configs describe", "features list", "whatif", "state"),
+    *("configs list", "configs describe", "features list", "plan", "whatif", "state"),
     *("log dump", "log verify", "snapshot list", "snapshot verify", "storage info"),
     *("replay digest", "replay report", "replay sql", "replay tables"),
     *("replay state", "replay diff", "replay history"),
