@@ -14,7 +14,7 @@ from tests.house.rules import ROOMS
 ROOT = Path(__file__).resolve().parents[2]
 PATIENT_PIP = {"PIP_RETRIES": "10", "PIP_TIMEOUT": "30"}
 """Of a package index that answers late, or not at once."""
-DATA_SUFFIXES = {".sql", ".toml", ".html", ".js", ".css", ".md", ".mod", ".sum", ".go", ".typed"}
+DATA_SUFFIXES = {".sql", ".toml", ".html", ".js", ".css", ".svg", ".md", ".mod", ".sum", ".go", ".typed"}
 
 pytestmark = pytest.mark.slow
 
