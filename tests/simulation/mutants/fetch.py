@@ -233,6 +233,13 @@ MUTANTS: Final = (
         Directed(f"{_HEARTBEAT_TESTS}::test_an_answer_without_records_waits_for_a_proof_of_leadership"),
     ),
     Mutant(
+        "well-at-once",
+        "a deposed leader tells Kafka's idle brokers that they are well in the turn in which they ask",
+        "quorum.controller.heartbeats:Heartbeats._when_proved",
+        lambda _: lambda _self, proved, **_within: proved(None),
+        Directed(f"{_HEARTBEAT_TESTS}::test_a_heartbeat_that_waits_for_the_proof_alone_has_no_task"),
+    ),
+    Mutant(
         "one-part-a-heartbeat",
         "the shutdown of a Kafka broker takes as many heartbeats as it has parts",
         "quorum.controller.heartbeats:Heartbeats._gets_further",
