@@ -17,7 +17,8 @@ DESCRIBE_QUORUM, ADD_VOTER, REMOVE_VOTER = 55, 80, 81
 TOPIC: Final = "__cluster_metadata"
 UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER = 3, 6
 NODES_FROM: Final = 2
-"""The first version whose answer has the addresses of the voters."""
+"""The first version whose answer has the addresses of the voters, and the directory ids of all."""
+NO_DIRECTORY: Final = bytes(16)
 UNKNOWN: Final = -1
 """An offset, a time or an id that is not known here."""
 
@@ -37,7 +38,7 @@ async def describe_quorum(door: KafkaDoor, asked: Asked) -> Values:
         raise InvalidRequest("ask for one partition of one topic: the quorum has no other")
     await door.controller.read(lambda image: image)
     rows = [
-        (topic, [_partition(door, topic, partition_id) for (partition_id,) in partitions])
+        (topic, [_partition(door, topic, partition_id, asked.version) for (partition_id,) in partitions])
         for topic, partitions in topics
     ]
     return (NONE, None, rows, tuple(_nodes(door)) if asked.version >= NODES_FROM else ())
@@ -48,7 +49,7 @@ def _is_short(topics: Sequence[Values]) -> bool:
     return len(topics) <= 1 and all(len(partitions) <= 1 for _, partitions in topics)
 
 
-def _partition(door: KafkaDoor, topic: str, partition_id: int) -> Values:
+def _partition(door: KafkaDoor, topic: str, partition_id: int, version: int) -> Values:
     if (topic, partition_id) != (TOPIC, 0):
         error = KafkaError(UNKNOWN_TOPIC_OR_PARTITION, "the quorum has one partition of one topic")
         return _unknown_partition(partition_id, error)
@@ -66,6 +67,8 @@ def _partition(door: KafkaDoor, topic: str, partition_id: int) -> Values:
         if not peer.is_voter
     ]
     observers += _brokers(door, now_ms)
+    if version < NODES_FROM:
+        voters, observers = map(_without_directories, (voters, observers))
     return (
         partition_id,
         NONE,
@@ -76,6 +79,10 @@ def _partition(door: KafkaDoor, topic: str, partition_id: int) -> Values:
         voters,
         observers,
     )
+
+
+def _without_directories(replicas: Sequence[Values]) -> list[Values]:
+    return [(node_id, NO_DIRECTORY, *rest) for node_id, _, *rest in replicas]
 
 
 def _replica(

@@ -12,7 +12,7 @@ from metadata_log.records.quorum import KAFKA_ENDPOINT
 from metadata_log.wire.commands import RegisterController
 from quorum.kafka.cluster import ALL_OPERATIONS, DESCRIBE_CLUSTER, NOT_ASKED
 from quorum.kafka.fetches import FETCH, METADATA_TOPIC_ID
-from quorum.kafka.quorum import ADD_VOTER, DESCRIBE_QUORUM, REMOVE_VOTER, TOPIC
+from quorum.kafka.quorum import ADD_VOTER, DESCRIBE_QUORUM, NO_DIRECTORY, REMOVE_VOTER, TOPIC
 from tests.support.desk import FOUNDERS
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
 from tests.support.kraft_observer import KraftObserver
@@ -41,6 +41,11 @@ def test_the_quorum_is_described(tmp_path: Path) -> None:
             assert seen[:3] == (4, uuid(504), committed.end_offset - 3)
             assert broker == (11, uuid(611), 0, voters[1][3], -1)
             assert nodes == tuple((n, (("CONTROLLER", "127.0.0.1", 9_200 + n),)) for n in (1, 2, 3))
+            for older in (0, 1):
+                error, _, [(_, [row])], nodes = await client.ask(DESCRIBE_QUORUM, older, asked)
+                assert (error, row[:2], nodes) == (0, (0, 0), ())
+                assert [each[:3] for each in row[6]] == [(n, NO_DIRECTORY, voters[n][2]) for n in (1, 2, 3)]
+                assert [each[0] for each in row[7]] == [4, 11]
             desk.lab.lead(2)
             error, _, rows, _ = await client.ask(DESCRIBE_QUORUM, 2, asked)
             assert error == 0 and {each[1] for _, some in rows for each in some} == {6}
