@@ -48,7 +48,7 @@ class Desk(Cluster):
         return self.world.image
 
     def status(self) -> dict[str, Any]:
-        return {"leader_id": self.leader_id, "voters": self.voters}
+        return {"leader_id": self.leader_id, "voters": [*self.voters]}
 
     def write(self, method: str, path: str, body: Any = None, *, repeatable: bool = True) -> Any:
         assert (method, path, body, repeatable) == ("POST", "/v1/quorum/transfer", {"to": None}, False)
