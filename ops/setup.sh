@@ -60,7 +60,8 @@ report_python() {
         "To change that, put one built with --enable-optimizations on PATH or name it in PYTHON, and: rm -r $VENV"
 }
 
-# install EXTRAS: make .venv hold this project and its extras. Instant when pyproject.toml has not changed since.
+# install EXTRAS: make .venv hold this project and its extras, in the versions of ops/lock/EXTRAS.txt. Instant when neither
+# pyproject.toml nor the lock has changed since.
 install() {
     local extras=$1 python stamp key
     if ! is_new_enough "$VENV/bin/python"; then
@@ -76,18 +77,26 @@ install() {
     key=$("$VENV/bin/python" - "$ROOT" <<'PYTHON'
 import hashlib, pathlib, sys
 root = pathlib.Path(sys.argv[1])
-pyproject = hashlib.sha256((root / "pyproject.toml").read_bytes()).hexdigest()
-# The root too: an editable install knows where it is, so a moved checkout is installed anew.
-print(pyproject, sys.version_info[:3], root)
+files = [root / "pyproject.toml", *sorted((root / "ops/lock").glob("*.txt"))]
+content = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+# The root too: an editable install knows where it is, so a moved checkout is installed again.
+print(content, sys.version_info[:3], root)
 PYTHON
     )
     if [ "$(cat "$stamp" 2>/dev/null)" = "$key" ] || [ "$(cat "$VENV/.installed-replay,dev" 2>/dev/null)" = "$key" ]; then
         return
     fi
     say "installing into $VENV (the first time about 1 GB and some minutes)"
-    pip_install --editable "$ROOT[$extras]" || die "pip could not install the project" \
+    install_locked "${extras//,/-}" || die "pip could not install the project" \
         "see pip's words above; if the network was at fault, run this again; to start over: rm -r $VENV"
     printf '%s' "$key" >"$stamp"
+}
+
+# install_locked LOCK: install what ops/lock/LOCK.txt names, each file with a hash that stands there, and then the project.
+install_locked() {
+    pip_install --require-hashes --requirement "$ROOT/ops/lock/build.txt" &&
+        pip_install --require-hashes --no-build-isolation --requirement "$ROOT/ops/lock/$1.txt" &&
+        pip_install --no-build-isolation --no-deps --editable "$ROOT"
 }
 
 add_pip() {
