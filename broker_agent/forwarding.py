@@ -25,6 +25,7 @@ from metadata_log import limits
 from metadata_log.errors import (
     BrokerNotAvailable,
     InvalidRequest,
+    MetadataError,
     OutcomeUnknown,
     RequestTooLarge,
     ThrottlingQuotaExceeded,
@@ -46,6 +47,7 @@ HOP_BY_HOP: Final = frozenset(
 PAUSE_FIRST_S: Final = 0.02
 """After a round in which no controller was active; an election takes tens of milliseconds. Each next pause doubles."""
 PAUSE_MAX_S: Final = 0.5
+EVENT_STREAM: Final = "text/event-stream"
 LOOK_AGAIN_S: Final = 0.1
 """So often a forwarded request that waits looks whether this broker found another controller."""
 
@@ -92,9 +94,16 @@ class Forwarder:
         self._http = http
         self._buffers = buffers
         self._in_flight = 0
+        self._followed = 0
+        """Pages that follow events through this broker."""
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer(
+        self, request: web.Request, *, recheck: Callable[[web.Request], None] = lambda _: None
+    ) -> web.StreamResponse:
         """Return the active controller's answer to a request.
+
+        `recheck` raises a MetadataError where its client may not be sent more of the answer: the controller sees the token,
+        and not whether the session still lasts that it was sent for.
 
         Raises:
             InvalidRequest: the request came by another broker, or its body is refused.
@@ -113,7 +122,7 @@ class Forwarder:
         with self._place():
             answer = await self._ask_controllers(request, body)
         try:
-            return await self._passed_back(request, answer)
+            return await self._passed_back(request, answer, recheck)
         finally:
             answer.close()
 
@@ -133,6 +142,33 @@ class Forwarder:
                 f"{limits.HTTP_BODY_AT_ONCE_BYTES} bytes with it: ask a controller, or put the token's hash into the "
                 "principals file of this broker"
             ) from error
+
+    @contextmanager
+    def _room_for(self, request: web.Request, answer: aiohttp.ClientResponse) -> Iterator[None]:
+        """Hold what passing a large answer back takes, until it is passed back.
+
+        Events last for hours and are a few bytes at a time: they take no room of answers, or pages that follow them would
+        keep the broker's clients from large metadata. What a page has not read counts with its connection.
+
+        Raises:
+            ThrottlingQuotaExceeded: too many answers have not been read, or too many pages follow events here.
+        """
+        if answer.content_type == EVENT_STREAM:
+            if self._followed >= limits.FORWARDS_MAX:
+                raise ThrottlingQuotaExceeded(
+                    f"{limits.FORWARDS_MAX} pages follow events through broker {self._settings.broker_id} already: ask "
+                    "another broker, or a controller"
+                )
+            self._followed += 1
+            try:
+                yield
+            finally:
+                self._followed -= 1
+            return
+        # A write is done by now: its answer is passed back however much of others is unread.
+        is_read = request.method == hdrs.METH_GET
+        with self._buffers.holding(2 * limits.ANSWER_PIECE_BYTES) if is_read else nullcontext():
+            yield
 
     @contextmanager
     def _place(self) -> Iterator[None]:
@@ -254,23 +290,24 @@ class Forwarder:
 
     # --- to the client
 
-    async def _passed_back(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    async def _passed_back(
+        self, request: web.Request, answer: aiohttp.ClientResponse, recheck: Callable[[web.Request], None]
+    ) -> web.StreamResponse:
         """Answer with status, headers and body of the controller; a large body goes through piece by piece."""
         # Not the name of a header that the controller repeats: it repeats none.
         headers = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
         headers[hdrs.VIA] = f"1.1 {VIA_BROKER}{self._settings.broker_id}"
         if _is_small(answer):
             return web.Response(status=answer.status, headers=headers, body=await answer.read())
-        is_read = request.method == hdrs.METH_GET
-        # A write is done by now: its answer is passed back however much of others is unread.
-        with self._buffers.holding(2 * limits.ANSWER_PIECE_BYTES) if is_read else nullcontext():
+        with self._room_for(request, answer):
             response = web.StreamResponse(status=answer.status, headers=headers)
             response.content_length = answer.content_length
             await response.prepare(request)
             try:
                 async for piece in answer.content.iter_chunked(limits.ANSWER_PIECE_BYTES):
+                    recheck(request)
                     await response.write(piece)
-            except (aiohttp.ClientError, TimeoutError) as error:
+            except (aiohttp.ClientError, TimeoutError, MetadataError) as error:
                 if request.transport is not None:
                     request.transport.close()
                 raise ConnectionResetError("the answer is cut short: it is not whole") from error

@@ -150,7 +150,7 @@ class HttpApi:
             ]
         )
         for method, path in FORWARDED:
-            forward = self._forwarder.answer
+            forward = partial(self._forwarder.answer, recheck=self._identities.recheck)
             # `get` also answers HEAD.
             app.add_routes(
                 [web.get(path, forward) if method == hdrs.METH_GET else web.route(method, path, forward)]

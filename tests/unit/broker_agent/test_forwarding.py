@@ -19,7 +19,7 @@ from yarl import URL
 
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
-from broker_agent.forwarding import forwarding
+from broker_agent.forwarding import EVENT_STREAM, forwarding
 from broker_agent.http_api import HttpApi
 from broker_agent.routes import FORWARDED, RULES
 from metadata_log import limits
@@ -544,3 +544,63 @@ async def test_a_large_body_is_read_of_a_known_token_alone(tmp_path: Path, *, is
                 assert answer.status == status, refusal
                 assert status != 413 or "does not know this token" in refusal["message"]
         assert [len(body) for *_, body in controller.seen] == [len(small), len(large)]
+
+
+async def _follows(_: Controller, request: web.Request) -> web.StreamResponse:
+    """Answer with events for ever, or with much at once."""
+    response = web.StreamResponse()
+    if request.path != "/v1/events":
+        await response.prepare(request)
+        await response.write(b'"' + b"x" * (2 * limits.ANSWER_PIECE_BYTES) + b'"')
+        return response
+    response.content_type = EVENT_STREAM
+    await response.prepare(request)
+    while True:
+        await response.write(b"event: quorum\ndata: {}\n\n")
+        await asyncio.sleep(0.05)
+
+
+async def test_pages_that_follow_events_take_no_room_of_large_answers_and_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: consoles at a broker never keep its clients from their metadata."""
+    monkeypatch.setattr("broker_agent.http_api.AnswerBuffers", lambda: AnswerBuffers(bytes_max=limits.MIB))
+    monkeypatch.setattr(limits, "FORWARDS_MAX", 4)
+    async with broker(tmp_path, [_follows]) as (agent, _), aiohttp.ClientSession() as http:
+        pages = [await http.get(f"{agent.http_url}/v1/events") for _ in range(4)]
+        assert [page.status for page in pages] == [200] * 4
+        assert (await ask(agent, "GET", "/v1/topics"))[0] == 200
+        assert (await ask(agent, "GET", "/v1/events"))[0] == 429
+        pages.pop().close()
+        async with asyncio.timeout(5):
+            while len(pages) < 4:
+                page = await http.get(f"{agent.http_url}/v1/events")
+                if page.status == 200:
+                    pages.append(page)
+                else:
+                    page.close()
+                    await asyncio.sleep(0.01)
+        for page in pages:
+            page.close()
+
+
+async def test_events_end_with_the_session_that_they_were_asked_for_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: who logs out at a broker is told nothing more, nor is who had taken the cookie."""
+    monkeypatch.setattr(limits, "IDENTITY_CHECK_S", 0.0)
+    file = tmp_path / "principals.toml"
+    token = "a-token-of-the-reader"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    file.write_text(f'[[principals]]\nname = "User:reader"\nroles = ["reader"]\ntoken_sha256 = "{digest}"\n')
+    async with (
+        broker(tmp_path, [_follows], principals=file) as (agent, _),
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser,
+        asyncio.timeout(5),
+    ):
+        await browser.post(f"{agent.http_url}/v1/session", json={"token": token})
+        events = await browser.get(f"{agent.http_url}/v1/events")
+        assert events.status == 200 and await events.content.readany()
+        await browser.delete(f"{agent.http_url}/v1/session", headers={HEADER: "1"})
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await events.read()
