@@ -11,6 +11,7 @@ from metadata_log.errors import MetadataError
 from metadata_log.ids import BrokerId
 from metadata_log.kafka.messages import REQUESTS, answer_head, read_whole, request_header
 from metadata_log.kafka.reading import Values
+from metadata_log.node.identity.refusals import Refusals
 from metadata_log.wire.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -113,6 +114,7 @@ def exchange(run: Run, key: int, version: int, values: Values) -> Values:
         now_ms=lambda: run.cluster.now_ms,
         fetches=SimpleNamespace(heartbeats=_Heartbeats(controller)),
         not_registered=RefusedBrokers(lambda: 0),
+        access=SimpleNamespace(refusals=Refusals()),
     )
     asked = Asked(header.version, read_whole(REQUESTS[key], header.version, data, header.at), anybody())
     api = APIS[key]

@@ -41,7 +41,7 @@ def access(directory: Path) -> Access:
         (Peer(), NOBODY.name, frozenset()),
         (Peer(address="192.0.2.1"), NOBODY.name, frozenset()),
         (Peer(certified("user/bob")), "User:bob", ROLES["reader"]),
-        (Peer(certified("user/carol")), NOBODY.name, frozenset()),
+        (Peer(certified("user/carol")), "User:carol", frozenset()),
         (Peer(certified("broker/11")), "Broker:11", ROLES["broker"]),
         (Peer(None, ALICE), "User:alice", ROLES["admin"]),
         (Peer(certified("broker/11"), ALICE), "User:alice", ROLES["admin"]),
