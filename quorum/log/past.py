@@ -54,11 +54,11 @@ class PastState:
     async def view(self, work: str, *args: object) -> Any:
         """Return what a work of VIEWS makes of the state: plain values, bounded."""
         assert work in VIEWS, work
-        return await self._call(work, self._key, *args)
+        return await self._call(work, self._key, *args, order=self._order)
 
     async def ahead(self, frames: bytes) -> None:
         """Make a second state of this one and the frames that follow it, or that follow what it got so before."""
-        await self._call("ahead", self._key, frames)
+        await self._call("ahead", self._key, frames, order=self._order)
 
     async def pieces(self, *, as_msgpack: bool) -> AsyncIterator[bytes]:
         """Yield the encoding of the state in pieces of ANSWER_PIECE_BYTES or a little more."""
@@ -255,6 +255,8 @@ def _next_piece(key: int) -> bytes:
 
 def _ahead(key: int, frames: bytes) -> None:
     _AHEAD[key] = fold((batch for batch, _ in decode_all(frames)), onto=_AHEAD.get(key, _IMAGES[key]))
+    if key not in _IMAGES:  # as in `_begin`
+        _AHEAD.pop(key, None)
 
 
 def _summary(key: int, default_min_isr: int) -> dict[str, Any]:
@@ -278,8 +280,8 @@ def _losses(key: int, settings: dict[str, Any], broker_ids: list[int]) -> dict[s
 
 def _forget(keys: list[int]) -> None:
     for key in keys:
+        _IMAGES.pop(key, None)  # first: `_begin` and `_ahead` look for it after they have set another
         _AHEAD.pop(key, None)
-        _IMAGES.pop(key, None)  # first: `_begin` looks for it after it has set the other
         _ITEMS.pop(key, None)
 
 

@@ -23,9 +23,11 @@ from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.http.answers import json_bytes
 from metadata_log.node.http.state_answer import state_items
 from metadata_log.node.threads import Threads
+from quorum.log import past as past_module
 from quorum.log.committed_log import CommittedLog
 from quorum.log.history_process import HistoryProcess, WorkFailed
 from quorum.log.past import Past
+from snapshots.fold import fold
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
 from tests.support.histories import random_history
@@ -232,5 +234,30 @@ def test_what_the_process_was_not_told_to_drop_it_is_told_next_time(
         assert past._left == [1]
         await past._forget_there()
         assert (told, past._left) == ([[1], [2], [1]], [])
+
+    tell(tmp_path, story, None)
+
+
+def test_a_later_state_whose_reader_went_while_a_thread_made_it_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+
+    def slow(*args: object, **named: object) -> object:
+        began.set()
+        assert goes_on.wait(10)
+        return fold(*args, **named)  # type: ignore[arg-type]
+
+    async def story(past: Past, _store: SnapshotStore, log: CommittedLog) -> None:
+        monkeypatch.setattr(past_module, "fold", slow)
+        asked = asyncio.create_task(past.difference(0, log.end_offset, 1))
+        while not began.is_set():
+            await asyncio.sleep(0.001)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        goes_on.set()
+        await past._threads.run(int)
+        assert not past_module._AHEAD and not past_module._IMAGES
 
     tell(tmp_path, story, None)
