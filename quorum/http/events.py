@@ -38,7 +38,11 @@ async def send_events(door: Door, request: web.Request) -> web.StreamResponse:
         await response.write(RETRY + b"id: %d\n\n" % position)
         while not watcher.is_over:
             watcher.woken.clear()
-            events, position = _news(door, watcher, position)
+            if door.watchers.recent.is_made(position):
+                events, position = _news(door, watcher, position)
+            else:
+                async with door.watchers.one_in_a_turn:
+                    events, position = _news(door, watcher, position)
             if events:
                 await response.write(events)  # waits while the client reads nothing
             try:

@@ -28,6 +28,8 @@ KEPT_RECORDS_MAX: Final = 50_000
 """Records of these: some 20 MB at most."""
 TOLD_ONE_BY_ONE_MAX: Final = 100
 """Batches that one page is sent at once; more are told as one, with the sums of their records by type."""
+TOLD_RECORDS_MAX: Final = 5_000
+"""Records of several batches that are told one by one: 50,000 take 20 ms to look at, and half of that to count by type."""
 NAMED_MAX: Final = 8
 """Topics, and brokers, that the line of a batch names."""
 LOOKED_AT_MAX: Final = 1_000
@@ -44,11 +46,13 @@ class Told(NamedTuple):
 class _Kept:
     """A batch, and its event once it was told."""
 
-    __slots__ = ("batch", "event")
+    __slots__ = ("batch", "event", "types")
 
     def __init__(self, batch: RecordBatch) -> None:
         self.batch = batch
         self.event: bytes | None = None
+        self.types: Counter[str] | None = None
+        """How many records it has of each type, once that was asked for."""
 
 
 class RecentBatches(AppliedListener):
@@ -79,6 +83,11 @@ class RecentBatches(AppliedListener):
         self._kept.clear()
         self._records, self._start, self._last = 0, image.end_offset, None
 
+    def is_made(self, position: int) -> bool:
+        """Answer whether `told_from` has nothing to make: a page is told nothing, or what one beside it was told last."""
+        end_offset = self.end_offset
+        return position >= end_offset or (self._last is not None and self._last[:2] == (position, end_offset))
+
     def told_from(self, position: int) -> Told:
         """Return the events from an offset on, none where nothing was written since.
 
@@ -103,7 +112,9 @@ class RecentBatches(AppliedListener):
                 break
             later.append(kept)
         later.reverse()
-        if len(later) > TOLD_ONE_BY_ONE_MAX:
+        if len(later) > TOLD_ONE_BY_ONE_MAX or (
+            len(later) > 1 and sum(len(one.batch.records) for one in later) > TOLD_RECORDS_MAX
+        ):
             return _many(later)
         return b"".join(map(self._event, later))
 
@@ -126,7 +137,9 @@ def event_of(name: str, data: object, offset: int | None = None) -> bytes:
 def _many(kept: list[_Kept]) -> bytes:
     types: Counter[str] = Counter()
     for one in kept:
-        types.update(type_name(record) for record in one.batch.records)
+        if one.types is None:
+            one.types = Counter(type_name(record) for record in one.batch.records)
+        types.update(one.types)
     first, last = kept[0].batch, kept[-1].batch
     told = {
         "offset": first.base_offset,
@@ -166,11 +179,11 @@ def _named(batch: RecordBatch, image: MetadataImage) -> Mapping[str, Any]:
     brokers: dict[int, None] = {}
     for record in batch.records[:LOOKED_AT_MAX]:
         topic_id = getattr(record, "topic_id", None)
-        if topic_id is not None and topic_id not in topics:
+        if topic_id is not None and len(topics) < NAMED_MAX and topic_id not in topics:
             topics[topic_id] = _name(record, topic_id, image)
         if isinstance(record, RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord):
             brokers[record.broker_id] = None
-    return {"topics": [*islice(topics.values(), NAMED_MAX)], "brokers": [*islice(brokers, NAMED_MAX)]}
+    return {"topics": [*topics.values()], "brokers": [*islice(brokers, NAMED_MAX)]}
 
 
 def _name(record: Record, topic_id: TopicId, image: MetadataImage) -> str:

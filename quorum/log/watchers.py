@@ -14,7 +14,7 @@ from metadata_log.batch import RecordBatch
 from metadata_log.errors import ThrottlingQuotaExceeded
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.limits import FEEDS_WOKEN_AT_ONCE, WATCHERS_MAX
-from metadata_log.node.pace import Pieces
+from metadata_log.node.pace import OneInATurn, Pieces
 from quorum.controller.applied_listener import AppliedListener
 from quorum.log.recent_batches import RecentBatches, event_of
 
@@ -43,6 +43,8 @@ class Watchers(AppliedListener):
 
     def __init__(self) -> None:
         self.recent = RecentBatches()
+        self.one_in_a_turn = OneInATurn()
+        """Held while a page is told what no other was told last: pages that come back are at offsets of their own."""
         self._watching: dict[Watcher, None] = {}
         self._woken: deque[Watcher] = deque()
         self._pieces = Pieces(self._wake_next, pieces_max=FEEDS_WOKEN_AT_ONCE)

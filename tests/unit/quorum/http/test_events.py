@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestClient
 
 from metadata_log.ids import NodeId
 from quorum.log import watchers
+from quorum.log.recent_batches import RecentBatches
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, setting
 from tests.unit.quorum.http.test_identity import principals, token
@@ -165,3 +166,32 @@ async def test_events_end_with_the_right_and_with_the_node(tmp_path: Path) -> No
         page.desk.door.watchers.end()
         with pytest.raises(EOFError):
             await other.event("never")
+
+
+async def test_pages_that_come_back_to_offsets_of_their_own_are_told_one_in_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no turn of the loop tells many pages what takes milliseconds each."""
+    turn, told_in = 0, []
+    events_from = RecentBatches._events
+
+    def told(recent: RecentBatches, position: int) -> bytes:
+        told_in.append(turn)
+        return events_from(recent, position)
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async with watched(tmp_path) as page:
+        for value in range(20):
+            await page.write(str(value))
+        monkeypatch.setattr(RecentBatches, "_events", told)
+        counting = asyncio.create_task(count())
+        streams = await asyncio.gather(*(page.stream(f"?after={after}") for after in range(20)))
+        for stream in streams:
+            await stream.event("batch")
+        assert len(told_in) == len(set(told_in)) == 20
+        counting.cancel()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from metadata_log.apply import applying
-from metadata_log.batch import Cause, Envelope, RecordBatch
+from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
 from metadata_log.ids import BrokerId, TopicId, uuid_text
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
@@ -95,6 +95,40 @@ def test_many_batches_at_once_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -
     assert (name, end) == ("batches", HISTORY[-1].end_offset)
     assert data["batches"] == len(HISTORY) and data["offset"] == 0
     assert sum(data["types"].values()) == HISTORY[-1].end_offset
+
+
+def test_large_batches_are_told_as_one_and_few_of_their_names_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a page that comes back costs no turn of the loop more than some milliseconds."""
+    looked_up = []
+    name = recent_batches._name
+
+    def looking(record: Record, topic_id: TopicId, image: MetadataImage) -> str:
+        looked_up.append(topic_id)
+        return name(record, topic_id, image)
+
+    monkeypatch.setattr(recent_batches, "_name", looking)
+    monkeypatch.setattr(recent_batches, "TOLD_RECORDS_MAX", HISTORY[-1].end_offset - 1)
+    recent = RecentBatches()
+    _fed(recent, HISTORY)
+    assert not recent.is_made(0)
+    [(told, _, data)] = told_of(recent.told_from(0).events)
+    assert (told, data["batches"]) == ("batches", len(HISTORY)) and recent.is_made(0) and not looked_up
+    [*_, (told, _, data)] = told_of(recent.told_from(HISTORY[0].end_offset).events)
+    assert told == "batch" and looked_up
+    looked_up.clear()
+    topics = tuple(TopicRecord(TopicId(bytes(14) + n.to_bytes(2)), f"t{n}") for n in range(900))
+    batch = RecordBatch(
+        base_offset=0,
+        controller_epoch=1,
+        appended_at_ms=0,
+        previous_crc=0,
+        crc=0,
+        envelope=NO_ENVELOPE,
+        records=topics,
+    )
+    assert len(described(batch, EMPTY)["topics"]) == len(looked_up) == 8
 
 
 def test_the_line_of_a_batch_names_cause_actor_topics_and_brokers() -> None:
