@@ -172,7 +172,12 @@ async function start() {
 
 addEventListener("hashchange", () => { go(); content.focus({ preventScroll: true }); scrollTo(0, 0); });
 addEventListener("login-needed", async () => {
-  if (context.session?.identity) { context.session = await own("/v1/session"); replace(content, title("Log in"), loginForm()); }
+  if (!context.session?.identity) return;
+  page?.leave?.(); // its timers would ask again, and put an empty form in place of one that is being filled in
+  page = null;
+  const mine = ++generation;
+  context.session = await own("/v1/session");
+  if (mine === generation) { replace(content, title("Log in"), loginForm()); draw(); }
 });
 for (let wait = 250; ; wait = Math.min(2 * wait, 4000)) {
   try { await start(); break; } catch (error) {
