@@ -50,7 +50,7 @@ async def show_losses(door: Door, request: web.Request) -> web.Response:
         raise InvalidRequest(f"lose names from 1 to {LOST_MAX} brokers")
     end_offset = await _end_offset(door, request)
     async with door.past.state_at(end_offset) as past:
-        return door.ok(request, await past.view("losses", settings_in_decisions(door.settings), lost))
+        return door.ok(request, await past.losses(settings_in_decisions(door.settings), lost))
 
 
 async def _end_offset(door: Door, request: web.Request) -> int:

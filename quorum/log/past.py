@@ -41,11 +41,15 @@ def wait_ends_s() -> float:
 class PastState:
     """The state at an offset, under the key by which the process or thread that computed it holds it."""
 
-    def __init__(self, key: int, call: Call, order: int) -> None:
-        """All of the answer has one `order`: a state that is made already is not held while later answers are made."""
+    def __init__(self, key: int, call: Call, order: int, order_now: Callable[[], int]) -> None:
+        """All of the answer has one `order`: a state that is made already is not held while later answers are made.
+
+        `order_now` returns that of what begins now.
+        """
         self._key = key
         self._call = call
         self._order = order
+        self._order_now = order_now
 
     async def topic_filter(self, names: list[str], ids: list[TopicId]) -> TopicFilter:
         """Return a filter that begins with the record after the state."""
@@ -55,6 +59,17 @@ class PastState:
         """Return what a work of VIEWS makes of the state: plain values, bounded."""
         assert work in VIEWS, work
         return await self._call(work, self._key, *args, order=self._order)
+
+    async def losses(self, settings: dict[str, Any], broker_ids: list[int]) -> dict[str, Any]:
+        """Return what the loss of brokers, one after the other, does: a broker at a time, each behind the reads of others.
+
+        All in one call would keep the lines of the log and past states waiting for minutes, and go on without its reader.
+        """
+        end_offset = await self._call("foresee", self._key, settings, broker_ids, order=self._order)
+        steps = []
+        while (step := await self._call("next_loss", self._key, order=self._order_now())) is not None:
+            steps.append(step)
+        return {"end_offset": end_offset, "steps": steps}
 
     async def ahead(self, frames: bytes) -> None:
         """Make a second state of this one and the frames that follow it, or that follow what it got so before."""
@@ -141,7 +156,7 @@ class Past:
                     call = self._here
                     image = await self._log.in_thread(image_at, self._log.segments, self._store, end_offset)
                     _IMAGES[key] = image
-                yield PastState(key, call, order)
+                yield PastState(key, call, order, self._threads.order_of_pieces)
             finally:
                 _forget([key])
                 if self._process is not None:
@@ -219,7 +234,9 @@ _IMAGES: Final[dict[int, MetadataImage]] = {}
 """The states that this process holds, for itself or for its parent, by key."""
 _AHEAD: Final[dict[int, MetadataImage]] = {}
 """Later states that are compared with those, by the same key."""
-VIEWS: Final = frozenset({"summary", "differences", "losses"})
+_LOSSES: Final[dict[int, Iterator[dict[str, Any]]]] = {}
+"""The losses that are foreseen of each of them."""
+VIEWS: Final = frozenset({"summary", "differences"})
 """What else is made of a state, where it is held."""
 _ITEMS: Final[dict[int, Iterator[bytes]]] = {}
 """The answer under way about each of them."""
@@ -272,16 +289,25 @@ def _differences(key: int, default_min_isr: int) -> dict[str, Any]:
     return {"to": summary(after, default_min_isr), **differences(_IMAGES[key], after)}
 
 
-def _losses(key: int, settings: dict[str, Any], broker_ids: list[int]) -> dict[str, Any]:
+def _foresee(key: int, settings: dict[str, Any], broker_ids: list[int]) -> int:
     from quorum.whatif.foreseen import losses_foreseen
 
-    return losses_foreseen(_IMAGES[key], settings, broker_ids)
+    image = _IMAGES[key]
+    _LOSSES[key] = losses_foreseen(image, settings, broker_ids)
+    if key not in _IMAGES:  # as in `_begin`
+        _LOSSES.pop(key, None)
+    return image.end_offset
+
+
+def _next_loss(key: int) -> dict[str, Any] | None:
+    return next(_LOSSES[key], None)
 
 
 def _forget(keys: list[int]) -> None:
     for key in keys:
-        _IMAGES.pop(key, None)  # first: `_begin` and `_ahead` look for it after they have set another
+        _IMAGES.pop(key, None)  # first: `_begin` and others look for it after they have set another
         _AHEAD.pop(key, None)
+        _LOSSES.pop(key, None)
         _ITEMS.pop(key, None)
 
 
@@ -303,7 +329,8 @@ _WORKS: Final[dict[str, Callable[..., Any]]] = {
     "ahead": _ahead,
     "summary": _summary,
     "differences": _differences,
-    "losses": _losses,
+    "foresee": _foresee,
+    "next_loss": _next_loss,
     "forget": _forget,
     CHECKPOINT: _checkpoint,
 }

@@ -2,7 +2,7 @@
 Tests: tests/unit/quorum/http/test_past.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from metadata_log.ids import BrokerId
@@ -16,14 +16,14 @@ SUFFERING_NAMED_MAX: Final = 100
 
 def losses_foreseen(
     image: MetadataImage, settings: Mapping[str, Any], broker_ids: Sequence[int]
-) -> dict[str, Any]:
-    """Return what the loss of brokers, one after the other, does to partitions; `settings` as /v1/quorum/settings has them.
+) -> Iterator[dict[str, Any]]:
+    """Yield what the loss of brokers, one after the other, does to partitions; `settings` as /v1/quorum/settings has them.
 
     A broker that is not registered, or is fenced already, changes nothing.
     """
     cluster = Cluster(Options.of_settings(settings), image)
     known = [BrokerId(one) for one in dict.fromkeys(broker_ids) if one in image.brokers]
-    return {"end_offset": image.end_offset, "steps": [_row(step) for step in lose(cluster, known)]}
+    return map(_row, lose(cluster, known))
 
 
 def _row(step: Step) -> dict[str, Any]:

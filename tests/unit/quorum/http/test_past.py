@@ -1,8 +1,15 @@
 """Past states at a glance, differences of two, and losses foreseen, over HTTP."""
 
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from quorum.log import past
+from quorum.whatif import foreseen
 from tests.unit.quorum.http.test_overview import _topic, cluster
 
 
@@ -44,3 +51,45 @@ async def test_a_loss_is_foreseen_and_nothing_is_written(tmp_path: Path) -> None
         assert (await get("/v1/whatif?lose=99"))[1]["steps"] == []
         for refused in ("", "?lose=x", f"?lose={','.join(map(str, range(101)))}"):
             assert (await get(f"/v1/whatif{refused}"))[0] == 400, refused
+
+
+async def test_losses_let_other_reads_pass_and_end_with_their_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: one question about many brokers keeps nobody from the past for long, and costs nothing once nobody waits."""
+    began: list[int] = []
+    goes_on = threading.Semaphore(0)
+
+    def slowly(image: Any, settings: Mapping[str, Any], broker_ids: list[int]) -> Iterator[dict[str, Any]]:
+        for broker_id in broker_ids:
+            began.append(broker_id)
+            assert goes_on.acquire(timeout=10)
+            yield {"broker": broker_id}
+
+    monkeypatch.setattr(foreseen, "losses_foreseen", slowly)
+
+    async def has_begun(count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(began) < count:
+                await asyncio.sleep(0.001)
+
+    async with cluster(tmp_path) as (_, desk, _):
+        reads = desk.door.past
+
+        async def ask() -> None:
+            async with reads.state_at(desk.controller.committed.end_offset) as state:
+                await state.losses({}, [11, 12, 13])
+
+        asked = asyncio.create_task(ask())
+        await has_begun(1)
+        other = asyncio.create_task(reads.lines(b"", 0, order=reads.order_of_lines()))
+        await asyncio.sleep(0.1)
+        goes_on.release()
+        await has_begun(2)
+        assert await asyncio.wait_for(other, 10) == (b"", 0, None) and not asked.done()
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        goes_on.release(5)
+        assert await reads.lines(b"", 0, order=reads.order_of_lines()) == (b"", 0, None)
+        assert began == [11, 12] and not past._LOSSES and not past._IMAGES
