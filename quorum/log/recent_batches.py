@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import TopicId, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
+from metadata_log.limits import MIB
 from metadata_log.node.http.answers import json_bytes
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -25,7 +26,9 @@ from quorum.controller.applied_listener import AppliedListener
 KEPT_MAX: Final = 2_000
 """Batches; a page that was away for longer is told to load what it shows again."""
 KEPT_RECORDS_MAX: Final = 50_000
-"""Records of these: some 20 MB at most."""
+"""Records of these: some 20 MB at most, beside long texts."""
+KEPT_BYTES_MAX: Final = 8 * MIB
+"""Of their frames: a batch of settings may have 1 MiB of values."""
 TOLD_ONE_BY_ONE_MAX: Final = 100
 """Batches that one page is sent at once; more are told as one, with the sums of their records by type."""
 TOLD_RECORDS_MAX: Final = 5_000
@@ -46,10 +49,11 @@ class Told(NamedTuple):
 class _Kept:
     """A batch, and its event once it was told."""
 
-    __slots__ = ("batch", "event", "types")
+    __slots__ = ("batch", "bytes", "event", "types")
 
-    def __init__(self, batch: RecordBatch) -> None:
+    def __init__(self, batch: RecordBatch, frame_bytes: int) -> None:
         self.batch = batch
+        self.bytes = frame_bytes
         self.event: bytes | None = None
         self.types: Counter[str] | None = None
         """How many records it has of each type, once that was asked for."""
@@ -58,7 +62,7 @@ class _Kept:
 class RecentBatches(AppliedListener):
     def __init__(self) -> None:
         self._kept: deque[_Kept] = deque()
-        self._records = 0
+        self._records = self._bytes = 0
         self._image = EMPTY
         self._start = 0
         """Everything from this offset on is kept."""
@@ -71,17 +75,22 @@ class RecentBatches(AppliedListener):
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
         self._image = image
-        self._kept.append(_Kept(batch))
+        self._kept.append(_Kept(batch, len(frame)))
         self._records += len(batch.records)
-        while len(self._kept) > KEPT_MAX or (self._records > KEPT_RECORDS_MAX and len(self._kept) > 1):
-            dropped = self._kept.popleft().batch
-            self._records -= len(dropped.records)
-            self._start = dropped.end_offset
+        self._bytes += len(frame)
+        while len(self._kept) > KEPT_MAX or (
+            len(self._kept) > 1 and (self._records > KEPT_RECORDS_MAX or self._bytes > KEPT_BYTES_MAX)
+        ):
+            dropped = self._kept.popleft()
+            self._records -= len(dropped.batch.records)
+            self._bytes -= dropped.bytes
+            self._start = dropped.batch.end_offset
 
     def on_restored(self, image: MetadataImage) -> None:
         self._image = image
         self._kept.clear()
-        self._records, self._start, self._last = 0, image.end_offset, None
+        self._records = self._bytes = 0
+        self._start, self._last = image.end_offset, None
 
     def is_made(self, position: int) -> bool:
         """Answer whether `told_from` has nothing to make: a page is told nothing, or what one beside it was told last."""

@@ -78,6 +78,24 @@ def test_behind_what_is_kept_a_page_is_told_to_load_again(
     assert told_of(recent.told_from(recent._start - 1).events)[0][0] == "reset"
 
 
+def test_what_is_kept_is_bounded_by_its_bytes_and_the_newest_batch_is_kept_in_any_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: settings of 1 MiB that are written again and again do not fill the memory of all controllers."""
+    monkeypatch.setattr(recent_batches, "KEPT_BYTES_MAX", 1_000)
+    recent, image = RecentBatches(), EMPTY
+    for batch in HISTORY:
+        image, delta = at_once(applying(image, batch))
+        recent.on_applied(batch, bytes(300), image, delta)
+    assert [one.batch for one in recent._kept] == HISTORY[-3:]
+    assert told_of(recent.told_from(0).events)[0][0] == "reset"
+    assert len(told_of(recent.told_from(HISTORY[-3].base_offset).events)) == 3
+    recent.on_restored(EMPTY)
+    for batch in HISTORY[:2]:
+        recent.on_applied(batch, bytes(2_000), image, delta)
+    assert [one.batch for one in recent._kept] == [HISTORY[1]]
+
+
 def test_a_snapshot_in_place_of_the_log_resets_all_pages() -> None:
     recent = RecentBatches()
     image = _fed(recent, HISTORY)
