@@ -46,8 +46,9 @@ def run_apply(asked: Network, *, file: Path, dry_run: bool, yes: bool) -> int:
     drift = _drift(client, file)
     if dry_run:
         return _show(asked, drift)
-    if drift.differences:
-        ask_first(f"this makes the cluster as {file} declares", lambda: _lines(drift), yes=yes)
+    what = f"this makes the cluster as {file} declares"
+    if drift.differences and not ask_first(what, lambda: _lines(drift), yes=yes):
+        return REFUSED
     failed = [
         {"resource": f"{one.resource}: {one.what}", "error": "UNABLE", "message": _unable(one.what)}
         for one in drift.unable

@@ -65,7 +65,8 @@ def drain(
         return show_plan(asked, image, plan)
     what = "leadership" if leaders_only else "replica"
     names = ", ".join(map(str, sorted(drained)))
-    ask_first(f"this takes every {what} from broker {names}", lambda: effects(image, plan), yes=yes)
+    if not ask_first(f"this takes every {what} from broker {names}", lambda: effects(image, plan), yes=yes):
+        return REFUSED
     code, problems, image = _in_rounds(client, image, plan_of, at_most=at_most, patience_s=patience_s)
     if leaders_only and not problems:
         image, problems = elect(client, image, placement_plan.led_by(image, drained))
@@ -89,7 +90,8 @@ def rebalance(
     code = 0
     problems: list[dict[str, Any]] = []
     if plan.wanted:
-        ask_first("this balances the replicas of all topics", lambda: effects(image, plan), yes=yes)
+        if not ask_first("this balances the replicas of all topics", lambda: effects(image, plan), yes=yes):
+            return REFUSED
         code, problems, image = _in_rounds(client, image, balance, at_most=at_most, patience_s=patience_s)
     if not code:
         image, problems = elect(client, image, led_by_others(image))

@@ -145,9 +145,9 @@ def _roll(
     if command is None and local is None:
         fail_usage("say how a node is restarted: --restart COMMAND or --local DIR; --dry-run shows the order")
     names = " and ".join(f"{role}s" for role in roles)
-    ask_first(
-        f"this restarts {names}, one at a time", lambda: (f"what registered since {begun} stays",), yes=yes
-    )
+    what = f"this restarts {names}, one at a time"
+    if not ask_first(what, lambda: (f"what registered since {begun} stays",), yes=yes):
+        return REFUSED
     say(f"the roll began at offset {begun}; after an interruption, --since {begun} continues it")
     rolling = Rolling(
         client=client,

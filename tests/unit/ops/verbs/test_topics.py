@@ -1,8 +1,6 @@
 """Edge: what an operator is told about a topic before it is made."""
 
-import io
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from ops import cli
 from ops.verbs.topics import PLACEMENTS, few_partitions, topic_summary
 from quorum.decide.placement import Placement
+from tests.support.terminal import answering
 from tests.support.told_node import Reply, Seen, error, node
 
 
@@ -42,11 +41,6 @@ def test_a_topic_of_1000_partitions_is_a_summary() -> None:
     assert len(lines) < 10 and "1,000 of 3 replicas" in lines[2] and "i" * 22 not in "".join(lines)
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(
     ("window_ms", "words", "says"),
     [
@@ -65,9 +59,7 @@ def test_a_deletion_says_what_it_does_and_asks(
         items: dict[str, Any] = {"items": [topic], "undelete_window_ms": window_ms}
         return Reply(body=json.dumps(topic if seen.method == "DELETE" else items).encode())
 
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n" if answer else ""))
-    monkeypatch.setattr(sys, "stderr", screen)
+    screen = answering(monkeypatch, answer)
     with node() as told:
         told.answer = reply
         code = cli.main(["topics", "delete", "orders", *words, "--bootstrap", told.url])
