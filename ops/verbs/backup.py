@@ -5,7 +5,7 @@ Tests: tests/cluster/test_backup.py.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from metadata_log.errors import SnapshotNotFound
+from metadata_log.errors import NotController, SnapshotNotFound
 from metadata_log.ids import uuid_text
 from metadata_log.node.disk.data_directory import read_meta
 from metadata_log.node.disk.durable_files import renamed_os_errors, replace_file, sync_directory
@@ -16,15 +16,25 @@ from ops.values import existing_path
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import MetadataImage
+    from ops.admin.cluster import Cluster
     from quorum.node.config import ControllerSettings
 
 NOUN: Final = Noun()
 ATTEMPTS: Final = 3
-"""A snapshot is read from the controller that took it, and another one may lead by then."""
+"""Another controller may come to lead while a snapshot is taken and read."""
 LEFT: Final = (
     "format the other controllers with --no-initial-controllers, start them, and add each: "
     "metaquorum quorum add-voter --id N"
 )
+
+
+def _place(text: str) -> Path:
+    """Read where a backup goes: a directory that is there, or a new file in one."""
+    path = Path(text)
+    folder = path if text.endswith("/") else path.parent
+    if not path.is_dir() and not folder.is_dir():
+        raise ValueError(f"there is no directory {folder}: make it first")
+    return path
 
 
 @NOUN.verb(
@@ -33,7 +43,7 @@ LEFT: Final = (
     "backup take --to backups/",
     "backup take --to today.snapshot",
 )
-@option("--to", read=Path, required=True, metavar="PATH", help="a new file, or a directory that gets one")
+@option("--to", read=_place, required=True, metavar="PATH", help="a new file, or a directory that gets one")
 @network
 def run_take(asked: Network, *, to: Path) -> int:
     """Take a snapshot on the active controller, and read it; what was acknowledged before is in it."""
@@ -41,14 +51,7 @@ def run_take(asked: Network, *, to: Path) -> int:
 
     keep_files_private()
     client = asked.client()
-    for attempt in range(ATTEMPTS):
-        taken = client.write("POST", "/v1/snapshots")
-        try:
-            body = client.get(f"/v1/metadata/snapshots/{taken['id']}", accept="application/octet-stream").body
-            break
-        except SnapshotNotFound:
-            if attempt == ATTEMPTS - 1:
-                raise
+    taken, body = _taken(client)
     path = to
     if to.is_dir():
         cluster = client.read("/v1/quorum")["cluster_id"]
@@ -58,6 +61,27 @@ def run_take(asked: Network, *, to: Path) -> int:
         {"path": str(path)} | _described(image) | {"bytes": len(body), "sha256": sha256_of(path)}
     )
     return 0
+
+
+def _taken(client: "Cluster") -> tuple[dict[str, Any], bytes]:
+    """Return a snapshot that holds all that was acknowledged before, and its bytes.
+
+    Any controller takes one of what it has applied, and one that is cut off has applied less. So the one that leads is asked
+    for both, alone, and its snapshot must reach the end that it proved to be committed.
+
+    Raises:
+        Unavailable: the active controller changed again and again.
+    """
+    for _ in range(ATTEMPTS):
+        leader = client.get("/v1/configs?cluster=1", is_consistent=True)
+        taken: dict[str, Any] = client.write("POST", "/v1/snapshots", repeatable=False)
+        path = f"/v1/metadata/snapshots/{taken['id']}"
+        answer = client.ask_one(leader.url, path, accept="application/octet-stream")
+        if answer.ok and taken["end_offset"] >= int(leader.headers["x-high-watermark"]):
+            return taken, answer.body
+        if not answer.ok and not isinstance(error := answer.error(), SnapshotNotFound):
+            raise error
+    raise NotController("the active controller changed while the backup was taken; try again")
 
 
 def _written(path: Path, body: bytes, snapshot_id: str) -> "MetadataImage":
@@ -182,6 +206,10 @@ def _begin(
     from quorum.node.restoring import begin_directory, restored
 
     meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
+    if not settings.is_listed:
+        fail_usage(
+            f"node {settings.node_id} has no [[voters]] entry in its settings: it becomes the only voter"
+        )
     voter = next(one for one in configured_voters(settings) if one.node_id == settings.node_id)
     if voter.directory_id != meta.directory_id:
         fail_usage(

@@ -1,0 +1,102 @@
+"""Edge: a backup is the active controller's: what a controller that is cut off has applied is none."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from metadata_log.ids import NodeId
+from metadata_log.node.disk.data_directory import format_directory
+from ops import cli
+from ops.settings import controller_toml
+from snapshots.snapshot_file import snapshot_id, write_snapshot
+from tests.support.histories import history_of
+from tests.support.lab import settings
+from tests.support.told_node import Node, Reply, Seen, error, node, not_controller
+
+HISTORY = history_of(7, 60)
+OLD, NEW = HISTORY[-9].image, HISTORY[-1].image
+NAME = snapshot_id(NEW.end_offset, NEW.controller_epoch)
+OLD_NAME = snapshot_id(OLD.end_offset, OLD.controller_epoch)
+
+
+def taken(name: str, end_offset: int) -> Reply:
+    return Reply(201, json.dumps({"id": name, "end_offset": end_offset}).encode())
+
+
+def leads(tmp_path: Path, *, end_offset: int = NEW.end_offset) -> Callable[[Seen], Reply]:
+    """Return what a controller answers that leads, and whose snapshot is NEW; the end offset is what it proves."""
+    content = write_snapshot(NEW, tmp_path).read_bytes()
+
+    def answer(seen: Seen) -> Reply:
+        if seen.method == "POST":
+            return taken(NAME, NEW.end_offset)
+        if "snapshots" in seen.path:
+            return Reply(body=content)
+        return Reply(headers={"X-High-Watermark": str(end_offset)})
+
+    return answer
+
+
+@contextmanager
+def cut_off() -> Iterator[Node]:
+    """Yield a controller that leads no more: it takes snapshots of what it has."""
+
+    def answer(seen: Seen) -> Reply:
+        if seen.method == "POST":
+            return taken(OLD_NAME, OLD.end_offset)
+        return error("SNAPSHOT_NOT_FOUND", 404) if "snapshots" in seen.path else not_controller()
+
+    with node() as told:
+        told.answer = answer
+        yield told
+
+
+def test_a_backup_is_that_of_the_controller_that_leads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = tmp_path / "backup"
+    with cut_off() as first, node() as leader:
+        leader.answer = leads(tmp_path)
+        at = ["--bootstrap", f"{first.url},{leader.url}"]
+        assert cli.main(["backup", "take", "--to", str(to), "-o", "json", *at]) == 0
+        assert json.loads(capsys.readouterr().out)["end_offset"] == NEW.end_offset
+        assert [seen.method for seen in first.seen if seen.method == "POST"] == []
+    assert to.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_snapshot_that_lacks_what_is_committed_is_no_backup(tmp_path: Path) -> None:
+    to = tmp_path / "backup"
+    with node() as leader:
+        leader.answer = leads(tmp_path, end_offset=NEW.end_offset + 1)
+        assert cli.main(["backup", "take", "--to", str(to), "--bootstrap", leader.url]) == 4
+    assert not to.exists()
+
+
+@pytest.mark.parametrize("to", ["backups/", "backups/today.snapshot"])
+def test_a_directory_that_is_missing_is_no_file(
+    to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["backup", "take", "--to", to, "--bootstrap", "http://127.0.0.1:1"]) == 2
+    assert "there is no directory backups: make it first" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_controller_without_an_entry_of_its_own_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = settings(1)
+    told = replace(told, voters=told.voters[1:], cluster_id="B" * 21 + "A")
+    config = tmp_path / "controller.toml"
+    config.write_text(controller_toml(told, data_dir="data"))
+    format_directory(
+        tmp_path / "data", role="controller", node_id=NodeId(1), cluster_id=told.cluster_id, rng=Random(1)
+    )
+    backup = write_snapshot(NEW, tmp_path)
+    assert cli.main(["backup", "restore", str(backup), "--config", str(config)]) == 2
+    assert "node 1 has no [[voters]] entry" in capsys.readouterr().err
