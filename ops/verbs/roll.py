@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.ids import BrokerId
+from metadata_log.node.addresses import is_host
 from metadata_log.wire.shapes import INT64_MAX
 from ops.changes import REFUSED
 from ops.guard import ask_first, guarded
@@ -139,6 +140,10 @@ def _roll(
 
     client = asked.client()
     image = live_image(client)
+    if since is not None and since > image.end_offset:
+        fail_usage(
+            f"--since {since}: the log ends at {image.end_offset}: no roll of this cluster began there"
+        )
     begun = image.end_offset if since is None else since
     if dry_run:
         return _show(asked, roles, begun)
@@ -220,9 +225,16 @@ def words_for(command: Sequence[str], places: Mapping[str, Any]) -> list[str]:
 
 def _commanded(command: Sequence[str], patience_s: float) -> "Callable[[Node], None]":
     """Return what restarts a node by a command."""
-    from ops.admin.rolling import NotBack
+    from ops.admin.rolling import NotBack, UnsafeStep
+
+    names_host = any("{host}" in word for word in command)
 
     def restart(node: "Node") -> None:
+        if names_host and (not is_host(node.host) or node.host.startswith("-")):
+            # A broker registers what it likes, and `ssh -oProxyCommand=...` would run it here.
+            raise UnsafeStep(
+                f"{node.name} is not restarted: it registered {node.host!r}, which is no name of a host"
+            )
         words = words_for(command, {"id": node.id, "role": node.role, "host": node.host})
         # Into a file: what the command starts may keep its output open.
         with tempfile.TemporaryFile() as output:

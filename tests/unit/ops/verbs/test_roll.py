@@ -8,13 +8,13 @@ import pytest
 from ops import cli
 from ops.admin import live_state
 from ops.admin.roll_plan import Node
-from ops.admin.rolling import NotBack
+from ops.admin.rolling import NotBack, UnsafeStep
 from ops.verbs.roll import _commanded, words_for
 from tests.support.decisions import word_uuid
 from tests.support.placements import a_cluster
 
 AT = ("--bootstrap", "http://127.0.0.1:1")
-BROKER = Node("broker", 11, "host; rm -rf", word_uuid("b"), 5)
+BROKER = Node("broker", 11, "host;reboot", word_uuid("b"), 5)
 
 
 def test_a_command_names_the_node_and_no_shell_reads_it(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_command_names_the_node_and_no_shell_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "said"
     script = f"import sys; open({str(file)!r}, 'w').write(repr(sys.argv[1:]))"
     _commanded([sys.executable, "-c", script, "{role}-{id}", "{host}"], 60.0)(BROKER)
-    assert file.read_text() == "['broker-11', 'host; rm -rf']"
+    assert file.read_text() == "['broker-11', 'host;reboot']"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,16 @@ def test_a_command_that_fails_stops_the_roll(script: str, why: str) -> None:
         _commanded([sys.executable, "-c", script], patience_s)(BROKER)
 
 
+@pytest.mark.parametrize("host", ["-oProxyCommand=reboot", "a b", ""])
+def test_no_command_runs_for_what_is_no_host(host: str, tmp_path: Path) -> None:
+    """Goal: a broker, which registers what it likes, gives no option to the command. Method: the command leaves a file."""
+    file = tmp_path / "ran"
+    command = [sys.executable, "-c", f"open({str(file)!r}, 'w')", "{host}"]
+    with pytest.raises(UnsafeStep, match="which is no name of a host"):
+        _commanded(command, 60.0)(BROKER._replace(host=host))
+    assert not file.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
@@ -48,6 +58,11 @@ def test_a_command_that_fails_stops_the_roll(script: str, why: str) -> None:
         (["brokers", "--yes"], 2, "say how a node is restarted"),
         (["all", "--restart", "true"], 2, "give --yes"),
         (["all", "--restart", "true", "--local", "."], 2, "not allowed with"),
+        (
+            ["all", "--restart", "true", "--yes", "--since", "100000"],
+            2,
+            "no roll of this cluster began there",
+        ),
     ],
 )
 def test_what_says_no_way_to_restart_is_refused(
