@@ -45,6 +45,20 @@ def is_next(image: MetadataImage, batch: RecordBatch) -> bool:
     return batch.controller_epoch == claim.controller_epoch > image.controller_epoch
 
 
+def may_be_refused(image: MetadataImage, batch: RecordBatch) -> bool:
+    """Answer whether a committed batch for which `is_next` does not hold is refused by all, or applied already.
+
+    All nodes refuse a deposed controller's late batch, whose epoch is over, and its late claim. A snapshot may hold
+    batches of the payload behind its position in Raft's log; they come once more. Any other batch was decided on the
+    state that all before it in Raft's log lead to, so it proves that the state here is another one.
+    """
+    if batch.controller_epoch < image.controller_epoch + (batch.claim is not None):
+        return True
+    if batch.end_offset == image.end_offset:
+        return batch.crc == image.last_crc
+    return batch.end_offset < image.end_offset
+
+
 def apply(image: MetadataImage, batch: RecordBatch, *, keeps_results: bool = True) -> Applied:
     """Return the image after a batch for which `is_next` holds, and the keys it touched; as `applying`."""
     return at_once(applying(image, batch, keeps_results=keeps_results))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from metadata_log.apply import Applied, applying, is_next
+from metadata_log.apply import Applied, applying, is_next, may_be_refused
 from metadata_log.batch import Envelope, RecordBatch
 from metadata_log.codec import (
     DamagedFrame,
@@ -319,18 +319,8 @@ class Standby:
             listener.on_rest()
 
     def _may_refuse(self, batch: RecordBatch) -> bool:
-        """Answer whether a committed batch that does not continue the state here is refused by all, or applied already.
-
-        All nodes refuse a deposed controller's late batch, whose epoch is over, and its late claim. A snapshot may hold
-        batches of the payload behind its position in Raft's log; they come once more. Any other batch was decided on the
-        state that all before it in Raft's log lead to, so it proves that the state here is another one.
-        """
-        state = self.committed
-        if batch.controller_epoch < state.controller_epoch + (batch.claim is not None):
-            return True
-        if batch.end_offset == state.end_offset:
-            return batch.crc == state.last_crc
-        return batch.end_offset < state.end_offset
+        """Answer whether a committed batch that does not continue the state here is refused by all, or applied already."""
+        return may_be_refused(self.committed, batch)
 
     def _of_another_history(self, batch: RecordBatch) -> InvariantBroken:
         """Return the fault of a node that alone refuses what the quorum committed."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from metadata_log.apply import is_next, may_be_refused
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import decode_all
 from metadata_log.errors import DamagedFile, ForeignDirectory
@@ -55,7 +56,11 @@ def surviving_state(data: Path) -> Survivor:
         begin = EMPTY
         if held.snapshot_id is not None:
             begin = read_snapshot(data / "snapshots" / (held.snapshot_id + SUFFIX))
-        image = fold(_batches(held.frames, begin.end_offset), onto=begin)
+        image = begin
+        for batch in _batches(held.frames):
+            # Raft's log also holds what every controller refuses, such as a deposed one's late batch.
+            if is_next(image, batch) or not may_be_refused(image, batch):
+                image = fold((batch,), onto=image)
         applied_end = verify_log(data / "log").end_offset
     if image.quorum.cluster_id is None:
         raise DamagedFile(
@@ -64,11 +69,10 @@ def surviving_state(data: Path) -> Survivor:
     return Survivor(image, applied_end=applied_end, epoch=max(image.controller_epoch, held.epoch))
 
 
-def _batches(entries: Sequence[bytes], from_offset: int) -> Iterator[RecordBatch]:
+def _batches(entries: Sequence[bytes]) -> Iterator[RecordBatch]:
     for frames in entries:
         for batch, _ in decode_all(frames):
-            if batch.base_offset >= from_offset:
-                yield batch
+            yield batch
 
 
 def restored(image: MetadataImage, *, cluster_id: str, voter: Voter, epoch: int) -> MetadataImage:

@@ -1,13 +1,13 @@
 """A directory that begins with a state: the same state, one voter, and no step at which a crash leaves half of it in use."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from metadata_log.digest import digest
-from metadata_log.errors import DamagedFile, DirectoryInUse, ForeignDirectory
+from metadata_log.errors import DamagedFile, DirectoryInUse, ForeignDirectory, InvariantBroken
 from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import SUBJECT_BUILDERS, MetadataImage
 from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh
@@ -17,7 +17,7 @@ from quorum.node.restoring import begin_directory, restored, surviving_state
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.messages import PAYLOAD
-from tests.support.histories import history_of, small_uuid
+from tests.support.histories import Step, history_of, random_history, small_uuid
 
 NEW_CLUSTER = "B" * 22
 HISTORY = history_of(7, 60)
@@ -100,17 +100,41 @@ def test_an_interrupted_restore_is_made_once_more(
     assert surviving_state(data).image == BEGUN
 
 
-def test_a_survivor_tells_what_it_holds_from_what_it_knows_to_be_committed(data: Path) -> None:
-    """Entries that no majority may have had are kept: one of them may have been acknowledged."""
-    disk = OsDisk(data / "journal")
-    journal = Journal.open(disk, random_bytes=random.Random(1).randbytes)
-    for index, step in enumerate(HISTORY, 1):
+def keep(data: Path, steps: Iterable[Step]) -> None:
+    """Let a controller's Raft log hold these batches."""
+    journal = Journal.open(OsDisk(data / "journal"), random_bytes=random.Random(1).randbytes)
+    for index, step in enumerate(steps, 1):
         journal.add(bytes([PAYLOAD]) + step.frame, index, 4)
     journal.setCurrentTerm(9, None)
     while (batch := journal.take_batch()) is not None:
         journal.write(batch)
         journal.completed(batch)
     journal.close()
+
+
+def test_what_every_controller_refused_does_not_keep_from_recovering(data: Path) -> None:
+    """Goal: Raft's log may hold a deposed controller's late batch. Method: one behind the claim that deposed it."""
+    at = next(at for at, step in enumerate(HISTORY) if at and step.batch.claim is not None)
+    late = next(
+        step
+        for seed in range(99)
+        for step in random_history(random.Random(seed), 1, onto=HISTORY[at - 1].image)
+        if step.batch.claim is None
+    )
+    keep(data, (*HISTORY[: at + 1], late, *HISTORY[at + 1 :]))
+    assert surviving_state(data).image == STATE
+
+
+def test_another_history_is_not_recovered(data: Path) -> None:
+    other = random_history(random.Random(9), 1, onto=STATE)[0]
+    keep(data, (*HISTORY[:-1], other))
+    with pytest.raises(InvariantBroken):
+        surviving_state(data)
+
+
+def test_a_survivor_tells_what_it_holds_from_what_it_knows_to_be_committed(data: Path) -> None:
+    """Entries that no majority may have had are kept: one of them may have been acknowledged."""
+    keep(data, HISTORY)
     found = surviving_state(data)
     assert found.image == STATE
     assert found.applied_end == 0
