@@ -3,6 +3,7 @@
 --minutes 10 (where nothing else is asked for): faults under load, drawn by the seed
 --kills 50: kill -9 of the active controller under load, so often, and nothing else
 --partitions 100000: how long brokers take to read so many, in turns with Kafka's own controllers
+--leaderships 20000: how long a broker that leads so many waits for its controlled shutdown, beside Kafka's own controllers
 --large-topics 100: topics of 9,999 partitions that are created and deleted, so many; no Java
 
 Exit code 1: an acknowledged record was lost or doubled, one failed, or a broker found a fault; or there was an election.
@@ -17,6 +18,7 @@ from pathlib import Path
 from tests.kafka.catching_up import catch_up
 from tests.kafka.faults import run
 from tests.kafka.large_topics import large_topics
+from tests.kafka.shutting_down import shut_down
 
 
 def main() -> int:
@@ -28,7 +30,10 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--kills", type=int, metavar="N")
     parser.add_argument("--partitions", type=int, metavar="N")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="fresh brokers with --partitions")
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="brokers, with --partitions or --leaderships"
+    )
+    parser.add_argument("--leaderships", type=int, metavar="N")
     parser.add_argument("--large-topics", type=int, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, metavar="DIR", help="empty or new; holds the data of all nodes")
@@ -37,6 +42,9 @@ def main() -> int:
     print(f"logs: {out}")
     if asked.partitions is not None:
         print(asyncio.run(catch_up(out, partitions=asked.partitions, rounds=asked.rounds)))
+        return 0
+    if asked.leaderships is not None:
+        print(asyncio.run(shut_down(out, leaderships=asked.leaderships, rounds=asked.rounds)))
         return 0
     if asked.large_topics is not None:
         large = asyncio.run(large_topics(out, times=asked.large_topics))

@@ -9,7 +9,7 @@ import re
 import signal
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from metadata_log.node.addresses import read_address
 from ops.kafka.properties import read_properties
-from ops.kafka.real_quorum import CONTROLLERS, RealQuorum
+from ops.kafka.real_quorum import CONTROLLERS, NotStarted, RealQuorum
 from ops.local_cluster import LocalCluster
 from tests.support.kafka_broker import heartbeat, registration
 from tests.support.kafka_client import KafkaClient
@@ -100,7 +100,11 @@ class Theirs:
             await asyncio.to_thread(self._quorum.wait_until_started, node_id)
 
     async def active(self) -> str:
-        config = self._quorum.directory / f"node-{self._quorum.active()}.properties"
+        while True:
+            with suppress(NotStarted):
+                config = self._quorum.directory / f"node-{self._quorum.active()}.properties"
+                break
+            await asyncio.sleep(_POLL_S)
         return read_properties(config.read_text())["listeners"].partition("://")[2]
 
     async def start(self, broker_id: int) -> None:
