@@ -4,6 +4,7 @@
 --kills 50: kill -9 of the active controller under load, so often, and nothing else
 --partitions 100000: how long brokers take to read so many, in turns with Kafka's own controllers
 --leaderships 20000: how long a broker that leads so many waits for its controlled shutdown, beside Kafka's own controllers
+--idle-brokers 1000: what so many cost the active controller; no Java
 --large-topics 100: topics of 9,999 partitions that are created and deleted, so many; no Java
 
 Exit code 1: an acknowledged record was lost or doubled, one failed, or a broker found a fault; or there was an election.
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from tests.kafka.catching_up import catch_up
 from tests.kafka.faults import run
+from tests.kafka.idle_brokers import idle_brokers
 from tests.kafka.large_topics import large_topics
 from tests.kafka.shutting_down import shut_down
 
@@ -34,6 +36,7 @@ def main() -> int:
         "--rounds", type=int, default=5, metavar="N", help="brokers, with --partitions or --leaderships"
     )
     parser.add_argument("--leaderships", type=int, metavar="N")
+    parser.add_argument("--idle-brokers", type=int, metavar="N")
     parser.add_argument("--large-topics", type=int, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, metavar="DIR", help="empty or new; holds the data of all nodes")
@@ -46,6 +49,10 @@ def main() -> int:
     if asked.leaderships is not None:
         print(asyncio.run(shut_down(out, leaderships=asked.leaderships, rounds=asked.rounds)))
         return 0
+    if asked.idle_brokers is not None:
+        idle = asyncio.run(idle_brokers(out, brokers=asked.idle_brokers))
+        print(idle.text())
+        return 1 if idle.elections else 0
     if asked.large_topics is not None:
         large = asyncio.run(large_topics(out, times=asked.large_topics))
         print(large.text())

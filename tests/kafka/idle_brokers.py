@@ -1,0 +1,164 @@
+"""Edge: what idle brokers of Kafka cost the active controller: each fetches with a wait of 500 ms, and beats every 2 s.
+
+Brokers are connections of this process, no Java. What they send is made once, so that this process keeps up with many.
+"""
+
+import asyncio
+import os
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from metadata_log.node.addresses import HostPort, read_address
+from ops.local_cluster import LocalCluster
+from tests.kafka.large_topics import EVERYTHING, METADATA
+from tests.support.kafka_broker import heartbeat, registration
+from tests.support.kafka_client import KafkaClient, request_bytes, sized
+
+FIRST: Final = 100
+BEAT_S: Final = 2.0
+WAIT_MS: Final = 500
+SETTLE_S: Final = 5.0
+MEASURED_S: Final = 15.0
+_BYTES: Final = 1 << 20
+
+
+class _Line(asyncio.Protocol):
+    """A connection that asks one thing at a time; the answers are not looked at."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._answered: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._held += data
+        if len(self._held) >= 4 and len(self._held) >= 4 + struct.unpack_from(">i", self._held)[0]:
+            self._held = b""
+            if self._answered is not None and not self._answered.done():
+                self._answered.set_result(None)
+
+    def ask(self, message: bytes) -> asyncio.Future[None]:
+        self._answered = asyncio.get_running_loop().create_future()
+        self.transport.write(message)
+        return self._answered
+
+
+@dataclass(slots=True)
+class Idle:
+    """Shares of one processor core, and requests a second that were answered meanwhile."""
+
+    brokers: int
+    at_rest: float = 0.0
+    together: float = 0.0
+    fetches: float = 0.0
+    heartbeats: float = 0.0
+    elections: int = 0
+
+    def text(self) -> str:
+        return (
+            f"{self.brokers} idle brokers: {self.together:.1%} of a core of the active controller, {self.at_rest:.1%} of it "
+            f"without them; {self.fetches:.0f} fetches and {self.heartbeats:.0f} heartbeats a second; "
+            f"{self.elections} elections"
+        )
+
+
+async def idle_brokers(directory: Path, *, brokers: int) -> Idle:
+    """Register brokers, let them be idle, and measure the active controller's process."""
+    idle = Idle(brokers)
+    async with LocalCluster(directory, controllers=3, brokers=0, kafka=True) as cluster:
+        before = await cluster.active()
+        assert before is not None
+        pid = cluster.pid(before.controller_id)
+        assert pid is not None
+        address = read_address(cluster.member(before.controller_id).kafka or "")
+        idle.at_rest = await _share(pid, MEASURED_S)
+        epochs = await _registered(address, cluster.cluster_id, range(FIRST, FIRST + brokers))
+        status = cluster.client().read("/v1/quorum")
+        position = status["high_watermark"], status["controller_epoch"]
+        counts = {"fetches": 0, "heartbeats": 0}
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            for place, (broker_id, epoch) in enumerate(epochs.items()):
+                share = place / brokers
+                beat = request_bytes(63, 2, (broker_id, epoch, EVERYTHING, False, False, (), None))
+                fetch = _fetch(broker_id, position)
+                tasks.append(
+                    group.create_task(
+                        _repeat(address, sized(beat), counts, "heartbeats", BEAT_S, share * BEAT_S)
+                    )
+                )
+                tasks.append(
+                    group.create_task(
+                        _repeat(address, sized(fetch), counts, "fetches", 0.0, share * WAIT_MS / 1000)
+                    )
+                )
+            await asyncio.sleep(SETTLE_S)
+            counted, began = dict(counts), time.monotonic()
+            idle.together = await _share(pid, MEASURED_S)
+            elapsed_s = time.monotonic() - began
+            idle.fetches, idle.heartbeats = (
+                (counts[name] - counted[name]) / elapsed_s for name in ("fetches", "heartbeats")
+            )
+            for task in tasks:
+                task.cancel()
+        after = await cluster.active()
+        assert after is not None
+        idle.elections = after.controller_epoch - before.controller_epoch
+    return idle
+
+
+async def _registered(address: HostPort, cluster_id: str, broker_ids: range) -> dict[int, int]:
+    """Return the epoch of each broker, once it serves."""
+    client = await KafkaClient.connect(address)
+    listeners = (("CLIENTS", "127.0.0.1", 9, 0),)
+    epochs: dict[int, int] = {}
+    for broker_id in broker_ids:
+        _, error, epoch = await client.ask(
+            62, 4, *registration(broker_id, cluster_id=cluster_id, listeners=listeners)
+        )
+        assert error == 0
+        assert (await heartbeat(client, broker_id, epoch, EVERYTHING))[0] == 0
+        epochs[broker_id] = epoch
+    client.close()
+    return epochs
+
+
+def _fetch(broker_id: int, position: tuple[int, int]) -> bytes:
+    offset, epoch = position
+    partition = (0, epoch, offset, epoch, 0, _BYTES, bytes([1] * 16), offset)
+    topics = (("", METADATA, (partition,)),)
+    return request_bytes(1, 18, (None, -1, (broker_id, -1), WAIT_MS, 0, _BYTES, 0, 0, -1, topics, (), ""))
+
+
+async def _repeat(
+    address: HostPort, message: bytes, counts: dict[str, int], name: str, every_s: float, delay_s: float
+) -> None:
+    await asyncio.sleep(delay_s)
+    _, line = await asyncio.get_running_loop().create_connection(_Line, *address)
+    try:
+        while True:
+            began = time.monotonic()
+            await line.ask(message)
+            counts[name] += 1
+            if every_s:
+                await asyncio.sleep(max(0.0, every_s - (time.monotonic() - began)))
+    finally:
+        line.transport.close()
+
+
+async def _share(pid: int, seconds: float) -> float:
+    """Return the share of a core that a process takes."""
+    used_s, began = _processor_s(pid), time.monotonic()
+    await asyncio.sleep(seconds)
+    return (_processor_s(pid) - used_s) / (time.monotonic() - began)
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
