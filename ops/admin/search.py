@@ -15,7 +15,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from metadata_log.errors import Fault, MetadataError, NotController, OutcomeUnknown, Rejected
+from metadata_log.errors import (
+    AuthenticationFailed,
+    Fault,
+    MetadataError,
+    NotAuthorized,
+    NotController,
+    OutcomeUnknown,
+    Rejected,
+)
 from metadata_log.ids import Uuid, uuid_text
 from metadata_log.node.addresses import is_node_url
 from metadata_log.node.attempts import HEDGE_S, Attempt, Attempts, Ended
@@ -105,6 +113,8 @@ class Search:
         self._reached: dict[str, int] = {}
         """How far the log was applied at each node that answered."""
         self._last_error: MetadataError | None = None
+        self._held: MetadataError | None = None
+        """What one node refused for itself alone, while another one may still answer."""
         self._may_be_written = False
         self._told: set[str] = set()
 
@@ -202,7 +212,11 @@ class Search:
                 self._refused.add(url)
             return None
         if isinstance(error, Rejected | Fault):
-            raise error
+            speaks_for_all = not isinstance(error, AuthenticationFailed | NotAuthorized | Fault)
+            if speaks_for_all or not (self._attempts.running or self._may_be_written):
+                raise error
+            # A node whose principals are others', or that is broken, knows nothing of what is under way elsewhere.
+            self._held = error
         self._failures[url], self._last_error = error.message, error
         self._may_be_written |= isinstance(error, OutcomeUnknown)
         end_offset = answer.headers.get("x-high-watermark", "")
@@ -213,6 +227,8 @@ class Search:
 
     def _is_over(self) -> bool:
         attempts = self._attempts.running
+        if self._held is not None and not attempts and not self._may_be_written:
+            return True
         if self._may_be_written and not self.asked.is_repeatable and not attempts:
             return True
         is_refused = self._rounds > 1 and not self._waiting and self._failures.keys() <= self._refused
@@ -223,6 +239,8 @@ class Search:
 
     def _error(self) -> MetadataError:
         """Return the error of a request that no node answered."""
+        if self._held is not None and not self._attempts.running and not self._may_be_written:
+            return self._held
         is_refused = not self._attempts.running and self._failures.keys() <= self._refused
         for attempt in self._attempts.running:
             self._failures[attempt.url] = f"no answer within {attempt.silent_s:.1f} s"

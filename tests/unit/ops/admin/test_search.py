@@ -2,16 +2,17 @@
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from metadata_log.errors import NotController, OutcomeUnknown
+from metadata_log.errors import NotController, OutcomeUnknown, Rejected
 from ops.admin.client import ClusterClient, age_text
 from ops.admin.exchange import Unreachable, silent
 from tests.support.processes import free_port
-from tests.support.told_node import Node, Reply, Seen, node, not_controller
+from tests.support.told_node import Node, Reply, Seen, error, node, not_controller
 
 LONG_S = 3_600.0
 """A time-out that no test lets pass."""
@@ -173,6 +174,50 @@ def test_what_all_nodes_refuse_is_refused_though_there_is_time(is_write: bool) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "refusal", [("CLUSTER_AUTHORIZATION_FAILED", 403, "Rejected"), ("DAMAGED_FILE", 500, "Fault")]
+)
+@pytest.mark.parametrize("is_write", [False, True])
+def test_what_another_node_refuses_hides_no_answer_under_way(
+    refusal: tuple[str, int, str], *, is_write: bool
+) -> None:
+    """Goal: a node that does not know this user, or is broken, speaks for itself alone. Method: the leader answers then."""
+    is_refused = threading.Event()
+    with node() as leader, node() as other:
+
+        def good(_: Seen) -> Reply:
+            is_refused.wait(LONG_S)
+            time.sleep(0.1)
+            return Reply(body=b'{"is":"good"}')
+
+        def refuses(_: Seen) -> Reply:
+            is_refused.set()
+            return error(refusal[0], refusal[1], family=refusal[2])
+
+        leader.answer, other.answer = good, refuses
+        asking = client(leader.url, other.url)
+        found = asking.write("POST", "/v1/topics", {}) if is_write else asking.read("/v1/topics")
+        assert found == {"is": "good"}
+
+
+def test_a_write_that_may_be_under_way_is_not_called_refused() -> None:
+    """Goal: "refused" means that nothing is written. Method: the first node has it and stays silent, the other refuses."""
+    with frozen() as leader, node() as other:
+        other.answer = lambda _: error("CLUSTER_AUTHORIZATION_FAILED", 403)
+        with pytest.raises(OutcomeUnknown):
+            client(leader.url, other.url, timeout_s=BRIEF_S).write("POST", "/v1/topics", {})
+
+
+@pytest.mark.parametrize("is_write", [False, True])
+def test_what_the_only_node_that_answers_refuses_is_refused(*, is_write: bool) -> None:
+    with node() as only:
+        only.answer = lambda _: error("CLUSTER_AUTHORIZATION_FAILED", 403)
+        asking = client(only.url, f"http://127.0.0.1:{free_port()}")
+        with pytest.raises(Rejected):
+            _ = asking.write("POST", "/v1/topics", {}) if is_write else asking.read("/v1/topics")
+        assert len(only.seen) == 1
+
+
 def test_what_only_a_frozen_node_has_is_unknown() -> None:
     with frozen() as only, pytest.raises(OutcomeUnknown):
         client(only.url, timeout_s=BRIEF_S).write("POST", "/v1/topics", {})
