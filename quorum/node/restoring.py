@@ -5,6 +5,7 @@ are formatted to join it, and added one by one.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -16,7 +17,7 @@ from metadata_log.errors import DamagedFile, ForeignDirectory
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, StateDigest, buckets_of
 from metadata_log.log.recovery import verify as verify_log
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.disk.data_directory import DirectoryLock, is_fresh, not_fresh_any_more
+from metadata_log.node.disk.data_directory import DirectoryLock, is_fresh, load_meta, not_fresh_any_more
 from metadata_log.node.disk.durable_files import renamed_os_errors, sync_directory
 from metadata_log.records.quorum import Voter
 from quorum.decide.quorum import identities
@@ -47,11 +48,14 @@ def surviving_state(data: Path) -> Survivor:
     """Return what a stopped controller's data directory holds; it is only read.
 
     Raises:
+        ForeignDirectory: it is no controller's.
         DirectoryInUse: a process runs in it.
         DamagedFile: its journal, its log or the snapshot before them is not what was written, or it holds no state.
         InvariantBroken: its journal contradicts the snapshot before it.
     """
-    with DirectoryLock(data):
+    if (role := load_meta(data).role) != "controller":
+        raise ForeignDirectory(f"{data}: is a {role}'s: take a controller's data directory", path=str(data))
+    with _kept_still(data):
         held = read_offline(OsDisk(data / "journal", read_only=True), may_be_new=is_fresh(data))
         begin = EMPTY
         if held.snapshot_id is not None:
@@ -67,6 +71,17 @@ def surviving_state(data: Path) -> Survivor:
             f"{data}: its log is empty: take another controller's data directory", path=str(data)
         )
     return Survivor(image, applied_end=applied_end, epoch=max(image.controller_epoch, held.epoch))
+
+
+@contextmanager
+def _kept_still(data: Path) -> Iterator[None]:
+    """Keep processes from running in a directory, and leave its permissions as they are: it may be anything's."""
+    lock = DirectoryLock(data)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _batches(entries: Sequence[bytes]) -> Iterator[RecordBatch]:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -139,6 +140,30 @@ def test_a_survivor_tells_what_it_holds_from_what_it_knows_to_be_committed(data:
     assert found.image == STATE
     assert found.applied_end == 0
     assert found.epoch == max(4, STATE.controller_epoch)
+
+
+@pytest.mark.parametrize("role", ["broker", None])
+def test_what_is_no_controllers_stays_as_it_is(role: Literal["broker"] | None, tmp_path: Path) -> None:
+    """Goal: a directory named by mistake keeps its permissions, and gets no file."""
+    path = tmp_path / "other"
+    path.mkdir()
+    if role is not None:
+        format_directory(path, role=role, node_id=NodeId(1), cluster_id=NEW_CLUSTER, rng=random.Random(1))
+    path.chmod(0o755)
+    (path / "open").touch()
+    (path / "open").chmod(0o644)
+    before = sorted(path.iterdir())
+    with pytest.raises(ForeignDirectory, match="is a broker's" if role else "is not formatted"):
+        surviving_state(path)
+    assert sorted(path.iterdir()) == before
+    assert [one.stat().st_mode & 0o777 for one in (path, path / "open")] == [0o755, 0o644]
+
+
+def test_a_survivor_keeps_its_permissions(data: Path) -> None:
+    keep(data, HISTORY)
+    data.chmod(0o750)
+    assert surviving_state(data).image == STATE
+    assert data.stat().st_mode & 0o777 == 0o750
 
 
 def test_an_empty_survivor_is_refused(data: Path) -> None:
