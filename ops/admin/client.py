@@ -128,25 +128,29 @@ class ClusterClient:
         self._last_good = None
         try:
             answer = search.run()
+        except Rejected:
+            if search.refused_stale is not None:
+                self._say_age(search.refused_stale)  # what is not there may be there by now
+            raise
         finally:
             self.silent = frozenset(search.silent)
         self._last_good = answer.url
         if search.answered_stale and not asked.starts_stale:
             self.expect_no_leader()
         if search.answered_stale and not self._age_is_said:
-            self._say_age(answer)
+            self._say_age(answer.url)
         self._age_is_said = search.answered_stale
         return answer
 
-    def _say_age(self, answer: Answer) -> None:
+    def _say_age(self, url: str) -> None:
         """Say how old an answer is that the active controller did not give, and why it did not."""
         try:
-            status = self.ask_one(answer.url, "/v1/quorum", timeout_s=BULK_HEDGE_S).json()
+            status = self.ask_one(url, "/v1/quorum", timeout_s=BULK_HEDGE_S).json()
             until_ms, leader_id = status["observed_until_ms"], status["leader_id"]
         except (Unreachable, KeyError, TypeError):
             until_ms, leader_id = None, -1
         why = "no leader" if leader_id == -1 else f"controller {leader_id}, which leads, does not answer"
-        self.say(f"{age_text(until_ms, unix_ms())}, {why}: {host(answer.url)} answered")
+        self.say(f"{age_text(until_ms, unix_ms())}, {why}: {host(url)} answered")
 
     def ask_one(self, url: str, path: str, *, accept: str = JSON, timeout_s: float | None = None) -> Answer:
         """Ask one node once, and return its answer even if it is an error.

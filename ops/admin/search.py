@@ -99,6 +99,8 @@ class Search:
         self.say = say
         self.is_stale = asked.starts_stale
         self.answered_stale = False
+        self.refused_stale: str | None = None
+        """The node that refused a read by a state that may be old."""
         self._began_s = time.monotonic()
         self._attempts: Attempts[Answer] = Attempts()
         self._waiting = deque(self.known)
@@ -214,6 +216,7 @@ class Search:
         if isinstance(error, Rejected | Fault):
             speaks_for_all = not isinstance(error, AuthenticationFailed | NotAuthorized | Fault)
             if speaks_for_all or not (self._attempts.running or self._may_be_written):
+                self.refused_stale = url if ended.attempt.kind == STALE else None
                 raise error
             # A node whose principals are others', or that is broken, knows nothing of what is under way elsewhere.
             self._held = error

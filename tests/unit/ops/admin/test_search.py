@@ -118,6 +118,21 @@ def test_a_read_without_a_leader_is_answered_by_a_follower_which_is_said_once() 
         assert ages[0].endswith(f" old, no leader: {host} answered")
 
 
+def test_a_refusal_of_a_follower_is_said_to_be_old() -> None:
+    """Goal: a topic that an old state lacks is not taken for one that is nowhere."""
+
+    def lacks(seen: Seen) -> Reply:
+        return error("UNKNOWN_TOPIC_OR_PARTITION", 404) if "=stale" in seen.path else leaderless(seen)
+
+    with node() as follower:
+        follower.answer = lacks
+        said: list[str] = []
+        with pytest.raises(Rejected):
+            client(follower.url, said=said, takes_stale=True).read("/v1/topics/t")
+        host = follower.url.removeprefix("http://")
+        assert said[-1].endswith(f" old, no leader: {host} answered")
+
+
 def test_an_active_controller_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a program that runs on sees the leader that comes. Method: the time after which it looks is none."""
     monkeypatch.setattr("ops.admin.client.LEADERLESS_S", 0.0)
