@@ -203,9 +203,10 @@ def _begin(
 ) -> None:
     """Let the controller's directory begin with a state, unless it is only shown."""
     from quorum.controller.standby import configured_voters
-    from quorum.node.restoring import begin_directory, restored
+    from quorum.node.restoring import begin_directory, check_may_begin, restored
 
     meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
+    check_may_begin(settings.data_dir)
     if not settings.is_listed:
         fail_usage(
             f"node {settings.node_id} has no [[voters]] entry in its settings: it becomes the only voter"

@@ -106,6 +106,19 @@ def restored(image: MetadataImage, *, cluster_id: str, voter: Voter, epoch: int)
     return replace(begun, state_digest=StateDigest(buckets_of(begun)))
 
 
+def check_may_begin(data: Path) -> None:
+    """Check that the log of a formatted directory may begin with a state.
+
+    Raises:
+        ForeignDirectory: a controller has run in it, or its log begins with a state already.
+    """
+    if not is_fresh(data):
+        raise ForeignDirectory(
+            f"{data}: a controller has run in it, or a state was restored into it: format another directory",
+            path=str(data),
+        )
+
+
 def begin_directory(data: Path, image: MetadataImage) -> Path:
     """Let the log of a formatted directory, in which no controller ever ran, begin with a state; return the snapshot's path.
 
@@ -119,11 +132,7 @@ def begin_directory(data: Path, image: MetadataImage) -> Path:
     voters = image.quorum.voters
     assert voters is not None, "a restored state names its voter"
     with DirectoryLock(data):
-        if not is_fresh(data):
-            raise ForeignDirectory(
-                f"{data}: a controller has run in it, or a state was restored into it: format another directory",
-                path=str(data),
-            )
+        check_may_begin(data)
         for folder in ("journal", "snapshots", "log"):
             _empty(data / folder)
         path = write_snapshot(image, data / "snapshots")

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from metadata_log.ids import NodeId
-from metadata_log.node.disk.data_directory import format_directory
+from metadata_log.node.disk.data_directory import format_directory, not_fresh_any_more
 from ops import cli
 from ops.settings import controller_toml
 from snapshots.snapshot_file import snapshot_id, write_snapshot
@@ -100,3 +100,7 @@ def test_a_controller_without_an_entry_of_its_own_is_named(
     backup = write_snapshot(NEW, tmp_path)
     assert cli.main(["backup", "restore", str(backup), "--config", str(config)]) == 2
     assert "node 1 has no [[voters]] entry" in capsys.readouterr().err
+    not_fresh_any_more(tmp_path / "data")
+    words = ["backup", "restore", str(backup), "--config", str(config), "--dry-run"]
+    assert cli.main(words) == 6, "what a restore would refuse, its trial refuses"
+    assert "a state was restored into it" in capsys.readouterr().err
