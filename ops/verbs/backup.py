@@ -33,7 +33,7 @@ def _place(text: str) -> Path:
     path = Path(text)
     folder = path if text.endswith("/") else path.parent
     if not path.is_dir() and not folder.is_dir():
-        raise ValueError(f"there is no directory {folder}: make it first")
+        fail_usage(f"--to {text}: there is no directory {folder}: make it first")
     return path
 
 
@@ -43,19 +43,19 @@ def _place(text: str) -> Path:
     "backup take --to backups/",
     "backup take --to today.snapshot",
 )
-@option("--to", read=_place, required=True, metavar="PATH", help="a new file, or a directory that gets one")
+@option("--to", read=str, required=True, metavar="PATH", help="a new file, or a directory that gets one")
 @network
-def run_take(asked: Network, *, to: Path) -> int:
+def run_take(asked: Network, *, to: str) -> int:
     """Take a snapshot on the active controller, and read it; what was acknowledged before is in it."""
     from snapshots.store import sha256_of
 
     keep_files_private()
+    path = _place(to)
     client = asked.client()
     taken, body = _taken(client)
-    path = to
-    if to.is_dir():
+    if path.is_dir():
         cluster = client.read("/v1/quorum")["cluster_id"]
-        path = to / f"{cluster}-{taken['id']}.snapshot"
+        path /= f"{cluster}-{taken['id']}.snapshot"
     image = _written(path, body, taken["id"])
     asked.show_fields(
         {"path": str(path)} | _described(image) | {"bytes": len(body), "sha256": sha256_of(path)}
