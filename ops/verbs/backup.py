@@ -2,11 +2,13 @@
 Tests: tests/cluster/test_backup.py.
 """
 
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import NotController, SnapshotNotFound
 from metadata_log.ids import uuid_text
+from metadata_log.node.addresses import address_text
 from metadata_log.node.disk.data_directory import read_meta
 from metadata_log.node.disk.durable_files import renamed_os_errors, replace_file, sync_directory
 from ops.options import Network, Noun, Output, argument, flag, network, option, output
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 NOUN: Final = Noun()
 ATTEMPTS: Final = 3
 """Another controller may come to lead while a snapshot is taken and read."""
+LISTENS_S: Final = 2.0
+"""A controller that runs takes a connection in some milliseconds."""
 LEFT: Final = (
     "format the other controllers with --no-initial-controllers, start them, and add each: "
     "metaquorum quorum add-voter --id N"
@@ -192,6 +196,21 @@ def _settings(config: Path) -> "ControllerSettings":
     return load_controller_settings(config)
 
 
+def _check_others_are_stopped(settings: "ControllerSettings") -> None:
+    """Check that no other controller of the settings listens: with this one there would be two clusters of one id."""
+    for voter in settings.voters:
+        if voter.id == settings.node_id:
+            continue
+        try:
+            socket.create_connection(voter.raft, timeout=LISTENS_S).close()
+        except OSError:
+            continue
+        fail_usage(
+            f"controller {voter.id} listens at {address_text(voter.raft)}: with this one there would be two clusters of one "
+            "id, and brokers would leave the other one. Stop every controller first"
+        )
+
+
 def _begin(
     asked: Output,
     settings: "ControllerSettings",
@@ -207,6 +226,7 @@ def _begin(
 
     meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     check_may_begin(settings.data_dir)
+    _check_others_are_stopped(settings)
     if not settings.is_listed:
         fail_usage(
             f"node {settings.node_id} has no [[voters]] entry in its settings: it becomes the only voter"

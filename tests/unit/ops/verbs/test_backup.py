@@ -1,6 +1,7 @@
 """Edge: a backup is the active controller's: what a controller that is cut off has applied is none."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,17 +11,20 @@ from random import Random
 import pytest
 
 from metadata_log.ids import NodeId
-from metadata_log.node.disk.data_directory import format_directory, not_fresh_any_more
+from metadata_log.node.disk.data_directory import format_directory, is_fresh, not_fresh_any_more
+from metadata_log.records.quorum import RAFT_ENDPOINT, Voter, VoterEndpoint
 from ops import cli
 from ops.settings import controller_toml
+from quorum.node.restoring import restored
 from snapshots.snapshot_file import snapshot_id, write_snapshot
 from tests.support.histories import history_of
-from tests.support.lab import settings
+from tests.support.lab import settings, uuid
 from tests.support.told_node import Node, Reply, Seen, error, node, not_controller
 
 HISTORY = history_of(7, 60)
 OLD, NEW = HISTORY[-9].image, HISTORY[-1].image
 NAME = snapshot_id(NEW.end_offset, NEW.controller_epoch)
+VOTER = Voter(NodeId(1), uuid(501), (VoterEndpoint(RAFT_ENDPOINT, "127.0.0.1", 9001),), 0, 1)
 OLD_NAME = snapshot_id(OLD.end_offset, OLD.controller_epoch)
 
 
@@ -104,3 +108,30 @@ def test_a_controller_without_an_entry_of_its_own_is_named(
     words = ["backup", "restore", str(backup), "--config", str(config), "--dry-run"]
     assert cli.main(words) == 6, "what a restore would refuse, its trial refuses"
     assert "a state was restored into it" in capsys.readouterr().err
+
+
+def test_where_another_controller_runs_no_second_cluster_of_its_id_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a recovery in spite of a living majority would draw its brokers to an old state. Method: one that listens."""
+    image = restored(NEW, cluster_id="B" * 21 + "A", voter=VOTER, epoch=NEW.controller_epoch)
+    backup = write_snapshot(image, tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        config = tmp_path / "controller.toml"
+        told = settings(1)
+        running = replace(told.voters[1], raft=other.getsockname()[:2])
+        told = replace(told, voters=(told.voters[0], running), cluster_id=image.quorum.cluster_id or "")
+        config.write_text(controller_toml(told, data_dir="data"))
+        format_directory(
+            tmp_path / "data",
+            role="controller",
+            node_id=NodeId(1),
+            cluster_id=told.cluster_id,
+            rng=Random(1),
+            directory_id=told.voters[0].directory_id,
+        )
+        words = ["backup", "recover", str(backup), "--config", str(config)]
+        assert cli.main(words) == 2
+        assert "controller 2 listens at 127.0.0.1:" in capsys.readouterr().err
+        assert is_fresh(tmp_path / "data")
+    assert cli.main(words) == 0
