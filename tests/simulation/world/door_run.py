@@ -60,7 +60,8 @@ UNREGISTERED: Final = "Broker:12"
 ROLE_OF: Final = {"User": ("admin", "reader"), "Broker": ("broker",), "Controller": ("controller",)}
 REFUSED: Final = frozenset({401, 403})
 REFUSED_TO_PAGES: Final = frozenset({400, 403, 415})
-ROUTES: Final = sorted(RULES)
+ROUTES: Final = sorted(RULES.keys() - {("GET", "/v1/events")})
+"""All but one, whose answer has no end."""
 OWN_HOSTS: Final = ("localhost", "127.0.0.1:8001", "node.localhost")
 FOREIGN: Final[tuple[dict[str, str], ...]] = (
     {"Origin": "http://page.example"},
