@@ -27,6 +27,7 @@ class Threads:
         self._waiting: PriorityQueue[tuple[int, int, Future[Any], Callable[[], Any]]] = PriorityQueue()
         """Work that has not begun, each with its order, the number of its arrival and its outcome."""
         self._numbers = count(1)
+        self._is_shut_down = False
         self._room = None if unfinished_max is None else BoundedSemaphore(unfinished_max)
 
     def order_of_pieces(self) -> int:
@@ -51,8 +52,11 @@ class Threads:
             )
         outcome: Future[Answer] = Future()
         outcome.add_done_callback(self._finished)
-        self._waiting.put((order, next(self._numbers), outcome, partial(work, *args)))
-        self._executor.submit(self._begin_next)
+        if self._is_shut_down:
+            outcome.cancel()  # as what had not begun
+        else:
+            self._waiting.put((order, next(self._numbers), outcome, partial(work, *args)))
+            self._executor.submit(self._begin_next)
         answer = asyncio.wrap_future(outcome)
         if begin_by_s is not None and not await _has_begun(outcome, answer, begin_by_s):
             raise waited_too_long(self._name)
@@ -73,7 +77,8 @@ class Threads:
             self._room.release()
 
     async def shut_down(self) -> None:
-        """Drop the work that has not begun, and wait for the work under way."""
+        """Drop the work that has not begun, or comes later, and wait for the work under way."""
+        self._is_shut_down = True
         self._executor.shutdown(wait=False, cancel_futures=True)
         with suppress(Empty):
             while True:

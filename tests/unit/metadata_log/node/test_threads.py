@@ -159,6 +159,13 @@ def test_a_host_is_looked_up_while_all_other_work_stands_still() -> None:
         sys.setswitchinterval(switch_s)
 
 
+async def test_work_that_comes_after_the_end_is_dropped_as_what_had_not_begun() -> None:
+    reads = Threads("reads", threads=1)
+    await reads.shut_down()
+    with pytest.raises(asyncio.CancelledError):
+        await reads.run(len, "")
+
+
 def test_nothing_uses_the_default_executor_which_looks_up_names() -> None:
     for room in ("metadata_log", "snapshots", "quorum", "broker_agent"):
         for path in sorted((ROOT / room).rglob("*.py")):

@@ -192,6 +192,8 @@ async def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp
     with ExitStack() as stack:
         node = wired(settings, stack)
         running = await active(node)
+        while not node.controller.committed.controllers:  # until it is registered, a later state may be taken
+            await asyncio.sleep(0.005)
         image = node.controller.committed
         name = snapshot_id(image.end_offset, image.controller_epoch)
         pipe = node.store.directory / f"{name}{SUFFIX}.part"
