@@ -314,6 +314,8 @@ async def test_a_controller_that_was_never_started_catches_up_through_a_snapshot
         first, second, late = (member.id for member in cluster.controllers)
         await cluster.start_one(first)
         await cluster.start_one(second)
+        while await cluster.active() is None:
+            await asyncio.sleep(0.05)
         await write_beyond_a_snapshot(cluster)
         await cluster.start_one(late)
         await all_agree(cluster, brokers=False)

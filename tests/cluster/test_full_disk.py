@@ -141,6 +141,8 @@ def health(quorum: Quorum) -> tuple[int, str]:
             "ops.cli",
             "quorum",
             "health",
+            "--expect-brokers",
+            "0",
             "--bootstrap",
             ",".join(quorum.cluster.bootstrap),
         ],
