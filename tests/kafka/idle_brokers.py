@@ -79,8 +79,8 @@ async def idle_brokers(directory: Path, *, brokers: int) -> Idle:
         address = read_address(cluster.member(before.controller_id).kafka or "")
         idle.at_rest = await _share(pid, MEASURED_S)
         epochs = await _registered(address, cluster.cluster_id, range(FIRST, FIRST + brokers))
-        status = cluster.client().read("/v1/quorum")
-        position = status["high_watermark"], status["controller_epoch"]
+        end = cluster.client().read("/v1/brokers")  # linearizable: no fetch may find anything to read
+        position = end["end_offset"], end["controller_epoch"]
         counts = {"fetches": 0, "heartbeats": 0}
         async with asyncio.TaskGroup() as group:
             tasks = []
