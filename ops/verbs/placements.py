@@ -234,7 +234,8 @@ def _show_drained(
         return "\n".join([*parts, *(_told(row, leaders_only=leaders_only) for row in rows)])
 
     asked.show({"brokers": rows, "problems": problems}, table=table)
-    return code
+    is_left = any(row["leaders" if leaders_only else "replicas"] for row in rows)
+    return code or (REFUSED if is_left else 0)
 
 
 def _told(row: dict[str, Any], *, leaders_only: bool) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from ops import cli
 from ops.admin import live_state
+from ops.verbs import placements
 from tests.support.placements import a_cluster
 
 AT = ("--bootstrap", "http://127.0.0.1:1")
@@ -47,3 +48,15 @@ def test_what_cannot_be_drained_is_refused_before_anything_moves(
 ) -> None:
     assert cli.main([*words.split(), *AT]) == code
     assert why in capsys.readouterr().err
+
+
+def test_a_drain_that_leaves_a_replica_is_not_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """New topics may land on the broker for as long as it runs: after the last round something may be left."""
+    image = a_cluster(["a", "b", "b"], "t on=1,2").image
+    monkeypatch.setattr(live_state, "live_image", lambda _: image)
+    monkeypatch.setattr(placements, "_in_rounds", lambda *_, **__: (0, [], image))
+    assert cli.main(["brokers", "drain", "1", "--yes", *AT]) == 3
+    assert "broker 1 still has 1 replicas: the same command goes on" in capsys.readouterr().out
+    assert cli.main(["brokers", "drain", "3", "--yes", *AT]) == 0
