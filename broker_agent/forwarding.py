@@ -47,6 +47,8 @@ HOP_BY_HOP: Final = frozenset(
 PAUSE_FIRST_S: Final = 0.02
 """After a round in which no controller was active; an election takes tens of milliseconds. Each next pause doubles."""
 PAUSE_MAX_S: Final = 0.5
+OF_THE_PAST: Final = frozenset({"/v1/past", "/v1/whatif"})
+"""Answers that are made of past states, in their turn."""
 EVENT_STREAM: Final = "text/event-stream"
 LOOK_AGAIN_S: Final = 0.1
 """So often a forwarded request that waits looks whether this broker found another controller."""
@@ -77,6 +79,21 @@ async def forwarding(
         # aiohttp sends a DELETE again by itself after its connection broke, and has no public switch.
         http._retry_connection = False  # noqa: SLF001
         yield Forwarder(settings, controller_url, http, buffers)
+
+
+def silence_max_ms(request: web.Request, *, is_write: bool) -> int:
+    """Return for how long a controller may be silent before another is asked.
+
+    A feed is silent for as long as its client lets it wait, and a state of the past for as long as it waits for its turn.
+    """
+    if is_write:
+        return limits.FORWARD_SILENCE_MAX_MS
+    wait_ms = request.query.get("wait_ms", "")
+    if wait_ms.isascii() and wait_ms.isdigit():
+        return limits.FORWARD_READ_SILENCE_MAX_MS + min(int(wait_ms[:9]), limits.FEED_WAIT_MAX_MS)
+    if request.path in OF_THE_PAST or "at" in request.query:
+        return limits.FORWARD_READ_SILENCE_MAX_MS + limits.PAST_READ_WAIT_MAX_MS
+    return limits.FORWARD_READ_SILENCE_MAX_MS
 
 
 class Forwarder:
@@ -261,11 +278,10 @@ class Forwarder:
         if SESSION_TOKEN in request:
             headers[hdrs.AUTHORIZATION] = f"Bearer {request[SESSION_TOKEN]}"
         headers[hdrs.VIA] = f"1.1 {VIA_BROKER}{self._settings.broker_id}"
-        silence_max_ms = limits.FORWARD_SILENCE_MAX_MS if is_write else limits.FORWARD_READ_SILENCE_MAX_MS
         timeout = aiohttp.ClientTimeout(
             total=None,
             sock_connect=limits.FORWARD_CONNECT_MAX_MS / 1000,
-            sock_read=silence_max_ms / 1000,
+            sock_read=silence_max_ms(request, is_write=is_write) / 1000,
         )
         answer: aiohttp.ClientResponse | None = None
         try:

@@ -15,11 +15,12 @@ from unittest.mock import patch
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from yarl import URL
 
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
-from broker_agent.forwarding import EVENT_STREAM, forwarding
+from broker_agent.forwarding import EVENT_STREAM, forwarding, silence_max_ms
 from broker_agent.http_api import HttpApi
 from broker_agent.routes import FORWARDED, RULES
 from metadata_log import limits
@@ -435,6 +436,24 @@ async def test_a_silent_controller_is_given_up_once_the_broker_found_another(tmp
             with patch.object(BrokerAgent, "controller_url", property(found)):
                 status, _, _ = await ask(agent, method, "/v1/topics", body, **headers)
             assert (status, len(frozen.seen), len(active.seen)) == (201, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "silence_ms"),
+    [
+        ("GET", "/v1/topics", 5_000),
+        ("GET", "/v1/log/lines?wait_ms=30000", 35_000),
+        ("GET", "/v1/log/lines?wait_ms=99999999999", 35_000),
+        ("GET", "/v1/log/lines?wait_ms=x", 5_000),
+        ("GET", "/v1/past?at=10", 35_000),
+        ("GET", "/v1/whatif?lose=11", 35_000),
+        ("GET", "/v1/state?at=10", 35_000),
+        ("POST", "/v1/topics", limits.FORWARD_SILENCE_MAX_MS),
+    ],
+)
+def test_what_a_controller_waits_for_is_no_silence(method: str, target: str, silence_ms: int) -> None:
+    request = make_mocked_request(method, target)
+    assert silence_max_ms(request, is_write=method != "GET") == silence_ms
 
 
 async def test_what_came_by_a_broker_is_not_forwarded_again(tmp_path: Path) -> None:
