@@ -171,7 +171,9 @@ def run_recover(asked: Output, *, source: Path, config: Path, dry_run: bool) -> 
         image, epoch = survivor.image, survivor.epoch
         known = {
             "committed_until": survivor.applied_end,
-            "not_known_to_be_committed": max(0, image.end_offset - survivor.applied_end),
+            "not_known_to_be_committed": (
+                None if survivor.applied_end is None else max(0, image.end_offset - survivor.applied_end)
+            ),
         }
     else:
         image = read_snapshot(source)

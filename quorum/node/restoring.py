@@ -5,7 +5,7 @@ are formatted to join it, and added one by one.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -38,8 +38,8 @@ class Survivor(NamedTuple):
 
     image: MetadataImage
     """Everything in its log, whether a majority had it or not."""
-    applied_end: int
-    """The end offset of what this controller knew to be committed."""
+    applied_end: int | None
+    """The end offset of what this controller knew to be committed; None: what says so is damaged."""
     epoch: int
     """The newest epoch in its log."""
 
@@ -50,7 +50,7 @@ def surviving_state(data: Path) -> Survivor:
     Raises:
         ForeignDirectory: it is no controller's.
         DirectoryInUse: a process runs in it.
-        DamagedFile: its journal, its log or the snapshot before them is not what was written, or it holds no state.
+        DamagedFile: its journal or the snapshot before it is not what was written, or it holds no state.
         InvariantBroken: its journal contradicts the snapshot before it.
     """
     if (role := load_meta(data).role) != "controller":
@@ -65,7 +65,9 @@ def surviving_state(data: Path) -> Survivor:
             # Raft's log also holds what every controller refuses, such as a deposed one's late batch.
             if is_next(image, batch) or not may_be_refused(image, batch):
                 image = fold((batch,), onto=image)
-        applied_end = verify_log(data / "log").end_offset
+        applied_end = None
+        with suppress(DamagedFile):  # the journal and the snapshot hold all that is needed
+            applied_end = verify_log(data / "log").end_offset
     if image.quorum.cluster_id is None:
         raise DamagedFile(
             f"{data}: its log is empty: take another controller's data directory", path=str(data)

@@ -7,10 +7,12 @@ from typing import Literal
 
 import pytest
 
+from metadata_log.codec import HEADER_BYTES, read_header
 from metadata_log.digest import digest
 from metadata_log.errors import DamagedFile, DirectoryInUse, ForeignDirectory, InvariantBroken
 from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import SUBJECT_BUILDERS, MetadataImage
+from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh
 from metadata_log.records.quorum import RAFT_ENDPOINT, Voter, VoterEndpoint
 from quorum.node import restoring
@@ -169,3 +171,17 @@ def test_a_survivor_keeps_its_permissions(data: Path) -> None:
 def test_an_empty_survivor_is_refused(data: Path) -> None:
     with pytest.raises(DamagedFile, match="its log is empty"):
         surviving_state(data)
+
+
+def test_a_damaged_log_beside_a_sound_journal_loses_nothing(data: Path) -> None:
+    begin_directory(data, BEGUN)
+    segments = SegmentedLog.open(data / "log")
+    for step in random_history(random.Random(8), 3, onto=BEGUN):
+        segments.append(step.frame, read_header(step.frame))
+    segments.close()
+    (file,) = (data / "log").glob("*.log")
+    content = bytearray(file.read_bytes())
+    content[HEADER_BYTES] ^= 1
+    file.write_bytes(content)
+    found = surviving_state(data)
+    assert (found.image, found.applied_end) == (BEGUN, None)
