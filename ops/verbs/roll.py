@@ -147,6 +147,8 @@ def _roll(
     begun = image.end_offset if since is None else since
     if dry_run:
         return _show(asked, roles, begun)
+    if local is not None:
+        _check_is_asked(local, image.quorum.cluster_id)
     if command is None and local is None:
         fail_usage("say how a node is restarted: --restart COMMAND or --local DIR; --dry-run shows the order")
     names = " and ".join(f"{role}s" for role in roles)
@@ -255,6 +257,15 @@ def _commanded(command: Sequence[str], patience_s: float) -> "Callable[[Node], N
                 raise NotBack(f"{node.name}: {shlex.join(words)} ended with {done.returncode}: {said}")
 
     return restart
+
+
+def _check_is_asked(directory: Path, cluster_id: str | None) -> None:
+    """Refuse to restart the nodes of another cluster than the one whose health is looked at."""
+    from ops.cluster_layout import read_cluster_file
+
+    found, _, _ = read_cluster_file(directory / "cluster.json")
+    if found != cluster_id:
+        fail_usage(f"--local {directory} is cluster {found}, and the cluster that is asked is {cluster_id}")
 
 
 def _local(directory: Path) -> "Callable[[Node], None]":

@@ -9,6 +9,7 @@ from ops import cli
 from ops.admin import live_state
 from ops.admin.roll_plan import Node
 from ops.admin.rolling import NotBack, UnsafeStep
+from ops.local_cluster import LocalCluster
 from ops.verbs.roll import _commanded, words_for
 from tests.support.decisions import word_uuid
 from tests.support.placements import a_cluster
@@ -72,3 +73,13 @@ def test_what_says_no_way_to_restart_is_refused(
     monkeypatch.setattr(live_state, "live_image", lambda _: image)
     assert cli.main(["roll", *words, *AT]) == code
     assert why in capsys.readouterr().err
+
+
+def test_the_nodes_of_another_cluster_are_not_restarted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = a_cluster([None]).image
+    monkeypatch.setattr(live_state, "live_image", lambda _: image)
+    LocalCluster(tmp_path, controllers=1, brokers=0).prepare()
+    assert cli.main(["roll", "all", "--local", str(tmp_path), "--yes", *AT]) == 2
+    assert f"and the cluster that is asked is {image.quorum.cluster_id}" in capsys.readouterr().err
