@@ -359,7 +359,7 @@ class SimulatedController(Controller):
                     self.world.between_parts.decided(change.walk.broker_id)
             elif isinstance(change, Elected):
                 self._watch_walk(None, is_over=not change.more)
-                if change.more:
+                if change.more and self.tip.brokers:
                     up = filter(self.tip.is_active, self.tip.brokers)
                     self.world.between_parts.decided(min(up, default=min(self.tip.brokers)))
 
