@@ -63,6 +63,10 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "top": ("top", "Show the cluster live."),
     "state": ("state", "Show the whole state, now or as it was."),
     "replay": ("replay", "An exported log, replayed."),
+    "shell": (
+        "shell",
+        "The state as a tree, now or at any moment, with ls, cat, find, grep, diff and history.",
+    ),
     "version": ("version", "The release of this client and of every node."),
     "completion": ("desk:COMPLETION", "Print what a shell evaluates to complete words (bash, zsh, fish)."),
     "help": ("desk:HELP", "Show what a noun or a verb does."),

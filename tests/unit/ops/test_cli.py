@@ -81,6 +81,7 @@ VERBS = {
         "context delete",
         "config check",
         "version",
+        "shell",
         "completion",
         "help",
     ),
