@@ -42,6 +42,7 @@ from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import fence
+from quorum.decide.heartbeat import unchanged
 from quorum.decide.quiet import QuietMark
 from quorum.decide.registry import decide
 from quorum.decide.sweeps import Sweep
@@ -315,6 +316,10 @@ class Upkeep(Standby):
             self.metrics.heartbeats_late.inc()
         if is_contact or reign.changes.under_way(broker_id) is not None:
             command = dataclasses.replace(command, is_late=True)
+        decision = unchanged(reign.tip, reign.sessions, command)
+        if decision is not None:
+            self._change_sessions(decision)
+            return decision, self._in_flight_about(reign, broker_id)
         began_ms = self._now_ms()
         decision = decide(self._context(), command)
         decision.result()
@@ -323,11 +328,15 @@ class Upkeep(Standby):
         walk, cause = decision.walked, decision.cause
         if walk is not None and cause is not None:
             self._begin_change(of_walk(walk, cause, actor=actor))
+        if batch is None:
+            return decision, self._in_flight_about(reign, broker_id)
+        self.turns.rest_after(began_ms)
+        return decision, batch.end_offset if batch.end_offset > self.committed.end_offset else None
+
+    def _in_flight_about(self, reign: Reign, broker_id: BrokerId) -> int | None:
+        """Return the end offset of the newest batch about a broker, if it is in flight."""
         end_offset = reign.end_about(broker_id)
-        if batch is not None:
-            end_offset = batch.end_offset
-            self.turns.rest_after(began_ms)
-        return decision, end_offset if end_offset > self.committed.end_offset else None
+        return end_offset if end_offset > self.committed.end_offset else None
 
     def is_taken_out(self, broker_id: BrokerId) -> bool:
         """Answer whether a broker is being fenced or removed, or gives way to another process; raises as `active_reign`."""

@@ -52,10 +52,31 @@ LOG_AGAIN_S: Final = 10.0
 SILENT: Final = "silent"
 """Why a connection is closed of which nothing is heard any more: that is no warning."""
 _SIZE: Final = Struct(">i")
+_CORRELATION_AT: Final = 4
+"""Of a request without its size: behind its key and its version."""
+_CORRELATED: Final = slice(_SIZE.size + _CORRELATION_AT, 2 * _SIZE.size + _CORRELATION_AT)
+"""Bytes of a request with its size: the correlation id."""
 _HEAD: Final = Struct(">ii")
 """The size of an answer, and its correlation id."""
 _COPIED_MAX: Final = 64 * limits.KIB
 """A larger answer is written behind its head, not copied behind it."""
+
+
+class _Repeated:
+    """The last request of a connection, and what was read of it: an idle broker repeats it, but for its correlation id."""
+
+    __slots__ = ("_before", "_behind", "api", "asked", "size")
+
+    def __init__(self, request: bytes, api: Api, asked: Asked) -> None:
+        self._before = _SIZE.pack(len(request)) + request[:_CORRELATION_AT]
+        self._behind = request[_CORRELATION_AT + _SIZE.size :]
+        self.size = _SIZE.size + len(request)
+        self.api = api
+        self.asked = asked
+
+    def is_all_of(self, data: bytes) -> bool:
+        """Answer whether this request is what has arrived, and nothing else."""
+        return len(data) == self.size and data.startswith(self._before) and data.endswith(self._behind)
 
 
 class Serving:
@@ -206,8 +227,7 @@ class KafkaConnection(asyncio.Protocol):
         self._since_s = self._loop.time()
         """Since when nothing has arrived, the request that arrives is not whole, or the client does not take its answers."""
         self._correlation_id = 0
-        self._repeated: tuple[bytes, Api, Asked] | None = None
-        """The last request but for its correlation id, and what was read of it: an idle broker repeats it."""
+        self._repeated: _Repeated | None = None
         self._parked: tuple[Api, Asked] | None = None
         self._give_up: GiveUp | None = None
 
@@ -291,6 +311,12 @@ class KafkaConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer
         if not buffer and not self._is_busy:
+            repeated = self._repeated
+            if repeated is not None and repeated.is_all_of(data) and self._may_repeat(repeated.asked):
+                self._in_hand = len(data) - _SIZE.size
+                self._correlation_id = int.from_bytes(data[_CORRELATED], signed=True)
+                self._handle(repeated.api, repeated.asked)
+                return
             self._since_s = self._loop.time()
         buffer += data
         if not self._count():
@@ -299,6 +325,13 @@ class KafkaConnection(asyncio.Protocol):
             self._read_or_pause()
         else:
             self.serve()
+
+    def _may_repeat(self, asked: Asked) -> bool:
+        """Answer whether a request that arrives once more is served now, for the principal for which it was read before."""
+        transport = self._transport
+        if self._is_unread or transport is None or transport.is_closing():
+            return False
+        return asked.caller.principal is self._principal() is not NOBODY
 
     def _read_or_pause(self) -> None:
         """Read the socket on, unless much has arrived that is not served now.
@@ -379,13 +412,6 @@ class KafkaConnection(asyncio.Protocol):
     def _begin(self, request: bytes) -> None:
         """Read a request, in a thread if it is large, and have it handled."""
         self._in_hand = len(request)
-        body, repeated = request[:4] + request[8:], self._repeated
-        if repeated is not None and repeated[0] == body:
-            asked = repeated[2]
-            if asked.caller.principal is self._principal() is not NOBODY:
-                self._correlation_id = int.from_bytes(request[4:8], signed=True)
-                self._handle(repeated[1], asked)
-                return
         self._repeated = None
         try:
             header = request_header(request)
@@ -406,8 +432,8 @@ class KafkaConnection(asyncio.Protocol):
             else:
                 values = read_whole(SCHEMAS[header.key], header.version, request, header.at)
                 asked = self._asked(header, values)
-                if len(body) <= REPEATED_BYTES_MAX:
-                    self._repeated = (body, api, asked)
+                if len(request) <= REPEATED_BYTES_MAX:
+                    self._repeated = _Repeated(request, api, asked)
                 self._handle(api, asked)
         except Malformed:
             self.refuse("malformed")
@@ -460,18 +486,19 @@ class KafkaConnection(asyncio.Protocol):
         except MetadataError as error:
             self._done(error)
             return
-        if isinstance(taken, Coroutine):
+        if taken is None or callable(taken):
+            if self._parked is parked:
+                self._give_up = taken
+        else:
             self._parked = None
             waits = Waits(lambda _door, _asked: taken)
             self._serving.carry_out(self._wait(api, waits, asked), failed=partial(self.refuse, "failed"))
-        elif self._parked is parked:
-            self._give_up = taken
 
     def _made(self, handler: Parks, asked: Asked) -> Asked:
         """Have a handler make what it needs of a request, and keep that for the same one."""
         made = asked._replace(made=handler.make(self._serving.door, asked))
-        if self._repeated is not None and self._repeated[2] is asked:
-            self._repeated = (*self._repeated[:2], made)
+        if self._repeated is not None and self._repeated.asked is asked:
+            self._repeated.asked = made
         return made
 
     def _done(self, outcome: Answer | MetadataError) -> None:
@@ -528,4 +555,5 @@ class KafkaConnection(asyncio.Protocol):
             return
         if self._buffer and not self._is_unread:
             self._serving.queue(self)
-        self._read_or_pause()
+        if self._buffer or not self._is_read:
+            self._read_or_pause()

@@ -35,6 +35,7 @@ from quorum.kafka.replies import (
     SendRecords,
     SendSnapshot,
     SnapshotName,
+    is_at_end,
     leadership,
     refusal,
     reply_to,
@@ -152,9 +153,10 @@ class KafkaFetches(AppliedListener):
     def take(self, fetch: Fetch, done: Done) -> Callable[[], None] | None:
         """Answer a fetch by `done`, at once or later; then return what is called when its client goes before that."""
         wait_ms = min(fetch.max_wait_ms, self._settings.timing.max_wait_ms)
-        parked = Parked(fetch, done, self._now_ms() + wait_ms)
-        self._observe(fetch)
-        self._evaluate(parked)
+        now_ms = self._now_ms()
+        parked = Parked(fetch, done, now_ms + wait_ms)
+        self._observe(fetch, now_ms)
+        self._evaluate(parked, now_ms)
         return None if parked.done is None else lambda: self._give_up(parked)
 
     def _give_up(self, parked: Parked) -> None:
@@ -162,7 +164,7 @@ class KafkaFetches(AppliedListener):
         self._parked.take(parked)
         self._ready.pop(parked, None)
 
-    def _observe(self, fetch: Fetch) -> None:
+    def _observe(self, fetch: Fetch, now_ms: int) -> None:
         if fetch.replica_id < 0 or not self._controller.is_active:
             return
         self._observers.fetched(
@@ -170,7 +172,7 @@ class KafkaFetches(AppliedListener):
             fetch.client,
             offset=fetch.position.offset,
             end_offset=self._log.end_offset,
-            now_ms=self._now_ms(),
+            now_ms=now_ms,
         )
 
     def observers(self) -> Iterator[Observer]:
@@ -218,7 +220,7 @@ class KafkaFetches(AppliedListener):
             return False
         parked = next(iter(self._ready))
         del self._ready[parked]
-        self._evaluate(parked)
+        self._evaluate(parked, self._now_ms())
         return True
 
     # --- evaluation
@@ -226,11 +228,12 @@ class KafkaFetches(AppliedListener):
     def leadership(self) -> Leadership:
         """Return whom answers name as the leader. One whose address is not known is not named: its broker would end."""
         controller = self._controller
-        is_active = controller.is_active
+        image, is_active = controller.committed, controller.is_active
         # The active controller is the claimant, and names itself.
-        rests_on = (controller.committed, is_active, None if is_active else self._heard_leader())
-        if rests_on[0] is not self._led_by[0] or rests_on[1:] != self._led_by[1:]:
-            self._led_by, self._led = rests_on, self._leadership(*rests_on)
+        heard = None if is_active else self._heard_leader()
+        seen_image, was_active, had_heard = self._led_by
+        if image is not seen_image or is_active is not was_active or heard != had_heard:
+            self._led_by, self._led = (image, is_active, heard), self._leadership(image, is_active, heard)
         return self._led
 
     def _leadership(self, image: MetadataImage, is_active: bool, heard: NodeId | None) -> Leadership:
@@ -258,12 +261,12 @@ class KafkaFetches(AppliedListener):
             self._heard, self._looked_ms = status.leader_id if is_heard else None, now_ms
         return self._heard
 
-    def _evaluate(self, parked: Parked) -> None:
+    def _evaluate(self, parked: Parked, now_ms: int) -> None:
         """Answer a fetch, or have it wait."""
         if parked.done is None:
             return
         fetch, now = parked.fetch, self.leadership()
-        is_due = self._now_ms() >= parked.until_ms
+        is_due = now_ms >= parked.until_ms
         error = refusal(fetch.epoch, now)
         if error is not None:
             # A later epoch is one whose claim has not arrived here yet.
@@ -284,6 +287,8 @@ class KafkaFetches(AppliedListener):
 
     def _sending(self, position: Position) -> Sending | None:
         epochs, snapshots = self._log.epochs, self._snapshots
+        if is_at_end(position, epochs, high_watermark=self._log.end_offset):
+            return None  # as of nearly all fetches
         is_long = position == AT_ZERO and epochs.start == 0 and snapshots.is_shorter(self._log_bytes())
         sending = reply_to(
             position,

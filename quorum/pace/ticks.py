@@ -68,7 +68,7 @@ class Ticks(Generic[T]):
         return taken
 
     def _ring(self, tick_ms: int) -> None:
-        items = list(self._ticks[tick_ms].items)
+        items = list(self._ticks.pop(tick_ms).items)
         for item in items:
-            self.take(item)
+            del self._items[item]
         self._on_deadline(items)

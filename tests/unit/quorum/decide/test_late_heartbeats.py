@@ -7,7 +7,7 @@ import pytest
 from metadata_log.ids import BrokerId
 from metadata_log.wire.fetch import BrokerState
 from quorum.decide.decision import Contact
-from quorum.decide.heartbeat import HeartbeatAnswered
+from quorum.decide.heartbeat import HeartbeatAnswered, unchanged
 from tests.support.decisions import World, word_uuid
 
 ONLINE = ("register 1", "heartbeat 1", "register 2", "heartbeat 2", "create t on=1,2", "heartbeat 1")
@@ -50,6 +50,31 @@ def test_it_renews_the_session_and_changes_nothing(
     assert made.sessions.applied_offset(broker_id) == 124
     assert made.sessions.last_contact_ms_ago(broker_id, now_ms=made.now_ms) == 0
     assert made.sessions.has_session(broker_id, epoch, now_ms=made.now_ms + 9_000)
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes", "is_short"),
+    [
+        (ONLINE, {}, True),
+        (ONLINE, {"applied_offset": 0}, True),
+        ((*ONLINE, "heartbeat 1 shutdown"), {}, False),
+        (ONLINE, {"want_fence": True}, False),
+        (ONLINE, {"want_shut_down": True}, False),
+        (ONLINE, {"broker_epoch": 1_000}, False),
+        (ONLINE, {"incarnation_id": word_uuid("another")}, False),
+        (ONLINE, {"offline_log_dirs": (word_uuid("d1a"),)}, False),
+        (ONLINE, {"cordoned_log_dirs": (word_uuid("d1a"),)}, False),
+        (("register 1",), {}, False),
+    ],
+)
+def test_the_short_way_is_for_brokers_that_serve_and_want_nothing(
+    lines: tuple[str, ...], changes: dict[str, object], *, is_short: bool
+) -> None:
+    """Goal: what nearly all brokers say costs little, and is decided as ever. Method: `World` compares both ways."""
+    made = world(*lines)
+    command = made.request(1, **changes).heartbeat()
+    assert (unchanged(made.image, made.sessions, command) is not None) is is_short
+    made.decided(command)
 
 
 @pytest.mark.parametrize("changes", [{"broker_epoch": 1_000}, {"incarnation_id": word_uuid("another")}])

@@ -15,9 +15,13 @@ from metadata_log.errors import NotController
 from metadata_log.kafka import messages
 from metadata_log.kafka.messages import API_VERSIONS, REQUESTS, answer_head
 from metadata_log.kafka.reading import Values
+from metadata_log.node.identity.rights import Principal
 from quorum.kafka import connection
+from quorum.kafka.brokers import BROKER_HEARTBEAT
 from quorum.kafka.connection import KafkaConnection
 from quorum.kafka.door import Answer, Api, Asked, AtOnce, Done, KafkaDoor, Parks, Prepared, Waits, prepared
+from quorum.kafka.fetches import FETCH, METADATA_TOPIC_ID
+from tests.support.kafka_broker import serving
 from tests.support.kafka_client import KafkaClient, answer_values, request_bytes, sized
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk, until
 
@@ -134,6 +138,63 @@ def test_a_request_that_is_repeated_is_read_once_and_answered_each_time(
                 assert answer_values(API_VERSIONS, 4, await client.answer())[0] == number
             assert [name for _, name in served] == ["a", "a", "a", "b", "a", longest, longest]
             assert len(read) == 5
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_what_an_idle_broker_repeats_is_answered_as_what_arrives_in_pieces(tmp_path: Path) -> None:
+    """Goal: the short way of a request that arrives once more says the same bytes as the long one. Method: a fetch and a
+    heartbeat, whole and byte by byte, in turns; then as another principal than before.
+    """
+
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+            epoch = await serving(desk, client, 11)
+            image = desk.controller.committed
+            partition = (
+                0,
+                image.controller_epoch,
+                image.end_offset,
+                image.controller_epoch,
+                0,
+                1 << 20,
+                bytes(15) + b"\x02",
+                0,
+            )
+            fetch = (
+                None,
+                -1,
+                (11, -1),
+                0,
+                0,
+                1 << 20,
+                0,
+                0,
+                -1,
+                (("", METADATA_TOPIC_ID, (partition,)),),
+                (),
+                "",
+            )
+            for key, version, values in (
+                (FETCH, 18, fetch),
+                (BROKER_HEARTBEAT, 2, (11, epoch, 1 << 40, False, False, (), None)),
+            ):
+                answers = []
+                for number in range(6):
+                    request = sized(request_bytes(key, version, values, correlation_id=number))
+                    for piece in [request] if number % 3 else [bytes([byte]) for byte in request]:
+                        client.writer.write(piece)
+                        await asyncio.sleep(0)
+                    answer = await client.answer()
+                    assert int.from_bytes(answer[:4]) == number
+                    answers.append(answer[4:])
+                assert set(answers) == {answers[0]}
+            (shared,) = desk.serving.connections
+            assert shared._repeated is not None
+            asked = shared._repeated.asked
+            assert shared._may_repeat(asked)
+            stranger = asked.caller._replace(principal=Principal("User:other", frozenset()))
+            assert not shared._may_repeat(asked._replace(caller=stranger))
 
     at_kafka_desk(tmp_path, story)
 
