@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -23,9 +24,10 @@ RED_CONDITIONS: Final = frozenset(
         "CERTIFICATE_NOT_YET_VALID",
         "AUTHORITY_EXPIRED",
         "AUTHORITY_NOT_YET_VALID",
+        "SECOND_QUORUM",
     }
 )
-"""What nodes report of themselves is yellow, but where clients or other nodes are refused."""
+"""What nodes report of themselves is yellow, but where clients or other nodes are refused, or two histories grow."""
 BEHIND_MS: Final = VOTER_CAUGHT_UP_MS
 """A voter that caught up longer ago than this is behind. An idle leader commits every second, so a healthy one never is."""
 NO_DETAIL: Final = (
@@ -306,6 +308,7 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
     if len({quorum["cluster_id"] for quorum in quorums}) > 1:
         yield Reason("red", "INCONSISTENT_CLUSTER_ID", "the controllers asked belong to different clusters")
     yield from _digests(quorums)
+    yield from _second_quorums(quorums)
     leader = next((quorum for quorum in quorums if quorum["leader_id"] == quorum["node_id"]), None)
     is_active = any(node.quorum is leader and node.ready and node.ready["ready"] for node in nodes)
     for voter in [] if leader is None else leader["voters"]:
@@ -361,6 +364,35 @@ def _digests(quorums: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
                 f"controllers {first['node_id']} and {quorum['node_id']} hold different states at end offset "
                 f"{digest['end_offset']}",
             )
+
+
+def _second_quorums(quorums: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
+    """Yield each pair of leaders of which one is no voter of the other's: two quorums run under one cluster id.
+
+    A leader that was deposed a moment ago is a voter of its successor.
+    """
+    leaders = [quorum for quorum in quorums if quorum["leader_id"] == quorum["node_id"]]
+    for first, second in combinations(leaders, 2):
+        if first["cluster_id"] == second["cluster_id"] and not (
+            _own_row(first) in _members(second) and _own_row(second) in _members(first)
+        ):
+            yield Reason(
+                "red",
+                "SECOND_QUORUM",
+                f"controllers {first['node_id']} (epoch {first['controller_epoch']}, directory {_own_row(first)[1]}) and "
+                f"{second['node_id']} (epoch {second['controller_epoch']}, directory {_own_row(second)[1]}) both lead, each "
+                "by voters of its own: two quorums run under one cluster id (ops/runbooks/two-histories.md)",
+            )
+
+
+def _members(quorum: Mapping[str, Any]) -> set[tuple[int, str]]:
+    return {(voter["id"], voter["directory_id"]) for voter in quorum["voters"]}
+
+
+def _own_row(quorum: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the id and the directory of the controller that answered; "" where it does not list itself."""
+    rows = [one for one in quorum["voters"] if one["id"] == quorum["node_id"]]
+    return quorum["node_id"], rows[0]["directory_id"] if rows else ""
 
 
 def _of_brokers(brokers: Sequence[Mapping[str, Any]] | None, expect_brokers: int | None) -> Iterator[Reason]:

@@ -3,18 +3,20 @@ Tests: tests/cluster/test_backup.py.
 """
 
 import socket
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import NotController, SnapshotNotFound
 from metadata_log.ids import uuid_text
-from metadata_log.node.addresses import address_text
+from metadata_log.node.addresses import HostPort, address_text
 from metadata_log.node.disk.data_directory import read_meta
 from metadata_log.node.disk.durable_files import renamed_os_errors, replace_file, sync_directory
-from ops.options import Network, Noun, Output, argument, flag, network, option, output
+from metadata_log.wire.shapes import INT32_MAX
+from ops.options import Network, Noun, Output, R, argument, flag, network, option, output
 from ops.processes import keep_files_private
 from ops.talk import fail_usage, say
-from ops.values import existing_path
+from ops.values import existing_path, from_to
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import MetadataImage
@@ -30,6 +32,35 @@ LEFT: Final = (
     "format the other controllers with --no-initial-controllers, start them, and add each: "
     "metaquorum quorum add-voter --id N"
 )
+
+
+def _beginning(run: R) -> R:
+    """Declare what the two verbs have in common that let a controller begin with a state."""
+    for declare in reversed(
+        (
+            option(
+                "--config",
+                read=Path,
+                required=True,
+                metavar="SETTINGS",
+                help="of the controller; its directory is formatted",
+            ),
+            option(
+                "--gone",
+                read=from_to(0, INT32_MAX),
+                multiple=True,
+                metavar="ID",
+                help="a controller that does not answer and never runs again, as its host is lost; may be repeated",
+            ),
+            flag(
+                "--dry-run",
+                help="show what the controller would begin with, and what may be missing; write nothing",
+            ),
+            output,
+        )
+    ):
+        run = declare(run)
+    return run
 
 
 def _place(text: str) -> Path:
@@ -114,16 +145,8 @@ def _written(path: Path, body: bytes, snapshot_id: str) -> "MetadataImage":
     "backup restore today.snapshot --config controller.toml",
 )
 @argument("path", "FILE", read=existing_path)
-@option(
-    "--config",
-    read=Path,
-    required=True,
-    metavar="SETTINGS",
-    help="of the controller; its directory is formatted",
-)
-@flag("--dry-run", help="show what the controller would begin with; write nothing")
-@output
-def run_restore(asked: Output, *, path: Path, config: Path, dry_run: bool) -> int:
+@_beginning
+def run_restore(asked: Output, *, path: Path, config: Path, gone: tuple[int, ...], dry_run: bool) -> int:
     """Begin a cluster of another id: what still runs of the old one keeps apart from it."""
     from snapshots.snapshot_file import read_snapshot
 
@@ -135,7 +158,7 @@ def run_restore(asked: Output, *, path: Path, config: Path, dry_run: bool) -> in
             "that still run would meet two clusters of one id. Give the new cluster an id of its own; for a cluster whose "
             "controllers are all lost, see `metaquorum backup recover`"
         )
-    _begin(asked, settings, image, epoch=image.controller_epoch, dry_run=dry_run)
+    _begin(asked, settings, image, epoch=image.controller_epoch, gone=gone, dry_run=dry_run)
     return 0
 
 
@@ -146,16 +169,8 @@ def run_restore(asked: Output, *, path: Path, config: Path, dry_run: bool) -> in
     "backup recover old/controller-2 --config controller.toml",
 )
 @argument("source", "DIR|FILE", read=existing_path)
-@option(
-    "--config",
-    read=Path,
-    required=True,
-    metavar="SETTINGS",
-    help="of the controller; its directory is formatted",
-)
-@flag("--dry-run", help="show what the controller would go on with, and what may be missing; write nothing")
-@output
-def run_recover(asked: Output, *, source: Path, config: Path, dry_run: bool) -> int:
+@_beginning
+def run_recover(asked: Output, *, source: Path, config: Path, gone: tuple[int, ...], dry_run: bool) -> int:
     """Go on under the same cluster id, in an epoch above all that the brokers have seen."""
     from quorum.node.restoring import EPOCHS_SKIPPED, surviving_state
     from snapshots.snapshot_file import read_snapshot
@@ -183,7 +198,7 @@ def run_recover(asked: Output, *, source: Path, config: Path, dry_run: bool) -> 
             f"{source} is of cluster {image.quorum.cluster_id}, and {config} of {settings.cluster_id}: a recovery goes on "
             "under the same id; for another one, see `metaquorum backup restore`"
         )
-    _begin(asked, settings, image, epoch=epoch + EPOCHS_SKIPPED, dry_run=dry_run, known=known)
+    _begin(asked, settings, image, epoch=epoch + EPOCHS_SKIPPED, gone=gone, dry_run=dry_run, known=known)
     say(
         f"what only the lost controllers had, from offset {image.end_offset} on, is missing. Keep them from starting again: "
         "those that are a majority of the former voters would elect a leader of their own"
@@ -198,19 +213,55 @@ def _settings(config: Path) -> "ControllerSettings":
     return load_controller_settings(config)
 
 
-def _check_others_are_stopped(settings: "ControllerSettings") -> None:
-    """Check that no other controller of the settings listens: with this one there would be two clusters of one id."""
-    for voter in settings.voters:
-        if voter.id == settings.node_id:
-            continue
+def _check_others_are_stopped(
+    settings: "ControllerSettings", image: "MetadataImage", gone: Collection[int]
+) -> None:
+    """Check that no other controller of the settings or of the state runs: there would be two clusters of one id.
+
+    Only a host that refuses the connection proves that no controller runs there. One that is frozen, or cut off from this
+    machine, answers nothing, and leads on or comes back.
+    """
+    others = dict.fromkeys(_others(settings, image))
+    for node_id in gone:
+        if node_id not in {known for known, _ in others}:
+            named = ", ".join(str(known) for known in sorted({known for known, _ in others}))
+            fail_usage(f"--gone {node_id}: is none of the other controllers ({named or 'there is none'})")
+    for node_id, address in others:
+        at = f"controller {node_id} at {address_text(address)}"
         try:
-            socket.create_connection(voter.raft, timeout=LISTENS_S).close()
-        except OSError:
+            socket.create_connection(address, timeout=LISTENS_S).close()
+        except ConnectionRefusedError:
+            continue
+        except OSError as error:
+            if node_id not in gone:
+                fail_usage(
+                    f"whether {at} is stopped is not known ({error.strerror or error}): one that is frozen or cut off "
+                    "answers nothing, and leads on, or comes back, as another cluster of this id. Stop its process, or "
+                    f"its host; if it can never run again, say so: --gone {node_id}"
+                )
+            say(f"{at} does not answer ({error.strerror or error}): taken as gone, as --gone {node_id} says")
             continue
         fail_usage(
-            f"controller {voter.id} listens at {address_text(voter.raft)}: with this one there would be two clusters of one "
-            "id, and brokers would leave the other one. Stop every controller first"
+            f"{at} listens: with this one there would be two clusters of one id, and brokers would leave the other one. "
+            "Stop every controller first"
         )
+
+
+def _others(settings: "ControllerSettings", image: "MetadataImage") -> Iterator[tuple[int, HostPort]]:
+    """Yield id and Raft address of the controllers that may run beside this one.
+
+    A recovery goes on under the cluster's id, so the voters of its log count, too: the settings may name none of them.
+    """
+    from metadata_log.records.quorum import RAFT_ENDPOINT
+
+    for voter in settings.voters:
+        if voter.id != settings.node_id:
+            yield voter.id, voter.raft
+    if image.quorum.cluster_id == settings.cluster_id:
+        for logged in image.quorum.voters or ():
+            address = logged.address(RAFT_ENDPOINT)
+            if address not in (None, settings.raft_address):
+                yield logged.node_id, address
 
 
 def _begin(
@@ -219,6 +270,7 @@ def _begin(
     image: "MetadataImage",
     *,
     epoch: int,
+    gone: Collection[int],
     dry_run: bool,
     known: dict[str, Any] | None = None,
 ) -> None:
@@ -228,11 +280,11 @@ def _begin(
 
     meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     check_may_begin(settings.data_dir)
-    _check_others_are_stopped(settings)
     if not settings.is_listed:
         fail_usage(
             f"node {settings.node_id} has no [[voters]] entry in its settings: it becomes the only voter"
         )
+    _check_others_are_stopped(settings, image, gone)
     voter = next(one for one in configured_voters(settings) if one.node_id == settings.node_id)
     if voter.directory_id != meta.directory_id:
         fail_usage(

@@ -22,7 +22,7 @@ from quorum.raft.journal.journal import Journal
 from quorum.raft.journal_sync import JournalSync, RunInThread
 from quorum.raft.log_start import LogStart, PointerDisk
 from quorum.raft.messages import RaftTransport
-from quorum.raft.peer_status import ms_ago, peer_statuses, why_led_below
+from quorum.raft.peer_status import ms_ago, peer_statuses, why_led_below, why_two_quorums
 from quorum.raft.pointer import Pointer
 from quorum.raft.progress import NEVER
 from quorum.raft.raft_log import (
@@ -247,6 +247,7 @@ class PySyncObjLog:
             was_asked_to_lead=has_engine and guard.elections.was_asked(),
             only_joins=node.only_joins,
             led_below=why_led_below(guard, now) if has_engine else None,
+            two_quorums=why_two_quorums(guard, now) if has_engine else None,
         )
 
     # --- what the transport calls

@@ -22,7 +22,7 @@ What is refused here never reaches the engine, so it is never journalled. Source
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_STRANGER_TIMEOUTS
@@ -36,6 +36,17 @@ ASLEEP_TIMEOUTS: Final = 2
 _OF_LEADERS: Final = frozenset({"append_entries", "install_snapshot", "read_probe", "timeout_now"})
 _OF_CANDIDATES: Final = frozenset({"request_vote", "pre_vote"})
 _ANSWERED_WITH_NACK: Final = _OF_LEADERS | {"request_vote"}
+SECOND_LEADER_MS: Final = 10_000
+"""A stranger that claims to lead is remembered for this long: it dials again many times within it."""
+
+
+class SecondLeader(NamedTuple):
+    """A stranger that claims to lead, its term, and when it did so first and last."""
+
+    member: Member
+    term: int
+    first: float
+    last: float
 
 
 class Belief:
@@ -56,6 +67,8 @@ class Belief:
         self.pace = TermPace()
         self.led_below: tuple[NodeId, int, float] | None = None
         """The last leader of a term below ours: who, its term, and when its message came."""
+        self.second_leader: SecondLeader | None = None
+        """The last stranger that claimed to lead while a member led."""
         self.ignored_total = 0
         """Messages of strangers that were ignored."""
 
@@ -73,8 +86,11 @@ class Belief:
         if term > own:
             self.check_term(sender, term, allowed=max(self._allowance(), TERM_JUMP_MAX))
         if message["type"] in _ANSWERED_WITH_NACK and term < own:
-            if is_member and message["type"] in _OF_LEADERS:
-                self.led_below = sender.node_id, term, self._state.now
+            if message["type"] in _OF_LEADERS:
+                if is_member:
+                    self.led_below = sender.node_id, term, self._state.now
+                else:
+                    self._note_second_leader(sender, term)
             return True
         if message["type"] in _OF_LEADERS:
             self._refuse_second_leader(sender, message, is_member=is_member)
@@ -138,6 +154,8 @@ class Belief:
             own = state.engine.term
             if term == own and state.counts(sender):
                 state.step_down(own + 1)
+            if not is_member:
+                self._note_second_leader(sender, term)
             if term == own or not is_member:
                 raise ForeignMessage(f"it claims to lead term {term}, and this node led term {own}")
             return
@@ -145,6 +163,7 @@ class Belief:
         if state.leader is None or leader is None or leader[0] == sender:
             return
         if not is_member and self.is_member(leader[0]) and not self.may_believe_strangers():
+            self._note_second_leader(sender, term)
             raise ForeignMessage(
                 f"it is no voter, and claims to lead term {term}; this node follows {state.leader}"
             )
@@ -159,6 +178,14 @@ class Belief:
         if state.now - self._awake_at > ASLEEP_TIMEOUTS * state.settings.election_timeout_max_ms:
             self._heard_at = state.now
         self._awake_at = state.now
+
+    def _note_second_leader(self, sender: Member, term: int) -> None:
+        """Note that a stranger claims to lead, unless it may be the only leader: then it is one that was added since."""
+        now, before = self._state.now, self.second_leader
+        if self._state.engine.role is not Role.LEADER and self._state.leader is None:
+            return
+        goes_on = before is not None and now - before.last <= SECOND_LEADER_MS
+        self.second_leader = SecondLeader(sender, term, before.first if before and goes_on else now, now)
 
     def follows(self, sender: Member) -> bool:
         """Answer whether this node follows `sender`, by a message of it that was handled in the term of now."""

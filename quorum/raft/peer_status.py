@@ -4,11 +4,14 @@ Tests: tests/unit/quorum/raft/test_belief.py.
 
 from typing import Final
 
+from metadata_log.ids import uuid_text
+from quorum.raft.belief import SECOND_LEADER_MS
 from quorum.raft.guard import Guard
 from quorum.raft.progress import NEVER
 from quorum.raft.raft_log import Member, PeerStatus
 from quorum.raft.term_pace import REFUSED_AGAIN_MS
 
+CLAIMS_MS: Final = 1_000
 _CURE: Final = "or replace the voter that is alone with its term: ops/runbooks/locked-out-voter.md"
 
 
@@ -69,6 +72,21 @@ def why_led_below(guard: Guard, now: float) -> str | None:
     return (
         f"{where}. An observer's term deposes no leader: it follows after {gap} more elections (each `quorum transfer` is "
         "one), or at once if its data directory is moved away and formatted anew"
+    )
+
+
+def why_two_quorums(guard: Guard, now: float) -> str | None:
+    """Return which stranger claims to lead, again and again, while this node leads or follows another; None: none does.
+
+    A voter that was just removed may claim it once more.
+    """
+    found, state = guard.belief.second_leader, guard.state
+    if found is None or now - found.last > SECOND_LEADER_MS or found.last - found.first < CLAIMS_MS:
+        return None
+    return (
+        f"controller {found.member.node_id} with directory {uuid_text(found.member.directory_id)} claims to lead this "
+        f"cluster in term {found.term}, and this node's log names it as no voter; this node is in term {state.engine.term}. "
+        "Two quorums run under one cluster id: ops/runbooks/two-histories.md"
     )
 
 

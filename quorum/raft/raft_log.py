@@ -84,6 +84,8 @@ class RaftStatus:
     """This node's log is empty and a linked controller's is not: it neither campaigns nor votes for another such node."""
     led_below: str | None = None
     """Why this node does not follow the leader whose messages it receives, and the cure."""
+    two_quorums: str | None = None
+    """Which stranger claims to lead beside this node's leader, again and again."""
     was_asked_to_lead: bool = False
     """The leader before this one asked this node to stand for election in the present term: it handed over."""
     only_joins: bool = False

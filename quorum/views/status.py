@@ -315,6 +315,8 @@ class QuorumStatus:
                 yield "VOTER_LOCKED_OUT", f"controller {peer.node_id}: {peer.locked_out}"
         if raft.led_below is not None:
             yield "VOTER_LOCKED_OUT" if raft.is_voter else "OBSERVER_LOCKED_OUT", raft.led_below
+        if raft.two_quorums is not None:
+            yield "SECOND_QUORUM", raft.two_quorums
         if raft.snapshot_not_fetched is not None:
             yield (
                 "SNAPSHOT_NOT_FETCHED",

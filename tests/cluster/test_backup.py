@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from metadata_log.ids import uuid_from_text
+from metadata_log.node.addresses import HostPort, read_address
 from ops.settings import controller_toml, load_controller_settings
 from tests.cluster.test_voter_commands import (
     end,
@@ -72,6 +74,50 @@ def join(quorum: Quorum, first: int) -> None:
             metaquorum(quorum, "quorum", "add-voter", "--id", str(node_id), "--timeout", "60s")
     wait_for_voters(quorum, everyone)
     wait_until_green(quorum)
+
+
+def listens(address: HostPort) -> bool:
+    try:
+        socket.create_connection(address, timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_recovery_beside_the_old_majority_is_seen_on_both_sides(tmp_path: Path) -> None:
+    """Goal: no two quorums of one id unseen. Method: the recovered controller runs, and then the lost two come back."""
+    with controllers(tmp_path / "c") as quorum:
+        cluster = quorum.cluster
+        write(quorum, "before")
+        for node_id in (1, 2, 3):
+            end(quorum, node_id)
+        kept, old = tmp_path / "kept", cluster.data(1)
+        shutil.move(old, kept)
+        config = cluster.directory / cluster.member(1).config
+        settings = load_controller_settings(config)
+        metaquorum(quorum, "storage", "format", "--config", config)
+        fresh = uuid_from_text(json.loads((old / "meta.json").read_bytes())["directory_id"])
+        own = tuple(replace(one, directory_id=fresh) if one.id == 1 else one for one in settings.voters)
+        config.write_text(controller_toml(replace(settings, voters=own), data_dir=old.name))
+        restart(quorum, 2)
+        at = read_address(cluster.member(2).raft or "")
+        poll_until(lambda: listens(at), deadline_s=60, what="controller 2 listens")
+        words = ("backup", "recover", kept, "--config", config)
+        metaquorum(quorum, *words, code=2)  # 2 runs
+        end(quorum, 2)
+        metaquorum(quorum, *words)
+        restart(quorum, 1)
+        write(quorum, "after")
+        restart(quorum, 2)
+        restart(quorum, 3)
+
+        def seen() -> bool:
+            told = json.loads(metaquorum(quorum, "quorum", "health", "--json", code=None))
+            said = [one["detail"] for one in told["reasons"] if one["code"] == "SECOND_QUORUM"]
+            by_nodes = {one.partition(":")[0] for one in said} & {f"controller {n}" for n in (1, 2, 3)}
+            return "controller 1" in by_nodes and len(by_nodes) > 1 and len(said) > len(by_nodes)
+
+        poll_until(seen, deadline_s=60, what="both sides and the health name the second quorum")
 
 
 def test_a_backup_begins_a_cluster_of_another_id_and_one_directory_a_cluster_of_the_same(

@@ -521,6 +521,10 @@ async def test_a_voter_that_is_refused_for_its_term_is_named_with_the_cure(tmp_p
             ("VOTER_LOCKED_OUT", "controller 2: accepted in about 9 s"),
             ("VOTER_LOCKED_OUT", "2 leads below"),
         ]
+        with patch.object(desk.status, "raft", lambda: replace(raft, two_quorums="9 leads, too")):
+            assert ("SECOND_QUORUM", "9 leads, too") in {
+                (warning["code"], warning["detail"]) for warning in desk.status.warnings()
+            }
         assert [row["locked_out"] for row in status["voters"]][:2] == [
             "2 leads below",
             "accepted in about 9 s",

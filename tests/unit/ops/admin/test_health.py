@@ -244,6 +244,17 @@ def test_disagreements_are_told() -> None:
     assert "controllers 1 and 3 hold different states at end offset 10" in digests
 
 
+def test_two_leaders_by_voters_of_their_own_are_two_quorums() -> None:
+    recovered = quorum(1, voters=[voter(1, directory_id="new1")], controller_epoch=100_004)
+    old = quorum(2, leader_id=2, controller_epoch=5)
+    told = judge(nodes(recovered, old), ONLINE, broker_ready={}, expect_brokers=None)
+    assert told["health"] == "red"
+    (why,) = [one["detail"] for one in told["reasons"] if one["code"] == "SECOND_QUORUM"]
+    assert "controllers 1 (epoch 100004, directory new1) and 2 (epoch 5, directory d2) both lead" in why
+    deposed = judge(nodes(quorum(1), quorum(2, leader_id=2)), ONLINE, broker_ready={}, expect_brokers=None)
+    assert "SECOND_QUORUM" not in {one["code"] for one in deposed["reasons"]}
+
+
 def test_what_has_expired_is_red_by_name_wherever_it_is_found() -> None:
     """Goal: case 03. Method: a controller that this client refuses, one that says it itself, a broker, and the client."""
     expired = [{"code": "CERTIFICATE_EXPIRED", "detail": "/tls/c.crt: expired at 2026-11-27T00:00:00Z"}]

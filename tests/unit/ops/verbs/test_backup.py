@@ -1,5 +1,6 @@
 """Edge: a backup is the active controller's: what a controller that is cut off has applied is none."""
 
+import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -11,10 +12,12 @@ from random import Random
 import pytest
 
 from metadata_log.ids import NodeId
+from metadata_log.node.addresses import HostPort
 from metadata_log.node.disk.data_directory import format_directory, is_fresh, not_fresh_any_more
 from metadata_log.records.quorum import RAFT_ENDPOINT, Voter, VoterEndpoint
 from ops import cli
 from ops.settings import controller_toml
+from ops.verbs import backup
 from quorum.node.restoring import restored
 from snapshots.snapshot_file import snapshot_id, write_snapshot
 from tests.support.histories import history_of
@@ -101,37 +104,80 @@ def test_a_controller_without_an_entry_of_its_own_is_named(
     format_directory(
         tmp_path / "data", role="controller", node_id=NodeId(1), cluster_id=told.cluster_id, rng=Random(1)
     )
-    backup = write_snapshot(NEW, tmp_path)
-    assert cli.main(["backup", "restore", str(backup), "--config", str(config)]) == 2
+    file = write_snapshot(NEW, tmp_path)
+    assert cli.main(["backup", "restore", str(file), "--config", str(config)]) == 2
     assert "node 1 has no [[voters]] entry" in capsys.readouterr().err
     not_fresh_any_more(tmp_path / "data")
-    words = ["backup", "restore", str(backup), "--config", str(config), "--dry-run"]
+    words = ["backup", "restore", str(file), "--config", str(config), "--dry-run"]
     assert cli.main(words) == 6, "what a restore would refuse, its trial refuses"
     assert "a state was restored into it" in capsys.readouterr().err
+
+
+def recovery_beside(tmp_path: Path, address: HostPort, *, voter: Voter = VOTER) -> list[str]:
+    """Return the command that recovers controller 1 from a backup, while the settings say that 2 is at an address."""
+    image = restored(NEW, cluster_id="B" * 21 + "A", voter=voter, epoch=NEW.controller_epoch)
+    file = write_snapshot(image, tmp_path)
+    config = tmp_path / "controller.toml"
+    told = settings(1)
+    running = replace(told.voters[1], raft=address)
+    told = replace(told, voters=(told.voters[0], running), cluster_id=image.quorum.cluster_id or "")
+    config.write_text(controller_toml(told, data_dir="data"))
+    format_directory(
+        tmp_path / "data",
+        role="controller",
+        node_id=NodeId(1),
+        cluster_id=told.cluster_id,
+        rng=Random(1),
+        directory_id=told.voters[0].directory_id,
+    )
+    return ["backup", "recover", str(file), "--config", str(config)]
 
 
 def test_where_another_controller_runs_no_second_cluster_of_its_id_begins(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Goal: a recovery in spite of a living majority would draw its brokers to an old state. Method: one that listens."""
-    image = restored(NEW, cluster_id="B" * 21 + "A", voter=VOTER, epoch=NEW.controller_epoch)
-    backup = write_snapshot(image, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as other:
-        config = tmp_path / "controller.toml"
-        told = settings(1)
-        running = replace(told.voters[1], raft=other.getsockname()[:2])
-        told = replace(told, voters=(told.voters[0], running), cluster_id=image.quorum.cluster_id or "")
-        config.write_text(controller_toml(told, data_dir="data"))
-        format_directory(
-            tmp_path / "data",
-            role="controller",
-            node_id=NodeId(1),
-            cluster_id=told.cluster_id,
-            rng=Random(1),
-            directory_id=told.voters[0].directory_id,
-        )
-        words = ["backup", "recover", str(backup), "--config", str(config)]
+        words = recovery_beside(tmp_path, other.getsockname()[:2])
         assert cli.main(words) == 2
-        assert "controller 2 listens at 127.0.0.1:" in capsys.readouterr().err
+        assert "controller 2 at 127.0.0.1:" in capsys.readouterr().err
+        assert cli.main([*words, "--gone", "2"]) == 2, "one that answers is not gone"
+        assert " listens: with this one there would be two clusters" in capsys.readouterr().err
         assert is_fresh(tmp_path / "data")
     assert cli.main(words) == 0
+
+
+def test_a_controller_that_does_not_answer_is_not_taken_as_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a frozen controller leads on once it continues. Method: a port with a full backlog."""
+    monkeypatch.setattr(backup, "LISTENS_S", 0.2)
+    with socket.socket() as frozen, contextlib.ExitStack() as waiting:
+        frozen.bind(("127.0.0.1", 0))
+        frozen.listen(0)
+        for _ in range(3):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(frozen.getsockname())
+        words = recovery_beside(tmp_path, frozen.getsockname()[:2])
+        assert cli.main(words) == 2
+        said = capsys.readouterr().err
+        assert "is not known" in said
+        assert "--gone 2" in said
+        assert cli.main([*words, "--gone", "7"]) == 2
+        assert "is none of the other controllers (2)" in capsys.readouterr().err
+        assert is_fresh(tmp_path / "data")
+        assert cli.main([*words, "--gone", "2"]) == 0
+        assert "taken as gone" in capsys.readouterr().err
+
+
+def test_a_voter_that_the_log_alone_names_is_looked_for_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("127.0.0.1", 0)) as closed:
+        at = other.getsockname()
+        voter = VOTER._replace(node_id=NodeId(3), endpoints=(VoterEndpoint(RAFT_ENDPOINT, at[0], at[1]),))
+        nowhere = closed.getsockname()[:2]
+        closed.close()
+        assert cli.main(recovery_beside(tmp_path, nowhere, voter=voter)) == 2
+        assert "controller 3 at 127.0.0.1:" in capsys.readouterr().err

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from metadata_log.errors import InvariantBroken
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, uuid_text
 from metadata_log.limits import RAFT_STRANGER_TIMEOUTS
 from quorum.raft import messages
-from quorum.raft.belief import Belief
+from quorum.raft.belief import SECOND_LEADER_MS, Belief
 from quorum.raft.messages import TERM_MAX, ForeignMessage, Message
-from quorum.raft.peer_status import peer_statuses, why_led_below
+from quorum.raft.peer_status import CLAIMS_MS, peer_statuses, why_led_below, why_two_quorums
 from quorum.raft.raft_log import Member, Role
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.term_pace import TERM_JUMP_MAX
@@ -202,6 +202,27 @@ def test_a_node_whose_term_is_above_the_leaders_says_so_and_names_the_cure(
     assert ("locked-out-voter.md" if is_voter else "it follows after 7 more elections") in told
     receive(quorum, B, quorum.member(A), append(term=8))
     assert why_led_below(guard, quorum.now) is None
+
+
+@pytest.mark.parametrize(("at", "term"), [(A, 7), (B, 7), (B, 1)])
+def test_a_stranger_that_leads_beside_our_leader_again_and_again_is_a_second_quorum(
+    quorum: HandQuorum, at: NodeId, term: int
+) -> None:
+    guard = quorum[at].guard
+
+    def claims() -> None:
+        with suppress(ForeignMessage):
+            receive(quorum, at, STRANGER, append(term=term))
+
+    claims()
+    assert why_two_quorums(guard, quorum.now) is None, "a voter that was just removed may claim it once more"
+    quorum.now += CLAIMS_MS
+    claims()
+    told = why_two_quorums(guard, quorum.now)
+    assert (
+        told is not None and f"controller 9 with directory {uuid_text(STRANGER.directory_id)} claims" in told
+    )
+    assert why_two_quorums(guard, quorum.now + SECOND_LEADER_MS + 1) is None
 
 
 def test_pace_the_allowance_does_not_gather_while_nothing_is_refused(quorum: HandQuorum) -> None:
