@@ -32,7 +32,7 @@ from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.disk.data_directory import DirectoryLock, Meta, read_meta
 from metadata_log.node.identity.access import Access
-from metadata_log.node.identity.tls import Tls, dates_of_node
+from metadata_log.node.identity.tls import Tls, dates_of_node, revoked_by_node
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.brokers import FeatureRange
 from metadata_log.wire.commands import (
@@ -197,6 +197,7 @@ class BrokerAgent:
             ),
             calls_failed=fetch_loop.failed_calls.count,
             certificates=dates_of_node(self.tls),
+            revoked=revoked_by_node(self.tls),
             refused=self.access.refusals.counts,
             logged_faults=self.recent.counts(),
         )

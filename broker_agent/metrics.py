@@ -15,7 +15,11 @@ from broker_agent.kafka_state import KafkaState
 from broker_agent.lifecycle import State
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.identity.certificate_dates import Dated
-from metadata_log.node.identity.certificate_metrics import certificate_ends, requests_refused
+from metadata_log.node.identity.certificate_metrics import (
+    certificate_ends,
+    certificates_revoked,
+    requests_refused,
+)
 from metadata_log.node.identity.refusals import DoorName, Reason
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -50,6 +54,8 @@ class BrokerNumbers:
     """How often each code was logged as a warning or worse since the start."""
     certificates: tuple[Dated, ...] = ()
     """Of this broker and of the authority; empty without TLS."""
+    revoked: int = 0
+    """Entries of the list of revoked certificates."""
     refused: Mapping[tuple[DoorName, Reason], int] = field(default_factory=dict)
     """How many requests this broker refused, by door and reason."""
 
@@ -102,6 +108,7 @@ class _Collector(Collector):
             reason.add_metric([code], 1.0)
         yield reason
         yield from certificate_ends(n.certificates)
+        yield certificates_revoked(n.revoked)
         yield from requests_refused(n.refused)
         logged = CounterMetricFamily(
             f"{NAMESPACE}_logged_faults", "Times each code was logged as a warning or worse.", labels=["code"]

@@ -1,6 +1,6 @@
 """Edge: an authority and certificates for a test cluster. A cluster that matters has an authority of its own elsewhere.
 
-tls/ca.crt ca.key · tls/controller-1.crt .key · tls/broker-11.crt .key · tls/admin.crt .key · principals.toml
+tls/ca.crt ca.key · controller-1.crt .key · broker-11.crt .key · admin.crt .key · revoked.toml, and principals.toml
 
 Tests: tests/unit/metadata_log/node/identity/test_tls.py.
 """
@@ -25,6 +25,7 @@ from metadata_log.node.identity.ownership import check_secret
 DAYS: Final = 825
 """Of a certificate; the authority's lives five times as long."""
 ADMIN: Final = "admin"
+REVOKED: Final = "revoked.toml"
 HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -98,6 +99,17 @@ class Authority:
         replace_file(files.key, _pem(key))
         replace_file(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
         return files
+
+    def write_revoked(self) -> Path:
+        """Return the list of revoked certificates of this cluster; an empty one is made where there is none.
+
+        Raises:
+            DiskFailed: it cannot be written.
+        """
+        file = self.folder / REVOKED
+        if not file.exists():
+            replace_file(file, b"")
+        return file
 
     def write_principals(self, file: Path) -> None:
         """Give the admin of this cluster the role of one, unless the file is there; brokers of Kafka name it in their way.

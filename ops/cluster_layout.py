@@ -288,7 +288,9 @@ class Layout:
         if self.authority is None:
             return None
         files = self.authority.certify(member.role, str(member.id))
-        return TlsFiles(*(self._relative(path) for path in (files.certificate, files.key, files.ca)))
+        revoked = self.authority.write_revoked()
+        paths = (files.certificate, files.key, files.ca, revoked)
+        return TlsFiles(*(self._relative(path) for path in paths))
 
     def _principals(self) -> Path | None:
         return None if self.authority is None else Path(PRINCIPALS)

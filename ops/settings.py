@@ -153,6 +153,7 @@ KEYS: Final = (
         certificate="PEM: the node's certificate, which names it and its hosts.",
         key="PEM: its key, readable by this user alone.",
         ca="PEM: the authority of this cluster alone.",
+        revoked="TOML: its certificates that count no longer.",
     ),
     *_keys(
         "voters", CONTROLLER, of.NUMBER, id="A founder of the quorum; once founded, the log names the voters."

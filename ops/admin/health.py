@@ -25,6 +25,7 @@ RED_CONDITIONS: Final = frozenset(
         "AUTHORITY_EXPIRED",
         "AUTHORITY_NOT_YET_VALID",
         "SECOND_QUORUM",
+        "CERTIFICATE_REVOKED",
     }
 )
 """What nodes report of themselves is yellow, but where clients or other nodes are refused, or two histories grow."""

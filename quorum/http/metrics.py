@@ -19,8 +19,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from metadata_log.ids import uuid_text
-from metadata_log.node.identity.certificate_metrics import certificate_ends, requests_refused
-from metadata_log.node.identity.tls import dates_of_node
+from metadata_log.node.identity.certificate_metrics import (
+    certificate_ends,
+    certificates_revoked,
+    requests_refused,
+)
+from metadata_log.node.identity.tls import dates_of_node, revoked_by_node
 from quorum.http.door import Door
 from quorum.http.routes import reading
 from quorum.pace.loop_turns import TURN_SECONDS, TimedSelector
@@ -68,6 +72,7 @@ class _StatusMetrics(Collector):
             yield CounterMetricFamily(f"{NAMESPACE}_{name}", documentation, value=float(value))
         yield from self._health()
         yield from certificate_ends(dates_of_node(self._status.tls))
+        yield certificates_revoked(revoked_by_node(self._status.tls))
         yield from requests_refused(self._status.access.refusals.counts)
         yield from self._raft()
         yield from self._brokers()

@@ -153,6 +153,11 @@ class Link(asyncio.Protocol):
         return peer_certificate(self._transport)
 
     @property
+    def encrypted(self) -> ssl.SSLObject | None:
+        """The TLS of the connection; None without TLS, or once the connection is gone."""
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
+
+    @property
     def _peer(self) -> NodeId | None:
         return None if self._hello is None else self._hello.node_id
 

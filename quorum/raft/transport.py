@@ -359,10 +359,12 @@ class TcpTransport:
 
     # --- within
 
-    def drop_ended(self, now_s: float) -> None:
+    def drop_ended(self, now_s: float, is_revoked: Callable[[ssl.SSLObject], bool] = lambda _: False) -> None:
         for link in list(self._established.values()):
             if has_ended(link.certificate or {}, now_s):
                 link.drop("its certificate has expired")
+            elif (encrypted := link.encrypted) is not None and is_revoked(encrypted):
+                link.drop("its certificate is revoked")
 
     def _is_voters(self, link: Link) -> bool:
         """Answer whether the other end of an established link is a voter in force."""
@@ -426,7 +428,7 @@ class TcpTransport:
 
 
 async def _keep_ending(transport: TcpTransport, tls: Tls) -> None:
-    """Drop links whose other end showed a certificate that is valid no longer: TLS looks once, when a link begins."""
+    """Drop links whose other end showed a certificate that counts no longer: TLS looks once, when a link begins."""
     while True:
         await asyncio.sleep(TLS_CHECK_S)
-        transport.drop_ended(tls.now_s)
+        transport.drop_ended(tls.now_s, tls.is_revoked)

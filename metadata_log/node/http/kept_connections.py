@@ -16,7 +16,7 @@ from metadata_log.node.identity.tls import Tls
 
 log = logging.getLogger(__name__)
 
-ENDED: Final = "a certificate that it began with has expired"
+ENDED: Final = "a certificate that it began with has expired, or is revoked"
 
 
 class KeptConnections(TCPConnector):
@@ -45,7 +45,7 @@ class KeptConnections(TCPConnector):
                 self._seen.add(transport)
                 self._look_later(transport, encrypted, self._tls)
                 return connection
-            if not self._tls.has_ended(encrypted) and not self._tls.was_renewed_since(encrypted):
+            if not _counts_no_longer(self._tls, encrypted) and not self._tls.was_renewed_since(encrypted):
                 return connection
             connection.close()
 
@@ -56,9 +56,13 @@ class KeptConnections(TCPConnector):
         """End a connection in time, whether a request is under way on it or not."""
         if transport.is_closing():
             return
-        if tls.has_ended(encrypted):
+        if _counts_no_longer(tls, encrypted):
             peer = transport.get_extra_info("peername")
             log.warning("connection_ended", extra={"address": peer[0] if peer else None, "reason": ENDED})
             transport.abort()
             return
         self._look_later(transport, encrypted, tls)
+
+
+def _counts_no_longer(tls: Tls, encrypted: ssl.SSLObject) -> bool:
+    return tls.has_ended(encrypted) or tls.is_revoked(encrypted)

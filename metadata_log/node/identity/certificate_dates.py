@@ -136,12 +136,9 @@ def date_text(unix_s: float) -> str:
 
 def _certificates(content: bytes) -> Sequence[_Certificate]:
     try:
-        found = [_read(base64.b64decode(pem)) for pem in _PEM.findall(content)]
-    except (binascii.Error, IndexError, OverflowError) as error:
+        return [_read(der) for der in certificates_in(content)]
+    except (IndexError, OverflowError) as error:
         raise ValueError("its dates cannot be read") from error
-    if not found:
-        raise ValueError("it holds no certificate")
-    return found
 
 
 def _read(der: bytes) -> _Certificate:
@@ -163,6 +160,47 @@ def _read(der: bytes) -> _Certificate:
         begins_s=begins_s,
         ends_s=_time(tag, der[begin:end]),
     )
+
+
+def first_certificate(content: bytes) -> bytes:
+    """Return the first certificate of a PEM file in DER: that of the file's owner, before intermediate ones.
+
+    Raises:
+        ValueError: it holds no certificate.
+    """
+    return certificates_in(content)[0]
+
+
+def certificates_in(content: bytes) -> Sequence[bytes]:
+    """Return the certificates of a PEM file in DER.
+
+    Raises:
+        ValueError: it holds no certificate.
+    """
+    try:
+        found = [base64.b64decode(pem) for pem in _PEM.findall(content)]
+    except binascii.Error as error:
+        raise ValueError("it holds no certificate in base64") from error
+    if not found:
+        raise ValueError("it holds no certificate")
+    return found
+
+
+def serial_of(der: bytes) -> int:
+    """Return the serial number of a certificate in DER.
+
+    Raises:
+        ValueError: it is no certificate.
+    """
+    try:
+        _, at, _ = _field(der, 0)
+        _, at, _ = _field(der, at)
+        tag, begin, end = _field(der, at)
+        if tag == _VERSION_TAG:
+            _, begin, end = _field(der, end)
+    except IndexError as error:
+        raise ValueError("no certificate in DER") from error
+    return int.from_bytes(der[begin:end], "big", signed=True)
 
 
 def _field(der: bytes, at: int) -> tuple[int, int, int]:

@@ -22,6 +22,15 @@ def certificate_ends(files: Iterable[Dated]) -> Iterator[Metric]:
     yield ends
 
 
+def certificates_revoked(entries: int) -> Metric:
+    """Return how many certificates the node's list of revoked ones has; 0 without a list."""
+    return GaugeMetricFamily(
+        "metaquorum_certificates_revoked",
+        "Entries of the list of revoked certificates that counts on this node ([tls] revoked).",
+        value=float(entries),
+    )
+
+
 def requests_refused(counts: Mapping[tuple[DoorName, Reason], int]) -> Iterator[Metric]:
     """Yield how many requests each door refused, by reason; zeros too, so that an alert sees the first one."""
     family = CounterMetricFamily(

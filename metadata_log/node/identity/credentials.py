@@ -4,10 +4,10 @@ Tests: tests/unit/metadata_log/node/identity/test_tls.py.
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from metadata_log.errors import InvalidSettings
 from metadata_log.node.clock import unix_ms
@@ -17,17 +17,22 @@ from metadata_log.node.identity.ownership import check_secret
 
 BEARER: Final = re.compile(r"Bearer ([!-~]{20,512})", re.IGNORECASE)
 CONTROLLERS: Final = ("Controller",)
+REVOKED: Final = "its certificate is revoked"
 SERVERS: Final = ("Controller", "Broker")
 """Kinds of servers: a command may be given the address of either, since brokers forward."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: the node's certificate (with intermediate ones), its key, and the authority that all nodes trust."""
+    """PEM files: the node's certificate (with intermediate ones), its key, and the authority that all nodes trust.
+
+    `revoked` lists certificates of that authority that count no longer (`revocations.py`); None: there are none.
+    """
 
     certificate: Path
     key: Path
     ca: Path
+    revoked: Path | None = None
 
     def client(self, servers: tuple[str, ...] = SERVERS, *, now_s: float | None = None) -> ssl.SSLContext:
         """Return a context for calls under this certificate to `servers`; otherwise as `trusting`.
@@ -88,18 +93,43 @@ def check_dates(files: tuple[Dated, ...], now_s: float | None = None) -> None:
         raise InvalidSettings(objection)
 
 
-def expect(context: ssl.SSLContext, servers: tuple[str, ...], *, cluster_id: str | None) -> None:
-    """Have a client's context refuse a server whose certificate names none of `servers`.
+Peer: TypeAlias = ssl.SSLObject | ssl.SSLSocket
+
+
+def expect(
+    context: ssl.SSLContext,
+    servers: tuple[str, ...],
+    *,
+    cluster_id: str | None,
+    is_revoked: Callable[[Peer], bool] = lambda _: False,
+) -> None:
+    """Have a client's context refuse a server whose certificate is revoked, or names none of `servers`.
 
     The authority certifies users and brokers, too. With the name of a host in it, such a certificate would pass for a
     controller's there, and its owner would get the tokens of clients.
     """
 
-    def check(certificate: Mapping[str, Any] | None) -> None:
-        name = name_in(certificate or {}, cluster_id)
+    def objection(peer: Peer) -> str | None:
+        name = name_in(peer.getpeercert() or {}, cluster_id)
         if name is None or name.partition(":")[0] not in servers:
             wanted = " or ".join(servers).lower()
-            reason = f"its certificate names {name or 'nobody'}, and not a {wanted}"
+            return f"its certificate names {name or 'nobody'}, and not a {wanted}"
+        return REVOKED if is_revoked(peer) else None
+
+    _refuse(context, objection)
+
+
+def refuse_revoked(context: ssl.SSLContext, is_revoked: Callable[[Peer], bool]) -> None:
+    """Have a context refuse a peer whose certificate is revoked."""
+    _refuse(context, lambda peer: REVOKED if is_revoked(peer) else None)
+
+
+def _refuse(context: ssl.SSLContext, objection: Callable[[Peer], str | None]) -> None:
+    """Have the handshakes of a context fail where there is an objection to the other end."""
+
+    def check(peer: Peer) -> None:
+        reason = objection(peer)
+        if reason is not None:
             error = ssl.SSLCertVerificationError(ssl.SSL_ERROR_SSL, reason)
             error.reason = reason
             raise error
@@ -107,12 +137,12 @@ def expect(context: ssl.SSLContext, servers: tuple[str, ...], *, cluster_id: str
     class Checked(ssl.SSLObject):
         def do_handshake(self) -> None:
             super().do_handshake()
-            check(self.getpeercert())
+            check(self)
 
     class CheckedSocket(ssl.SSLSocket):
         def do_handshake(self, block: bool = False) -> None:
             super().do_handshake(block)
-            check(self.getpeercert())
+            check(self)
 
     context.sslobject_class = Checked  # asyncio's
     context.sslsocket_class = CheckedSocket

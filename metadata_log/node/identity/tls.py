@@ -10,32 +10,41 @@ import logging
 import ssl
 from asyncio import sslproto
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.collector import leave_no_cycle
-from metadata_log.node.identity.certificate_dates import DAY_S, Dated, has_ended
+from metadata_log.node.identity.certificate_dates import DAY_S, Dated, first_certificate, has_ended
 from metadata_log.node.identity.credentials import (
     CONTROLLERS,
+    REVOKED,
+    Peer,
     TlsFiles,
     check_dates,
     dates_of,
     expect,
     harden,
     load,
+    refuse_revoked,
     states_of,
     tls_reason,
     trust,
 )
 from metadata_log.node.identity.ownership import check_trusted
+from metadata_log.node.identity.revocations import NONE, read_revoked
+from metadata_log.node.pace import next_turn
 from metadata_log.node.recent_warnings import BY_STRANGER
 
 log = logging.getLogger(__name__)
 
 SHUTDOWN_S: Final = 2.0
 """For the other end's last word; then the connection is closed without it."""
+LOOKED_AT: Final = 500
+"""Connections that are looked at in one turn of the loop once a list of revoked certificates changed: some milliseconds."""
 
 
 class _Renewed(ssl.SSLContext):
@@ -45,6 +54,8 @@ class _Renewed(ssl.SSLContext):
     """
 
     newest: ssl.SSLContext
+    accepted: "WeakSet[_Encrypted]"
+    """The connections that others began with it."""
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
         return self.newest.wrap_bio(*arguments, **options)
@@ -80,11 +91,21 @@ class Tls:
         """Of HTTP: a client may have a certificate, or a token."""
         self.peer_server = _Renewed(ssl.PROTOCOL_TLS_SERVER)
         """Of Raft: only who has a certificate gets as far as a handshake."""
+        for held in (self.server, self.peer_server):
+            held.accepted = WeakSet()
         self.client = _Renewed(ssl.PROTOCOL_TLS_CLIENT)
         self.peer_client = _Renewed(ssl.PROTOCOL_TLS_CLIENT)
         """Of Raft: the certificate must name the peer's id, at whatever address."""
         self.anonymous = _Renewed(ssl.PROTOCOL_TLS_CLIENT)
         """For what is forwarded: the certificate is lent to no client."""
+        self.revoked = NONE
+        """The certificates that count no longer."""
+        self._revoked_state: tuple[int, int] | None = None
+        self._revoked_not_read: str | None = None
+        """Why the list of them that lies there now does not count."""
+        if files.revoked is not None:
+            self._revoked_state = _state_of(files.revoked)
+            self.revoked = read_revoked(files.revoked)
         self._states = states_of(files)
         self._read()
 
@@ -112,7 +133,10 @@ class Tls:
         peer_server.verify_mode = ssl.CERT_REQUIRED
         peer_client.check_hostname = False
         for context in (client, anonymous):
-            expect(context, CONTROLLERS, cluster_id=self._cluster_id)
+            expect(context, CONTROLLERS, cluster_id=self._cluster_id, is_revoked=self.is_revoked)
+        for context in (server, peer_server, peer_client):
+            refuse_revoked(context, self.is_revoked)
+        self._own = first_certificate(files.certificate.read_bytes())
         for held, context in made:
             held.newest = context
         self.dates = dates
@@ -129,6 +153,11 @@ class Tls:
             now_s > each.ends_s for each in self.dates
         )
 
+    def is_revoked(self, connection: Peer) -> bool:
+        """Return whether the certificate that the other end showed counts no longer."""
+        certificate = connection.getpeercert(binary_form=True) if self.revoked.entries else None
+        return certificate is not None and self.revoked.has(certificate)
+
     def was_renewed_since(self, connection: ssl.SSLObject) -> bool:
         """Return whether a connection of `client` began with files that were replaced since."""
         return connection.context is not self.client.newest
@@ -139,6 +168,36 @@ class Tls:
             self.look_at_dates()
             await asyncio.sleep(limits.TLS_CHECK_S)
             self.look_again()
+            if self.look_at_revoked():
+                await self.end_revoked()
+
+    def look_at_revoked(self) -> bool:
+        """Read the list of revoked certificates if it changed, and answer whether it did; a broken one never counts."""
+        file = self._files.revoked
+        if file is None:
+            return False
+        try:
+            state = _state_of(file)
+            if state == self._revoked_state:
+                self._revoked_not_read = None
+                return False
+            revoked = read_revoked(file)
+        except InvalidSettings as error:
+            if error.message != self._revoked_not_read:
+                log.error("revoked_not_reloaded", extra={"reason": error.message})
+            self._revoked_not_read = error.message
+            return False
+        self.revoked, self._revoked_state, self._revoked_not_read = revoked, state, None
+        log.info("revoked_reloaded", extra={"path": str(file), "certificates": revoked.entries})
+        return True
+
+    async def end_revoked(self) -> None:
+        """Close the connections that others began with a certificate that is revoked now."""
+        accepted = [*self.server.accepted, *self.peer_server.accepted]
+        for place, connection in enumerate(accepted, 1):
+            connection.end_if(self.is_revoked)
+            if place % LOOKED_AT == 0:
+                await next_turn()
 
     def look_again(self) -> None:
         """Read the files if they changed; where they are no pair, or not valid now, the ones before count."""
@@ -181,6 +240,16 @@ class Tls:
                 "CERTIFICATES_NOT_RELOADED",
                 f"{self._not_reloaded} (what was read before counts, up to the next start)",
             )
+        if self._revoked_not_read is not None:
+            yield (
+                "REVOKED_NOT_RELOADED",
+                f"{self._revoked_not_read} (what was read before counts, up to the next start)",
+            )
+        if self.revoked.has(self._own):
+            yield (
+                "CERTIFICATE_REVOKED",
+                f"{self._files.certificate}: this certificate is in {self._files.revoked}: the other nodes refuse it",
+            )
         yield from self._conditions(urgent=True)
 
     def warnings(self) -> list[dict[str, Any]]:
@@ -198,11 +267,24 @@ class Tls:
                 yield condition
 
 
+def _state_of(file: Path) -> tuple[int, int]:
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise InvalidSettings(f"{file}: {error.strerror}") from error
+    return status.st_mtime_ns, status.st_ino
+
+
 def recent_and_ending(tls: Tls | None, recent: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the recent warnings of a node with those about its certificates, which hold until these are renewed."""
     ending = [] if tls is None else tls.warnings()
     codes = {row["code"] for row in ending}
     return [*ending, *(row for row in recent if row["code"] not in codes)]
+
+
+def revoked_by_node(tls: Tls | None) -> int:
+    """Return how many entries the list of revoked certificates has that counts on a node."""
+    return 0 if tls is None else tls.revoked.entries
 
 
 def dates_of_node(tls: Tls | None) -> tuple[Dated, ...]:
@@ -229,6 +311,15 @@ class _Encrypted(sslproto.SSLProtocol):
             )
             transport.write(self._outgoing.read())  # type: ignore[attr-defined]  # what OpenSSL has to send
         super()._fatal_error(exc, message)
+
+    def end_if(self, is_revoked: Callable[[Peer], bool]) -> None:
+        """Close the connection if the certificate that the other end showed is revoked."""
+        transport: Any = self._transport
+        connection: ssl.SSLObject | None = self._sslobj  # type: ignore[attr-defined]  # none before its handshake
+        if transport is not None and connection is not None and is_revoked(connection):
+            peer = transport.get_extra_info("peername")
+            log.warning("connection_ended", extra={"address": peer[0] if peer else None, "reason": REVOKED})
+            transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._on_lost()
@@ -268,5 +359,7 @@ class Encrypting(asyncio.Protocol):
             ssl_shutdown_timeout=SHUTDOWN_S,
             on_lost=on_lost,
         )
+        if isinstance(self._context, _Renewed):
+            self._context.accepted.add(encrypted)
         transport.set_protocol(encrypted)
         encrypted.connection_made(transport)

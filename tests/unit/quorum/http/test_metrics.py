@@ -221,6 +221,7 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
         calls_failed=22,
         logged_faults={"SNAPSHOT_FAILED": 23},
         refused={("http", "unauthorized"): 24},
+        revoked=25,
     )
     assert values(broker_exposition(numbers)) == {
         "last_applied_record_offset": 10,
@@ -234,6 +235,7 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
         "snapshots_fetched_total": 19,
         "metadata_load_errors_total": 20,
         "snapshots_failed_total": 21,
+        "certificates_revoked": 25,
         "controller_calls_failed_total": 22,
         "broker_state": 3,
         "global_topic_count": 0,

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_HANDSHAKES_MAX
+from metadata_log.node.identity.certificate_dates import first_certificate, serial_of
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.tls import Tls
 from ops.certificates import Authority
@@ -120,6 +122,29 @@ async def test_a_link_ends_with_the_certificate_that_it_began_with(tmp_path: Pat
         assert not first.closed_here
         one.transport.drop_ended(now_s + DAY_S + 1)
         assert first.closed_here
+
+
+async def test_a_link_ends_once_the_certificate_is_revoked_and_does_not_come_back(tmp_path: Path) -> None:
+    ours = Authority(tmp_path, cluster_id=CLUSTER)
+    mine, lost = ours.certify("controller", "1"), ours.certify("controller", "2")
+    file = tmp_path / "revoked.toml"
+    file.write_text("")
+    one, two, _ = pair_with(replace(mine, revoked=file), lost)
+    tls = one.transport._tls
+    assert tls is not None
+    async with one.running(), two.running():
+        await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
+        (tmp_path / "part").write_text(
+            f'[[revoked]]\nserial = "{serial_of(first_certificate(lost.certificate.read_bytes())):x}"\n'
+        )
+        (tmp_path / "part").replace(file)
+        assert tls.look_at_revoked()
+        one.transport.drop_ended(time.time(), tls.is_revoked)
+        await until(lambda: not linked(one.transport), "the link is gone")
+        dropped = one.transport.foreign_bytes_total
+        await asyncio.sleep(0.5)  # two attempts of the other end
+        assert not linked(one.transport)
+        assert dropped == 1
 
 
 async def test_a_voter_whose_certificate_has_expired_is_named_with_the_reason(
