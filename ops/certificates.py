@@ -1,4 +1,4 @@
-"""Edge: an authority and certificates for a test cluster. A cluster that matters has an authority of its own elsewhere.
+"""Edge: an authority in a folder, and what it certifies: for test clusters, and for those that have no authority elsewhere.
 
 tls/ca.crt ca.key · controller-1.crt .key · broker-11.crt .key · admin.crt .key · revoked.toml, and principals.toml
 
@@ -8,12 +8,14 @@ Tests: tests/unit/metadata_log/node/identity/test_tls.py.
 import datetime as dt
 import ipaddress
 import os
+import secrets
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes as PublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from metadata_log.errors import InvalidSettings
@@ -51,15 +53,24 @@ class Authority:
             folder.chmod(DIRECTORY_MODE)
             if not self.ca.exists():
                 self._make()
-            self._certificate = x509.load_pem_x509_certificate(self.ca.read_bytes())
             check_secret(folder / "ca.key")
             key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
+            trusted = x509.load_pem_x509_certificates(self.ca.read_bytes())
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise InvalidSettings(
+                f"{folder / 'ca.key'}: no key of an elliptic curve, as these authorities have"
+            )
+        own = [each for each in trusted if each.public_key() == key.public_key()]
+        if not own:
+            raise InvalidSettings(f"{self.ca}: none of its authorities has the key {folder / 'ca.key'}")
         self._key = key
+        self.certificate = own[0]
+        """Of this authority: while two are trusted, the file has both."""
 
     def _make(self) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(f"metaquorum test authority {self._cluster_id}")
+        # OpenSSL finds the issuer of a certificate by its name: two that are trusted at once have two names.
+        name = _name(f"metaquorum authority {self._cluster_id} {secrets.token_hex(4)}")
         certificate = (
             _builder(name, name, key, days=5 * DAYS)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -89,16 +100,41 @@ class Authority:
         else:
             uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
         certificate = (
-            _builder(_name(stem), self._certificate.subject, key, days=DAYS)
+            _builder(_name(stem), self.certificate.subject, key, days=DAYS)
             .add_extension(x509.SubjectAlternativeName([uri, *map(_general, hosts)]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+            .add_extension(self._own_identifier, critical=False)
             .sign(self._key, hashes.SHA256())
         )
         replace_file(files.key, _pem(key))
         replace_file(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
         return files
+
+    def renewed(self, found: x509.Certificate, key: PublicKey, *, days: int = DAYS) -> bytes:
+        """Return a certificate for a key, in PEM, that names what another one names, for as many days.
+
+        Raises:
+            InvalidSettings: this authority ends sooner.
+        """
+        now = dt.datetime.now(dt.UTC)
+        ends = self.certificate.not_valid_after_utc
+        if ends < now + dt.timedelta(days=days):
+            raise InvalidSettings(
+                f"{self.ca}: this authority ends at {ends:%Y-%m-%d}, sooner than a certificate of {days} days: rotate the "
+                "authority first, or give --days"
+            )
+        builder = _builder_for(found.subject, self.certificate.subject, key, days=days)
+        builder = builder.add_extension(self._own_identifier, critical=False)
+        for extension in found.extensions:
+            if not isinstance(extension.value, x509.SubjectKeyIdentifier | x509.AuthorityKeyIdentifier):
+                builder = builder.add_extension(extension.value, critical=extension.critical)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def _own_identifier(self) -> x509.AuthorityKeyIdentifier:
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
 
     def write_revoked(self) -> Path:
         """Return the list of revoked certificates of this cluster; an empty one is made where there is none.
@@ -123,19 +159,31 @@ class Authority:
             replace_file(file, "\n".join(rows).encode())
 
 
+def new_key() -> tuple[PublicKey, bytes]:
+    """Return the public half of a new key, and the key in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.public_key(), _pem(key)
+
+
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int
+) -> x509.CertificateBuilder:
+    return _builder_for(subject, issuer, key.public_key(), days=days)
+
+
+def _builder_for(
+    subject: x509.Name, issuer: x509.Name, key: PublicKey, *, days: int
 ) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(hours=1))
         .not_valid_after(now + dt.timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 

@@ -50,6 +50,10 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "topics": ("topics", "Topics and their partitions."),
     "partitions": ("partitions", "Partitions of all topics, and elections of their leaders."),
     "roll": ("roll", "Restarts of all nodes, one at a time."),
+    "certificates": (
+        "certificates",
+        "The certificates of nodes and users, and the authority that issues them.",
+    ),
     "configs": ("configs", "Settings of topics, brokers and the cluster."),
     "plan": ("declared:PLAN", "Show how a cluster differs from what a file declares."),
     "apply": ("declared:APPLY", "Make topics and settings as a file declares them."),

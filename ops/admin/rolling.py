@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from metadata_log.errors import NotController, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
+from ops.admin.client import ClusterClient
 from ops.admin.cluster import Cluster
 from ops.admin.health import merged_status
 from ops.admin.live_state import live_image, live_options, newer_image
@@ -156,19 +157,30 @@ class Rolling:
         return "; ".join(f"{one['code']}: {one['detail']}" for one in left) or None
 
     def _wait(self, why_not: Callable[[], str | None], late: type[UnsafeStep | NotBack], what: str) -> None:
-        """Wait until there is no reason left; raise `late` with the last one after the patience."""
-        begun_s = said_s = time.monotonic()
-        while True:
-            try:
-                why = why_not()
-            except (Unavailable, OutcomeUnknown) as error:
-                why = error.message
-            if why is None:
-                return
-            now_s = time.monotonic()
-            if now_s - begun_s > self.patience_s:
-                raise late(f"{what}, and after {self.patience_s:g} s: {why}")
-            if now_s - said_s > SAY_S:
-                said_s = now_s
-                self.client.say(f"{what}; waiting: {why}")
-            time.sleep(LOOK_AGAIN_S)
+        wait_until(self.client, why_not, late, what, patience_s=self.patience_s)
+
+
+def wait_until(
+    client: ClusterClient,
+    why_not: Callable[[], str | None],
+    late: type[UnsafeStep | NotBack],
+    what: str,
+    *,
+    patience_s: float,
+) -> None:
+    """Wait until there is no reason left; raise `late` with the last one after the patience."""
+    begun_s = said_s = time.monotonic()
+    while True:
+        try:
+            why = why_not()
+        except (Unavailable, OutcomeUnknown) as error:
+            why = error.message
+        if why is None:
+            return
+        now_s = time.monotonic()
+        if now_s - begun_s > patience_s:
+            raise late(f"{what}, and after {patience_s:g} s: {why}")
+        if now_s - said_s > SAY_S:
+            said_s = now_s
+            client.say(f"{what}; waiting: {why}")
+        time.sleep(LOOK_AGAIN_S)

@@ -1,18 +1,14 @@
 """Edge: `roll controllers|brokers|all`. Tests: tests/unit/ops/verbs/test_roll.py, tests/cluster/test_routines.py."""
 
-import re
-import shlex
-import subprocess
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.ids import BrokerId
-from metadata_log.node.addresses import is_host
 from metadata_log.wire.shapes import INT64_MAX
 from ops.changes import REFUSED
 from ops.guard import ask_first, guarded
+from ops.node_commands import command_with, run_for
 from ops.options import Network, Noun, R, either, flag, network, option
 from ops.render import Column
 from ops.talk import fail_usage, say
@@ -31,17 +27,6 @@ PLACES: Final = ("id", "role", "host")
 NOUN: Final = Noun()
 
 
-def _command(text: str) -> list[str]:
-    """Read a command, in which {id}, {role} and {host} are replaced for each node."""
-    words = shlex.split(text)
-    if not words:
-        raise ValueError("the empty text is no command")
-    for name in re.findall(r"\{(\w*)\}", text):
-        if name not in PLACES:
-            raise ValueError(f"{{{name}}} is none of {', '.join(f'{{{each}}}' for each in PLACES)}")
-    return words
-
-
 def _rolling(run: R) -> R:
     """Declare what the three verbs have in common."""
     for declare in reversed(
@@ -49,7 +34,7 @@ def _rolling(run: R) -> R:
             option(
                 "--restart",
                 "command",
-                read=_command,
+                read=command_with(PLACES),
                 metavar="COMMAND",
                 help="restarts a node, and returns; without a shell; {id}, {role} and {host} are replaced",
             ),
@@ -216,45 +201,16 @@ def _show(asked: Network, roles: "Sequence[Role]", since: int) -> int:
     return SUFFERS if unsafe else 0
 
 
-def words_for(command: Sequence[str], places: Mapping[str, Any]) -> list[str]:
-    """Return the words of a command for one node."""
-
-    def put(found: "re.Match[str]") -> str:
-        return str(places[found[1]])
-
-    return [re.sub(r"\{(\w+)\}", put, word) for word in command]
-
-
 def _commanded(command: Sequence[str], patience_s: float) -> "Callable[[Node], None]":
     """Return what restarts a node by a command."""
-    from ops.admin.rolling import NotBack, UnsafeStep
-
-    names_host = any("{host}" in word for word in command)
 
     def restart(node: "Node") -> None:
-        if names_host and (not is_host(node.host) or node.host.startswith("-")):
-            # A broker registers what it likes, and `ssh -oProxyCommand=...` would run it here.
-            raise UnsafeStep(
-                f"{node.name} is not restarted: it registered {node.host!r}, which is no name of a host"
-            )
-        words = words_for(command, {"id": node.id, "role": node.role, "host": node.host})
-        # Into a file: what the command starts may keep its output open.
-        with tempfile.TemporaryFile() as output:
-            try:
-                done = subprocess.run(  # noqa: S603 the operator's own command, without a shell
-                    words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    timeout=patience_s,
-                    check=False,
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise NotBack(f"{node.name}: {shlex.join(words)}: {error}") from error
-            if done.returncode != 0:
-                output.seek(0)
-                said = output.read().decode(errors="replace").strip().rpartition("\n")[2]
-                raise NotBack(f"{node.name}: {shlex.join(words)} ended with {done.returncode}: {said}")
+        run_for(
+            command,
+            {"id": node.id, "role": node.role, "host": node.host},
+            name=node.name,
+            patience_s=patience_s,
+        )
 
     return restart
 

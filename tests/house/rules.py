@@ -96,6 +96,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/node/http/server.py": frozenset({"aiohttp"}),
     "metadata_log/node/http/answers.py": frozenset({"aiohttp", "msgpack"}),
     "ops/certificates.py": frozenset({"cryptography"}),
+    "ops/admin/*certificate*.py": frozenset({"cryptography"}),
     "ops/cli.py": frozenset({"click"}),
     "ops/options.py": frozenset({"click"}),
     "ops/verbs/desk.py": frozenset({"click"}),

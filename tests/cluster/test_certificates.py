@@ -1,0 +1,118 @@
+"""Real processes: certificates and their authority are replaced under writers, and what is revoked is cut off."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log.errors import MetadataError
+from metadata_log.node.addresses import read_url
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Credentials
+from ops.certificates import Authority
+from ops.local_cluster import ADMIN_FILES, LocalCluster
+from tests.support.wire import calm
+from tests.support.writers import Writer
+
+pytestmark = pytest.mark.slow
+
+
+def shown(cluster: LocalCluster) -> list[str]:
+    return [
+        word for name, file in ADMIN_FILES.items() for word in (f"--{name}", str(cluster.directory / file))
+    ]
+
+
+async def certificates(cluster: LocalCluster, *words: str, code: int = 0) -> Any:
+    """Run a verb as another process, and return what it says: JSON, or on a refusal its text."""
+    line = [sys.executable, "-m", "ops.cli", "certificates", *words, "-o", "json", "--timeout", "60s"]
+    line += ["--bootstrap", ",".join(cluster.bootstrap), *shown(cluster)]
+    done = await asyncio.to_thread(subprocess.run, line, capture_output=True, text=True, check=False)
+    assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+    return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def writing(cluster: LocalCluster) -> Writer:
+    """Return a writer each of whose writes begins as a command does: with the files as they are, and a new connection."""
+    files = cluster.admin_files
+    assert files is not None
+    at = cluster.client()
+
+    def write(number: int) -> None:
+        client = ClusterClient(
+            at.bootstrap, timeout_s=60, rng=at.rng, credentials=Credentials(files.client())
+        )
+        client.write("PATCH", "/v1/configs", {"cluster": True, "set": {"k": str(number)}})
+
+    return Writer(write, pause_s=0.05)
+
+
+def epoch(cluster: LocalCluster) -> int:
+    files = cluster.admin_files
+    assert files is not None
+    at = cluster.client()
+    client = ClusterClient(at.bootstrap, timeout_s=60, rng=at.rng, credentials=Credentials(files.client()))
+    return int(client.read("/v1/quorum")["controller_epoch"])
+
+
+async def serials(cluster: LocalCluster) -> dict[tuple[str, str], str]:
+    return {(one["where"], one["listener"]): one["serial"] for one in await certificates(cluster, "list")}
+
+
+async def test_the_authority_is_replaced_under_a_writer_and_what_is_revoked_is_cut_off(
+    tmp_path: Path,
+) -> None:
+    async def story(cluster: LocalCluster) -> None:
+        local = ("--local", str(cluster.directory), "--yes")
+        before, begun = await serials(cluster), epoch(cluster)
+        assert len(before) == 7, "http and raft of three controllers, http of a broker"
+        assert await certificates(cluster, "list", "--expiring", "30d") == []
+        in_files = await certificates(cluster, "list", str(cluster.directory / "tls"))
+        assert {one["uri"].rpartition("/")[2] for one in in_files if one["uri"]} == {
+            "1",
+            "2",
+            "3",
+            "11",
+            "admin",
+        }
+        foreseen = await certificates(cluster, "rotate", "authority", *local, "--dry-run")
+        assert (foreseen["step"], len(foreseen["rotated"]), foreseen["unsafe"]) == ("trust", 4, None)
+
+        with writing(cluster) as writer:
+            await certificates(cluster, "rotate", "authority", *local, "--step", "certify", code=3)
+            for step in ("trust", "certify", "retire"):
+                done = await certificates(cluster, "rotate", "authority", *local, "--step", step)
+                assert (done["step"], len(done["rotated"])) == (step, 4)
+                writer.goes_on(f"after {step}")
+        assert writer.failures == []
+        assert epoch(cluster) == begun, "no election"
+        after = await serials(cluster)
+        assert after.keys() == before.keys()
+        assert not {*after.values()} & {*before.values()}
+        assert all(one["trusted"] for one in await certificates(cluster, "list"))
+
+        ours = Authority(cluster.directory / "tls", cluster_id=cluster.cluster_id)
+        lost = ours.certify("user", "lost")
+        held = await asyncio.open_connection(*read_url(cluster.http(1)), ssl=lost.client())
+        refused = await certificates(cluster, "revoke", str(ours.folder / "controller-2.crt"), *local, code=3)
+        assert "controller 2 shows this certificate on http" in refused
+        done = await certificates(cluster, "revoke", str(lost.certificate), *local, "--note", "a laptop")
+        assert len(done["nodes"]) == 4
+        assert await asyncio.wait_for(held[0].read(100), 60) == b"", "what it began is closed"
+        held[1].close()
+        at = cluster.client()
+        for url in (cluster.http(1), cluster.http(11)):
+            client = ClusterClient((url,), timeout_s=5, rng=at.rng, credentials=Credentials(lost.client()))
+            with pytest.raises(MetadataError):
+                client.ask_one(url, "/healthz")
+        again = await certificates(cluster, "revoke", str(lost.certificate), *local)
+        assert again["nodes"] == done["nodes"], "once more changes nothing"
+        assert epoch(cluster) == begun
+
+    cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=calm, secure=True)
+    async with asyncio.timeout(270), cluster:
+        await story(cluster)
