@@ -11,6 +11,7 @@ file repeats a request.
 import asyncio
 import io
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Final, NamedTuple
@@ -35,7 +36,7 @@ from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.bodies import read_raw
 from metadata_log.node.http.identities import SESSION_TOKEN, of
 from metadata_log.node.identity.credentials import why_it_failed
-from metadata_log.node.identity.rights import NOBODY
+from metadata_log.node.identity.rights import ANYBODY, NOBODY
 
 NEVER_REPEATED: Final = frozenset({"/v1/quorum/transfer"})
 """Each such request moves leadership on, whatever its X-Request-Id."""
@@ -111,8 +112,8 @@ class Forwarder:
         self._http = http
         self._buffers = buffers
         self._in_flight = 0
-        self._followed = 0
-        """Pages that follow events through this broker."""
+        self._followed = Counter[str]()
+        """Pages that follow events through this broker, by principal."""
 
     async def answer(
         self, request: web.Request, *, recheck: Callable[[web.Request], None] = lambda _: None
@@ -171,16 +172,21 @@ class Forwarder:
             ThrottlingQuotaExceeded: too many answers have not been read, or too many pages follow events here.
         """
         if answer.content_type == EVENT_STREAM:
-            if self._followed >= limits.FORWARDS_MAX:
+            principal = of(request)
+            most = limits.FORWARDS_MAX if principal is ANYBODY else limits.FOLLOWED_PER_PRINCIPAL_MAX
+            if self._followed.total() >= limits.FORWARDS_MAX or self._followed[principal.name] >= most:
                 raise ThrottlingQuotaExceeded(
-                    f"{limits.FORWARDS_MAX} pages follow events through broker {self._settings.broker_id} already: ask "
-                    "another broker, or a controller"
+                    f"{self._followed.total()} pages follow events through broker {self._settings.broker_id} already, "
+                    f"{self._followed[principal.name]} of them of {principal.name}: close some, or ask another broker, or a "
+                    "controller"
                 )
-            self._followed += 1
+            self._followed[principal.name] += 1
             try:
                 yield
             finally:
-                self._followed -= 1
+                self._followed[principal.name] -= 1
+                if not self._followed[principal.name]:
+                    del self._followed[principal.name]
             return
         # A write is done by now: its answer is passed back however much of others is unread.
         is_read = request.method == hdrs.METH_GET

@@ -36,6 +36,7 @@ from metadata_log.node.http import query as http_query
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.answer_pieces import Sender
 from metadata_log.node.http.answers import (
+    AS_IT_IS_CALLED,
     encoded,
     error_body,
     errors_answered,
@@ -176,6 +177,7 @@ class HttpApi:
     def _headers(self) -> dict[str, str]:
         image = self._agent.image
         return {
+            **AS_IT_IS_CALLED,
             "X-Controller-Epoch": str(image.controller_epoch),
             "X-High-Watermark": str(self._agent.fetch_loop.high_watermark),
         }

@@ -242,6 +242,9 @@ FEEDS_WOKEN_AT_ONCE: Final = 32
 """Of one slice: each goes on in the next turn of the loop, which takes it about 0.1 ms until it waits for its read."""
 WATCHERS_MAX: Final = 500
 """Pages that follow one controller by events. Beside what RecentBatches keeps, each holds what its client has not read."""
+WATCHERS_PER_PRINCIPAL_MAX: Final = 200
+"""Of these, pages of one principal: one that never closes them keeps no other from watching. While identity is off, all
+pages together are bounded by WATCHERS_MAX alone."""
 FEED_TOPICS_MAX: Final = 100
 FEED_WAIT_MAX_MS: Final = 30_000
 FEED_BYTES_MAX: Final = 64 * MIB
@@ -265,6 +268,8 @@ clients that read nothing, a process grows by about twice as much."""
 FORWARDS_MAX: Final = 64
 """Requests that one broker has sent on to a controller; further ones are refused with THROTTLING_QUOTA_EXCEEDED. Their
 bodies are among BODIES_HELD_BYTES_MAX."""
+FOLLOWED_PER_PRINCIPAL_MAX: Final = 24
+"""Pages of one principal that follow events through one broker; of all, FORWARDS_MAX."""
 FORWARD_ATTEMPTS_MAX: Final = 24
 """Of one forwarded request. With the pauses between rounds they last longer than any election."""
 FORWARD_MAX_MS: Final = 10_000
@@ -283,6 +288,10 @@ READS_UNFINISHED_MAX: Final = 1_000
 its next piece finds room."""
 PAST_STATES_MAX: Final = 4
 """Past states held at once, each until its client has read it."""
+PAST_WARM_MAX: Final = 2
+"""Past states that the process that reads the past keeps for later questions: the two moments of a timeline."""
+PAST_WARM_S: Final = 120
+"""They are dropped once nothing was asked for this long: a state of 1,000,000 partitions takes 400 MB."""
 PAST_STATES_WAITING_MAX: Final = 256
 """Requests that wait for a past state; further ones are refused with THROTTLING_QUOTA_EXCEEDED."""
 PAST_READ_WAIT_MAX_MS: Final = 30_000

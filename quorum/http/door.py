@@ -20,6 +20,7 @@ from metadata_log.items import Items, listed
 from metadata_log.node.console.login import Login
 from metadata_log.node.http.answer_pieces import Sender, parts_of
 from metadata_log.node.http.answers import (
+    AS_IT_IS_CALLED,
     JSON,
     MSGPACK,
     encoded,
@@ -87,6 +88,7 @@ class Door(Parts):
         """Return the headers that every answer has, but those to strangers."""
         committed = self.controller.committed
         return {
+            **AS_IT_IS_CALLED,
             "X-Controller-Epoch": str(committed.controller_epoch),
             "X-High-Watermark": str(committed.end_offset),
         }

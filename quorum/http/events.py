@@ -9,6 +9,7 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from metadata_log.errors import MetadataError
+from metadata_log.node.http.identities import of
 from metadata_log.node.http.routes import NUMBER
 from quorum.http.bodies import integer
 from quorum.http.door import Door
@@ -28,7 +29,8 @@ async def send_events(door: Door, request: web.Request) -> web.StreamResponse:
         ThrottlingQuotaExceeded: too many pages watch.
     """
     position = _position(door, request)
-    with door.watchers.watching(partial(_looks, door)) as watcher:
+    principal = of(request).name if door.identities.are_asked_for else None
+    with door.watchers.watching(partial(_looks, door), principal) as watcher:
         headers = {**door.headers(), "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
         response.content_type = EVENT_STREAM

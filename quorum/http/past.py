@@ -1,26 +1,36 @@
 """Edge: past states at a glance, what differs between two, and what a loss of brokers would do, over HTTP.
 
-All of them compute for long, and are made in the process that reads the past. Tests: tests/unit/quorum/http/test_past.py.
+All of them compute for long, and are made in the process that reads the past. A client that accepts lines is told every
+half a second how far its answer is; one that goes ends its question.
+Tests: tests/unit/quorum/http/test_past.py.
 """
 
-from typing import Final
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
-from metadata_log.errors import InvalidRequest, OffsetInFuture
+from metadata_log.errors import InvalidRequest, MetadataError, OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.http.answers import json_bytes
 from metadata_log.node.http.routes import NAMES, WHEN
-from quorum.http.bodies import int32
+from quorum.http.bodies import NDJSON, int32
 from quorum.http.door import Door
 from quorum.http.log import offset_of
 from quorum.http.routes import AS_FRESH, reading
+from quorum.log.past import Progress
 from quorum.node.config import settings_in_decisions
 
 LOST_MAX: Final = 100
 """Brokers of one question."""
+TOLD_EVERY_S: Final = 0.5
+Answer: TypeAlias = Callable[[], Coroutine[Any, Any, dict[str, Any]]]
+"""Makes what is asked for."""
 
 
-async def show_past(door: Door, request: web.Request) -> web.Response:
+async def show_past(door: Door, request: web.Request) -> web.StreamResponse:
     if "at" not in request.query:
         raise InvalidRequest("say which state: at=OFFSET, or t and a time")
     end_offset = await _end_offset(door, request)
@@ -36,21 +46,95 @@ async def show_past(door: Door, request: web.Request) -> web.Response:
             raise OffsetInFuture(f"offset {one} lies beyond the high watermark {end_offset}")
     if until is not None and until < at:
         raise InvalidRequest(f"to {until} lies before at {at}")
-    min_isr = door.status.default_min_isr()
-    if until is not None:
-        return door.ok(request, await door.past.difference(at, until, min_isr))
-    async with door.past.state_at(at) as past:
-        state = await past.view("summary", min_isr)
-    return door.ok(request, {"from": state, "to": None, "items": [], "more": False})
+    min_isr, progress = door.status.default_min_isr(), Progress()
+    first = at
+
+    async def states() -> dict[str, Any]:
+        if until is not None:
+            return await door.past.difference(first, until, min_isr, progress)
+        async with door.past.state_at(first, progress) as past:
+            state = await past.view("summary", min_isr)
+        return {"from": state, "to": None, "items": [], "more": False}
+
+    return await _answered(door, request, states, progress)
 
 
-async def show_losses(door: Door, request: web.Request) -> web.Response:
+async def show_losses(door: Door, request: web.Request) -> web.StreamResponse:
     lost = [int32(text, "lose: a broker's id") for text in request.query.get("lose", "").split(",") if text]
     if not 1 <= len(lost) <= LOST_MAX:
         raise InvalidRequest(f"lose names from 1 to {LOST_MAX} brokers")
     end_offset = await _end_offset(door, request)
-    async with door.past.state_at(end_offset) as past:
-        return door.ok(request, await past.losses(settings_in_decisions(door.settings), lost))
+    progress = Progress()
+
+    async def losses() -> dict[str, Any]:
+        async with door.past.state_at(end_offset, progress) as past:
+            return await past.losses(settings_in_decisions(door.settings), lost, progress)
+
+    return await _answered(door, request, losses, progress)
+
+
+async def _answered(
+    door: Door, request: web.Request, answer: Answer, progress: Progress
+) -> web.StreamResponse:
+    """Answer with what takes long; in lines, the last of which is the answer, to a client that accepts them."""
+    if NDJSON not in request.headers.get(hdrs.ACCEPT, ""):
+        return door.ok(request, await answer())
+    made = _Made()
+    async with asyncio.TaskGroup() as group:
+        making = group.create_task(made.make(answer))
+        response = await made.of(
+            door.sender.send(
+                request,
+                made.lines(progress),
+                content_type=NDJSON,
+                last_words=lambda error: json_bytes(door.error_body(error)) + b"\n",
+            )
+        )
+        making.cancel()  # where its reader has gone
+    if response is None:
+        assert made.failure is not None
+        raise made.failure
+    return response
+
+
+class _Made:
+    """An answer that is made while lines tell how far it is. Failures are kept: a group of tasks would wrap them."""
+
+    def __init__(self) -> None:
+        self.failure: MetadataError | ConnectionError | None = None
+        self._answer: dict[str, Any] = {}
+        self._is_done = asyncio.Event()
+
+    async def make(self, answer: Answer) -> None:
+        try:
+            self._answer = await answer()
+        except MetadataError as error:
+            self.failure = error
+        self._is_done.set()
+
+    async def of(self, sent: Awaitable[web.StreamResponse]) -> web.StreamResponse | None:
+        """Return what was sent; None, with its failure kept, if it could not be sent whole."""
+        try:
+            return await sent
+        except (MetadataError, ConnectionError) as error:
+            self.failure = error
+            return None
+
+    async def lines(self, progress: Progress) -> AsyncIterator[bytes]:
+        """Yield a line that says how far the answer is, each TOLD_EVERY_S, and the answer.
+
+        Raises:
+            MetadataError: it could not be made.
+        """
+        while not self._is_done.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TOLD_EVERY_S):
+                    await self._is_done.wait()
+                    break
+            yield json_bytes({"doing": progress.doing, "share": progress.share}) + b"\n"
+        if self.failure is not None:
+            raise self.failure
+        yield json_bytes(self._answer) + b"\n"
 
 
 async def _end_offset(door: Door, request: web.Request) -> int:

@@ -14,6 +14,7 @@ Tests: tests/unit/quorum/log/test_past.py.
 import gc
 import logging
 import os
+import select
 import signal
 import socket
 import struct
@@ -39,6 +40,11 @@ _ROOT: Final = Path(__file__).parents[2]
 
 class WorkFailed(Exception):
     """The work that the child was asked for raised an error there. A caller that does it here meets the error itself."""
+
+    @property
+    def kind(self) -> str:
+        """The name of that error's class."""
+        return str(self).partition(":")[0]
 
 
 class HistoryProcess:
@@ -142,11 +148,17 @@ def _receive_bytes(link: socket.socket, size: int) -> bytearray | None:
     return received
 
 
-def serve(link: socket.socket, works: Mapping[str, Callable[..., object]]) -> None:
+def serve(
+    link: socket.socket,
+    works: Mapping[str, Callable[..., object]],
+    *,
+    idle_s: float | None = None,
+    on_idle: Callable[[], None] = lambda: None,
+) -> None:
     """Do what the parent asks, one after the other, until it is gone; in the child. A bug ends it, and the parent starts
-    another one.
+    another one. `on_idle` is called each time nothing was asked for `idle_s`; None: never.
     """
-    while (request := _receive(link)) is not None:
+    while (request := _next_request(link, idle_s, on_idle)) is not None:
         name, args = request
         try:
             answer: tuple[bool, object] = (True, works[name](*args))
@@ -155,13 +167,21 @@ def serve(link: socket.socket, works: Mapping[str, Callable[..., object]]) -> No
         _send(link, answer)
 
 
-def be_history_process(works: Mapping[str, Callable[..., object]]) -> None:
-    """Be the child process that does `works`, until the parent is gone."""
+def _next_request(link: socket.socket, idle_s: float | None, on_idle: Callable[[], None]) -> Any | None:
+    while not select.select([link], [], [], idle_s)[0]:
+        on_idle()
+    return _receive(link)
+
+
+def be_history_process(
+    works: Mapping[str, Callable[..., object]], *, idle_s: float, on_idle: Callable[[], None]
+) -> None:
+    """Be the child process that does `works`, until the parent is gone; the rest as `serve`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends this process
     os.nice(_NICE)
     gc.disable()  # images and answers hold no cycles, and a walk of an image takes long
     with socket.socket(fileno=os.dup(0)) as link:
         try:
-            serve(link, works)
+            serve(link, works, idle_s=idle_s, on_idle=on_idle)
         except OSError:
             return  # the parent is gone

@@ -5,15 +5,23 @@ in a thread where there is none. What that process cannot do is done in a thread
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from metadata_log import limits
 from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
-from metadata_log.errors import LogDamaged, MetadataError, OffsetCompacted, SnapshotNotFound
+from metadata_log.errors import (
+    LogDamaged,
+    MetadataError,
+    OffsetCompacted,
+    SnapshotNotFound,
+    ThrottlingQuotaExceeded,
+)
 from metadata_log.ids import TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.log.lines import lines_of
@@ -38,6 +46,18 @@ def wait_ends_s() -> float:
     return asyncio.get_running_loop().time() + limits.PAST_READ_WAIT_MAX_MS / 1000
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far the answer to one question about the past is, for those who wait for it."""
+
+    doing: str = "waiting for its turn"
+    share: float | None = None
+    """Of what is being done, from 0 to 1; None: not known."""
+
+    def is_at(self, doing: str, share: float | None = None) -> None:
+        self.doing, self.share = doing, share
+
+
 class PastState:
     """The state at an offset, under the key by which the process or thread that computed it holds it."""
 
@@ -60,15 +80,20 @@ class PastState:
         assert work in VIEWS, work
         return await self._call(work, self._key, *args, order=self._order)
 
-    async def losses(self, settings: dict[str, Any], broker_ids: list[int]) -> dict[str, Any]:
+    async def losses(
+        self, settings: dict[str, Any], broker_ids: list[int], progress: Progress | None = None
+    ) -> dict[str, Any]:
         """Return what the loss of brokers, one after the other, does: a broker at a time, each behind the reads of others.
 
         All in one call would keep the lines of the log and past states waiting for minutes, and go on without its reader.
         """
         end_offset = await self._call("foresee", self._key, settings, broker_ids, order=self._order)
-        steps = []
+        steps: list[dict[str, Any]] = []
+        progress = progress or Progress()
+        progress.is_at("deciding the losses", 0.0)
         while (step := await self._call("next_loss", self._key, order=self._order_now())) is not None:
             steps.append(step)
+            progress.is_at("deciding the losses", min(len(steps) / len(broker_ids), 1.0))
         return {"end_offset": end_offset, "steps": steps}
 
     async def ahead(self, frames: bytes) -> None:
@@ -139,8 +164,10 @@ class Past:
             raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
 
     @asynccontextmanager
-    async def state_at(self, end_offset: int) -> AsyncIterator[PastState]:
+    async def state_at(self, end_offset: int, progress: Progress | None = None) -> AsyncIterator[PastState]:
         """Hold the state of the log below `end_offset`; inside a batch, that at the batch's beginning.
+
+        The process keeps what it made last for PAST_WARM_S: a question about a state near one of these reads no snapshot.
 
         Raises:
             OffsetInFuture, OffsetCompacted, LogDamaged: as `image_at`.
@@ -151,9 +178,13 @@ class Past:
         async with self._states.held(begin_by_s=begin_by_s):
             key, order = next(_KEYS), self._threads.order_of_pieces()
             try:
-                call: Call = self._there
-                if self._process is None or not await self._is_built(key, end_offset, order, begin_by_s):
+                call: Call = self._of_state
+                progress = progress or Progress()
+                if self._process is None or not await self._is_built(
+                    key, end_offset, order, begin_by_s, progress
+                ):
                     call = self._here
+                    progress.is_at("reading the log from the nearest snapshot on")
                     image = await self._log.in_thread(image_at, self._log.segments, self._store, end_offset)
                     _IMAGES[key] = image
                 yield PastState(key, call, order, self._threads.order_of_pieces)
@@ -163,16 +194,20 @@ class Past:
                     self._left.append(key)
                     await self._forget_there()
 
-    async def difference(self, start: int, until: int, default_min_isr: int) -> dict[str, Any]:
+    async def difference(
+        self, start: int, until: int, default_min_isr: int, progress: Progress | None = None
+    ) -> dict[str, Any]:
         """Return both states at a glance, and what differs between them; `start` is not behind `until`.
 
         Raises:
             OffsetInFuture, OffsetCompacted, LogDamaged, ThrottlingQuotaExceeded: as `state_at`.
         """
-        async with self.state_at(start) as past:
+        progress = progress or Progress()
+        async with self.state_at(start, progress) as past:
             state = await past.view("summary", default_min_isr)
-            at = state["end_offset"]
+            at = begin = state["end_offset"]
             while at < until:
+                progress.is_at("reading on to the later state", (at - begin) / (until - begin))
                 frames, after = await self._log.read_in_thread(
                     at, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
                 )
@@ -180,23 +215,50 @@ class Past:
                     break  # `until` lies within the next batch
                 await past.ahead(frames)
                 at = after
+            progress.is_at("comparing the two states")
             return {"from": state, **await past.view("differences", default_min_isr)}
 
     async def _here(self, work: str, *args: object, order: int = 0) -> Any:
-        return await self._threads.run(_WORKS[work], *args, order=order)
+        try:
+            return await self._threads.run(_WORKS[work], *args, order=order)
+        except DamagedFrame as error:
+            raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
+
+    async def _of_state(self, work: str, *args: object, order: int = 0) -> Any:
+        """Have the process do a work about a state that it holds.
+
+        Raises:
+            LogDamaged: the frames are none.
+            ThrottlingQuotaExceeded: the process failed meanwhile, and another one holds no states of this one.
+        """
+        try:
+            return await self._there(work, *args, order=order)
+        except WorkFailed as error:
+            if error.kind == DamagedFrame.__name__:
+                raise LogDamaged(f"the log of this controller: {error}") from error
+            raise ThrottlingQuotaExceeded(
+                f"the process that reads the past has lost the state of this question ({error}): ask again, or another "
+                "controller"
+            ) from error
 
     async def _there(self, work: str, *args: object, order: int = 0, begin_by_s: float | None = None) -> Any:
         assert self._process is not None
         return await self._threads.run(self._process.call, work, *args, order=order, begin_by_s=begin_by_s)
 
-    async def _is_built(self, key: int, end_offset: int, order: int, begin_by_s: float) -> bool:
+    async def _is_built(
+        self, key: int, end_offset: int, order: int, begin_by_s: float, progress: Progress
+    ) -> bool:
         """Answer whether the process holds the state now; where it does not, this one finds out why."""
         snapshot, at = await self._threads.run(self._newest_snapshot, end_offset)
         if at < self._log.log_start_offset or end_offset > self._log.end_offset:
             return False
         try:
-            await self._there("load", key, snapshot, order=order, begin_by_s=begin_by_s)
+            progress.is_at("reading the nearest snapshot")
+            begin = at = await self._there(
+                "load", key, snapshot, at, end_offset, order=order, begin_by_s=begin_by_s
+            )
             while at < end_offset:
+                progress.is_at("reading the log from there on", (at - begin) / (end_offset - begin))
                 frames, after = await self._log.read_in_thread(
                     at, max_bytes=limits.ANSWER_PIECE_BYTES, until=end_offset
                 )
@@ -204,6 +266,7 @@ class Past:
                     break  # `end_offset` lies within the next batch
                 await self._there("fold", key, frames, order=order)
                 at = after
+            await self._there("keep_warm", key, order=order)
         except (WorkFailed, OffsetCompacted):
             return False
         return True
@@ -232,6 +295,9 @@ class Past:
 _KEYS: Final = count(1)
 _IMAGES: Final[dict[int, MetadataImage]] = {}
 """The states that this process holds, for itself or for its parent, by key."""
+_WARM: Final[OrderedDict[int, MetadataImage]] = OrderedDict()
+"""States that were asked for last, by end offset, the newest use last; in the process alone. Two that follow from each other
+share what did not change between them."""
 _AHEAD: Final[dict[int, MetadataImage]] = {}
 """Later states that are compared with those, by the same key."""
 _LOSSES: Final[dict[int, Iterator[dict[str, Any]]]] = {}
@@ -248,8 +314,28 @@ def _lines(frames: bytes, start: int, topics: Any, bytes_max: int) -> tuple[byte
     return lines, end, None if learned is None else learned.to_plain()
 
 
-def _load(key: int, snapshot: str | None) -> None:
+def _load(key: int, snapshot: str | None, snapshot_end: int, end_offset: int) -> int:
+    """Begin a state with the nearest one at or below `end_offset` that is warm, else with the snapshot; return its end."""
+    warm = max((at for at in _WARM if at <= end_offset), default=-1)
+    if warm >= snapshot_end:
+        _IMAGES[key] = _WARM[warm]
+        return warm
+    _cool()  # first: the snapshot's state shares nothing with these
     _IMAGES[key] = EMPTY if snapshot is None else read_snapshot(Path(snapshot))
+    return snapshot_end
+
+
+def _keep_warm(key: int) -> None:
+    """Keep a state for later questions."""
+    image = _AHEAD.get(key, _IMAGES[key])
+    _WARM[image.end_offset] = image
+    _WARM.move_to_end(image.end_offset)
+    while len(_WARM) > limits.PAST_WARM_MAX:
+        _WARM.popitem(last=False)
+
+
+def _cool() -> None:
+    _WARM.clear()
 
 
 def _fold(key: int, frames: bytes) -> None:
@@ -322,6 +408,7 @@ its bytes.
 _WORKS: Final[dict[str, Callable[..., Any]]] = {
     "lines": _lines,
     "load": _load,
+    "keep_warm": _keep_warm,
     "fold": _fold,
     "topic_filter": _topic_filter,
     "begin": _begin,
@@ -337,4 +424,4 @@ _WORKS: Final[dict[str, Callable[..., Any]]] = {
 """What the process that reads the past can do; a thread of this one does it where there is no such process."""
 
 if __name__ == "__main__":
-    be_history_process(_WORKS)
+    be_history_process(_WORKS, idle_s=limits.PAST_WARM_S, on_idle=_cool)

@@ -5,7 +5,7 @@ page is woken once in BEAT_S. Tests: tests/unit/quorum/http/test_events.py.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -13,7 +13,7 @@ from typing import Any, Final
 from metadata_log.batch import RecordBatch
 from metadata_log.errors import ThrottlingQuotaExceeded
 from metadata_log.image.metadata_image import Delta, MetadataImage
-from metadata_log.limits import FEEDS_WOKEN_AT_ONCE, WATCHERS_MAX
+from metadata_log.limits import FEEDS_WOKEN_AT_ONCE, WATCHERS_MAX, WATCHERS_PER_PRINCIPAL_MAX
 from metadata_log.node.pace import OneInATurn, Pieces
 from quorum.controller.applied_listener import AppliedListener
 from quorum.log.recent_batches import RecentBatches, event_of
@@ -46,6 +46,8 @@ class Watchers(AppliedListener):
         self.one_in_a_turn = OneInATurn()
         """Held while a page is told what no other was told last: pages that come back are at offsets of their own."""
         self._watching: dict[Watcher, None] = {}
+        self._by_principal = Counter[str]()
+        """How many of these each principal has."""
         self._woken: deque[Watcher] = deque()
         self._pieces = Pieces(self._wake_next, pieces_max=FEEDS_WOKEN_AT_ONCE)
         self._is_due = False
@@ -110,17 +112,25 @@ class Watchers(AppliedListener):
     # --- what pages ask
 
     @contextmanager
-    def watching(self, look: Look) -> Iterator[Watcher]:
-        """Hold the place of one page. `look` returns how the quorum looks from here.
+    def watching(self, look: Look, principal: str | None = None) -> Iterator[Watcher]:
+        """Hold the place of one page. `look` returns how the quorum looks from here; `principal` is whose page it is, None
+        while identity is off.
 
         Raises:
-            ThrottlingQuotaExceeded: too many pages watch.
+            ThrottlingQuotaExceeded: too many pages watch, or too many of this principal.
         """
         if len(self._watching) >= WATCHERS_MAX:
             raise ThrottlingQuotaExceeded(f"{WATCHERS_MAX} pages follow this controller already: ask another")
+        if principal is not None and self._by_principal[principal] >= WATCHERS_PER_PRINCIPAL_MAX:
+            raise ThrottlingQuotaExceeded(
+                f"{WATCHERS_PER_PRINCIPAL_MAX} pages of {principal} follow this controller already: close some, or ask "
+                "another"
+            )
         watcher = Watcher()
         watcher.is_over = self._is_over
         self._watching[watcher] = None
+        if principal is not None:
+            self._by_principal[principal] += 1
         if self._look is None:
             self._look, self._view = look, {}
             self._look_again()
@@ -128,6 +138,10 @@ class Watchers(AppliedListener):
             yield watcher
         finally:
             del self._watching[watcher]
+            if principal is not None:
+                self._by_principal[principal] -= 1
+                if not self._by_principal[principal]:
+                    del self._by_principal[principal]
 
     def end(self) -> None:
         """Let all pages go: this node stops."""

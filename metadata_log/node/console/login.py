@@ -16,8 +16,9 @@ from aiohttp import web
 from metadata_log.errors import ForeignCaller, InvalidRequest
 from metadata_log.node.clock import monotonic_ms
 from metadata_log.node.console.sessions import AGE_MAX_MS, Sessions
+from metadata_log.node.http.answers import AS_IT_IS_CALLED
 from metadata_log.node.http.bodies import read_raw
-from metadata_log.node.http.caller import READS
+from metadata_log.node.http.caller import READS, is_of_own_page
 from metadata_log.node.http.identities import Identities
 from metadata_log.node.identity.rights import NOBODY
 from metadata_log.wire.shapes import Shape
@@ -48,10 +49,13 @@ class Login:
         """Return the token of the session that a request belongs to; None: it belongs to none.
 
         Raises:
-            ForeignCaller: it may change something, and does not show that a page of this node sent it.
+            ForeignCaller: a page of another address sent it, or it may change something, and does not show that a page of
+                this node sent it.
         """
         session_id = request.cookies.get(self.cookie)
         token = None if session_id is None else self._sessions.token_of(session_id)
+        if token is not None and not is_of_own_page(request):
+            raise ForeignCaller("a link of another page comes without the session: open the console itself")
         if token is not None and request.method not in READS and request.headers.get(HEADER) != "1":
             raise ForeignCaller(
                 f"a request with a session's cookie that is no read needs the header {HEADER}: 1"
@@ -110,12 +114,12 @@ async def logged_in(login: Login, identities: Identities, request: web.Request) 
     if not identities.are_asked_for:
         raise InvalidRequest("identity is off: this node asks nobody who they are")
     identities.check_token(token)
-    response = web.Response(status=204)
+    response = web.Response(status=204, headers=AS_IT_IS_CALLED)
     login.begin(token, response)
     return response
 
 
 def logged_out(login: Login, request: web.Request) -> web.Response:
-    response = web.Response(status=204)
+    response = web.Response(status=204, headers=AS_IT_IS_CALLED)
     login.end(request, response)
     return response

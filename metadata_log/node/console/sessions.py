@@ -5,13 +5,14 @@ had sent the token itself: a principal that is removed, or loses a role, loses i
 Tests: tests/unit/metadata_log/node/console/test_sessions.py.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 SESSIONS_MAX: Final = 1_000
 SESSIONS_PER_TOKEN_MAX: Final = 50
-"""So that one principal ends no session of another: its own oldest one gives way."""
+"""So that one principal ends no session of another: its own oldest one gives way. Where many principals have begun
+SESSIONS_MAX together, the oldest one of the principal with the most gives way."""
 IDLE_MAX_MS: Final = 3_600_000
 AGE_MAX_MS: Final = 12 * IDLE_MAX_MS
 
@@ -40,8 +41,8 @@ class Sessions:
         same = [key for key, one in self._by_id.items() if one.token == token]
         for key in same[: max(len(same) + 1 - SESSIONS_PER_TOKEN_MAX, 0)]:
             del self._by_id[key]
-        while len(self._by_id) >= SESSIONS_MAX:
-            self._by_id.popitem(last=False)
+        if len(self._by_id) >= SESSIONS_MAX:
+            self._end_one_of_the_most()
         session_id = self._new_id()
         self._by_id[session_id] = _Session(token, now_ms, now_ms)
         return session_id
@@ -57,6 +58,11 @@ class Sessions:
         self._by_id[session_id] = session._replace(seen_ms=now_ms)
         self._by_id.move_to_end(session_id)
         return session.token
+
+    def _end_one_of_the_most(self) -> None:
+        counts = Counter(one.token for one in self._by_id.values())
+        most = max(counts.values())
+        del self._by_id[next(key for key, one in self._by_id.items() if counts[one.token] == most)]
 
     def end(self, session_id: str) -> None:
         self._by_id.pop(session_id, None)

@@ -69,6 +69,9 @@ STATUS_OF_LEAF: Final[Mapping[type[MetadataError], int]] = {
 }
 """The status of an error class, for names that several classes share."""
 
+AS_IT_IS_CALLED: Final[Mapping[str, str]] = {"X-Content-Type-Options": "nosniff"}
+"""A header of every answer: no browser takes it for a script or a page that it is not called."""
+
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Answer: TypeAlias = Callable[[web.BaseRequest, MetadataError], web.Response]
 """Renders an error as the answer to a request."""
@@ -211,6 +214,7 @@ def encoded(
     A refusal may quote half a surrogate pair, which no encoding of text holds. The answer shows its escape.
     """
     kind = WholeResponse if status < HTTPStatus.MULTIPLE_CHOICES else web.Response
+    headers = headers or AS_IT_IS_CALLED  # those of the door hold it; a stranger's answer has no others
     if wants_msgpack(request):
         return kind(body=packed(body), status=status, content_type=MSGPACK, headers=headers)
     text = json_bytes(body)

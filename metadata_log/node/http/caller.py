@@ -3,6 +3,9 @@
 A browser sends requests of any page to any address that it reaches. What such a page cannot do is choose freely among
 these: `Origin` is the page's own on whatever may change something, `Host` is the name by which the browser found this
 node, and a body has one of three content types unless the node agrees to another beforehand, which no node here does.
+`Sec-Fetch-Site` says whose page asks, also on reads: an image of a foreign page could cost this node a past state.
+
+Source: W3C, Fetch Metadata Request Headers.
 """
 
 import ipaddress
@@ -16,6 +19,10 @@ from metadata_log.node.addresses import WILDCARDS, read_url
 from metadata_log.node.http.answers import JSON, MSGPACK
 
 SHOWN_MAX: Final = 200
+SITE: Final = "Sec-Fetch-Site"
+OWN_SITES: Final = frozenset({"same-origin", "none"})
+"""Of the page that asks: this node's own, or none, where a user entered the address. Another port of this host is a foreign
+page: "same-site"."""
 ONCE: Final = (hdrs.AUTHORIZATION, "X-Request-Id", hdrs.CONTENT_TYPE)
 """Of these, readers take the first, or the last: a proxy, a broker that forwards, and a controller may differ."""
 HOSTS_KEPT: Final = 16
@@ -58,7 +65,8 @@ class OwnNames:
         """Refuse what a foreign page may have sent, before anything of it is done.
 
         Raises:
-            ForeignCaller: Host is no name of this node, or Origin is another one.
+            ForeignCaller: Host is no name of this node, Origin is another one, or a foreign page asks for itself. It may
+                lead its reader here.
             InvalidRequest: there is no Host, or several, or another header twice that may be there once.
             UnsupportedMediaType: a body that may change something is neither JSON nor msgpack.
         """
@@ -81,12 +89,32 @@ class OwnNames:
                 raise ForeignCaller(
                     f"Origin {_shown(origin)}: a web page of another address asks nothing of this node"
                 )
+        if not is_of_own_page(request) and not _leads_here(request):
+            raise ForeignCaller(
+                f"{SITE} {_shown(request.headers[SITE])}: a web page of another address asks nothing of this node"
+            )
         if request.method in READS:
             return
         content_type = request.content_type
         if (request.body_exists and content_type not in (JSON, MSGPACK)) or content_type in SENT_BY_FORMS:
             sent = _shown(request.headers.get(hdrs.CONTENT_TYPE, "nothing"))
             raise UnsupportedMediaType(f"send {JSON} or {MSGPACK} as Content-Type, not {sent}")
+
+
+def is_of_own_page(request: web.BaseRequest) -> bool:
+    """Return whether a page of this node sent a request, or no page at all; older browsers do not say."""
+    site = request.headers.get(SITE)
+    return site is None or site in OWN_SITES
+
+
+def _leads_here(request: web.BaseRequest) -> bool:
+    """Return whether a browser shows the answer in place of the page that asks: a link to a console."""
+    headers = request.headers
+    return (
+        request.method in READS
+        and headers.get("Sec-Fetch-Mode") == "navigate"
+        and headers.get("Sec-Fetch-Dest") == "document"
+    )
 
 
 def _is_same(origin: str, own_scheme: str, host: str) -> bool:

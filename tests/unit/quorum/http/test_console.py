@@ -121,6 +121,41 @@ async def test_a_session_changes_nothing_for_a_page_of_another_origin(tmp_path: 
         assert await changed(desk, client, **{HEADER: "1", "Origin": own}) == 200
 
 
+async def test_a_page_of_another_address_reads_nothing_and_may_link_to_the_console(tmp_path: Path) -> None:
+    """Goal: an image, a frame or a script of a foreign page costs this node nothing, on another port of its host either.
+    Method: the headers that browsers send for each, with a session and without identity.
+    """
+    link = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    frame = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+    image = {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+    for identity in (True, False):
+        async with node(tmp_path, identity=identity) as (_, client):
+            if identity:
+                await logged_in(client)
+            for site in ("cross-site", "same-site"):
+                for sent in (frame, image):
+                    for path in ("/", "/v1/quorum"):
+                        answer = await client.get(path, headers={"Sec-Fetch-Site": site, **sent})
+                        assert answer.status == 403, (site, path)
+                        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                assert (await client.get("/", headers={"Sec-Fetch-Site": site, **link})).status == 200
+                read = await client.get("/v1/quorum", headers={"Sec-Fetch-Site": site, **link})
+                assert read.status == (403 if identity else 200), "a session is not lent to a link"
+            own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+            assert (await client.get("/v1/quorum", headers=own)).status == 200
+
+
+async def test_every_answer_says_that_it_is_what_it_is_called(tmp_path: Path) -> None:
+    async with node(tmp_path) as (_, client):
+        for path in ("/", "/v1/session", "/v1/quorum", "/console/none.js", "/nowhere", "/healthz", "/readyz"):
+            answer = await client.get(path)
+            assert answer.headers["X-Content-Type-Options"] == "nosniff", path
+        assert (await logged_in(client)).headers["X-Content-Type-Options"] == "nosniff"
+        for path in ("/v1/overview", "/v1/topics", "/v1/log/lines", "/v1/state", "/metrics", "/openapi.json"):
+            answer = await client.get(path)
+            assert (answer.status, answer.headers["X-Content-Type-Options"]) == (200, "nosniff"), path
+
+
 async def test_a_session_has_the_rights_of_its_token_and_a_token_counts_before_it(tmp_path: Path) -> None:
     async with node(tmp_path) as (desk, client):
         await logged_in(client, "User:reader")

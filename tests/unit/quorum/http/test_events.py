@@ -133,6 +133,21 @@ async def test_pages_are_bounded_and_one_that_goes_leaves_its_place(
         assert (await (await page.stream()).event())[0] == "quorum"
 
 
+async def test_one_principal_leaves_places_for_the_pages_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchers, "WATCHERS_PER_PRINCIPAL_MAX", 2)
+    async with watched(tmp_path, known=principals(tmp_path / "principals.toml")) as page:
+        reader, admin = ({"Authorization": f"Bearer {token(name)}"} for name in ("User:reader", "User:admin"))
+        streams = [await page.stream(**reader) for _ in range(2)]
+        assert (await page.client.get("/v1/events", headers=reader)).status == 429
+        assert (await (await page.stream(**admin)).event())[0] == "quorum"
+        streams[0].answer.close()
+        while page.desk.door.watchers._by_principal["User:reader"] == 2:
+            await asyncio.sleep(0.001)
+        assert (await (await page.stream(**reader)).event())[0] == "quorum"
+
+
 async def test_without_pages_nothing_is_looked_at_and_no_batch_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,15 +1,20 @@
 """Past states at a glance, differences of two, and losses foreseen, over HTTP."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient
 
+from quorum.http import past as past_routes
 from quorum.log import past
 from quorum.whatif import foreseen
+from tests.support.desk import DoorServer
 from tests.unit.quorum.http.test_overview import _topic, cluster
 
 
@@ -93,3 +98,37 @@ async def test_losses_let_other_reads_pass_and_end_with_their_reader(
         goes_on.release(5)
         assert await reads.lines(b"", 0, order=reads.order_of_lines()) == (b"", 0, None)
         assert began == [11, 12] and not past._LOSSES and not past._IMAGES
+
+
+async def test_a_client_that_takes_lines_is_told_how_far_its_answer_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past_routes, "TOLD_EVERY_S", 0.01)
+    goes_on = threading.Event()
+    foreseen_plainly = foreseen.losses_foreseen
+
+    def slowly(*args: Any) -> Iterator[dict[str, Any]]:
+        for step in foreseen_plainly(*args):
+            yield step
+            assert goes_on.wait(10)
+
+    monkeypatch.setattr(foreseen, "losses_foreseen", slowly)
+    async with cluster(tmp_path) as (lab, desk, get):
+        await lab.write(desk.controller, _topic("orders", 3))
+        _, plain = await get("/v1/past?at=1")
+        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
+            lines = {"Accept": "application/x-ndjson"}
+            answer = await client.get("/v1/past?at=1", headers=lines)
+            told = [json.loads(line) for line in (await answer.read()).splitlines()]
+            assert told[-1] == plain
+            answer = await client.get("/v1/whatif?lose=11,12", headers=lines)
+            seen = json.loads(await answer.content.readline())
+            assert seen.keys() == {"doing", "share"}
+            while seen != {"doing": "deciding the losses", "share": 0.5}:
+                seen = json.loads(await answer.content.readline())
+            goes_on.set()
+            while "steps" not in seen:
+                seen = json.loads(await answer.content.readline())
+            assert [step["broker"] for step in seen["steps"]] == [11, 12]
+            refused = await client.get("/v1/past?at=99999", headers=lines)
+            assert refused.status == 409

@@ -25,7 +25,7 @@ from metadata_log.node.http.state_answer import state_items
 from metadata_log.node.threads import Threads
 from quorum.log import past as past_module
 from quorum.log.committed_log import CommittedLog
-from quorum.log.history_process import HistoryProcess, WorkFailed
+from quorum.log.history_process import HistoryProcess
 from quorum.log.past import Past
 from snapshots.fold import fold
 from snapshots.snapshot_file import write_snapshot
@@ -134,7 +134,7 @@ def test_a_state_is_dropped_when_its_reader_is_done(tmp_path: Path, process: His
                     await asyncio.sleep(0)
             assert not reader.done(), "one state is held at a time here"
             reader.cancel()
-        with pytest.raises(WorkFailed, match="KeyError"):
+        with pytest.raises(ThrottlingQuotaExceeded, match="has lost the state"):
             await anext(state.pieces(as_msgpack=True))
         await all_of(past, END)
 
@@ -261,3 +261,45 @@ def test_a_later_state_whose_reader_went_while_a_thread_made_it_is_not_kept(
         assert not past_module._AHEAD and not past_module._IMAGES
 
     tell(tmp_path, story, None)
+
+
+def test_a_question_near_the_last_one_reads_no_snapshot(tmp_path: Path, process: HistoryProcess) -> None:
+    """Goal: a timeline that is scrubbed, and a loss that is foreseen twice, fold what lies between and nothing else."""
+
+    async def story(past: Past, store: SnapshotStore, _log: CommittedLog) -> None:
+        at = HISTORY[40].image.end_offset
+        first = await all_of(past, at)
+        (snapshot_id,) = store.ids()
+        hidden = tmp_path / "hidden"
+        path = store.path(snapshot_id)
+        path.rename(hidden)
+        path.write_bytes(b"nothing that could be read")
+        progress = past_module.Progress()
+        assert await all_of(past, at) == first
+        async with past.state_at(END, progress):
+            assert progress.doing == "reading the log from there on"
+        changed = await past.difference(at, END, 1)
+        assert changed["from"]["end_offset"] == at and changed["to"]["end_offset"] == END
+        hidden.rename(path)
+        before = HISTORY[35].image.end_offset
+        assert json.loads(await all_of(past, before))["digest"] == digest(HISTORY[35].image), (
+            "below all that is warm"
+        )
+
+    tell(tmp_path, story, process)
+
+
+def test_what_fails_in_the_process_is_refused_by_name(tmp_path: Path, process: HistoryProcess) -> None:
+    async def story(past: Past, _store: SnapshotStore, log: CommittedLog) -> None:
+        frames = bytearray(log.read(0, max_bytes=10 * limits.MIB))
+        frames[200] ^= 1
+        async with past.state_at(END) as state:
+            with pytest.raises(LogDamaged):
+                await state.ahead(bytes(frames))
+            await past._there("forget", [state._key])
+            with pytest.raises(ThrottlingQuotaExceeded, match="lost the state"):
+                await state.view("summary", 1)
+            with pytest.raises(ThrottlingQuotaExceeded, match="lost the state"):
+                await state.losses({}, [11])
+
+    tell(tmp_path, story, process)

@@ -53,8 +53,13 @@ def test_a_principals_further_session_ends_its_own_least_recently_used_one() -> 
     assert sessions.token_of(own[0]) == "token-a" and sessions.token_of(other) == "token-b"
 
 
-def test_the_sessions_of_all_are_bounded() -> None:
+def test_the_sessions_of_all_are_bounded_and_the_principal_with_the_most_gives_way() -> None:
     _, sessions = _sessions()
-    ids = [sessions.begin(f"token-{number}") for number in range(SESSIONS_MAX + 3)]
+    alone = sessions.begin("token-of-one-session")
+    many = [sessions.begin("token-of-two-sessions") for _ in range(2)]
+    ids = [sessions.begin(f"token-{number}") for number in range(SESSIONS_MAX - 3)]
     assert len(sessions) == SESSIONS_MAX
-    assert [sessions.token_of(one) is None for one in ids[:4]] == [True, True, True, False]
+    newest = sessions.begin("token-newest")
+    assert len(sessions) == SESSIONS_MAX
+    assert sessions.token_of(many[0]) is None
+    assert all(sessions.token_of(one) for one in (alone, many[1], ids[0], newest))
