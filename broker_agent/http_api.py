@@ -30,7 +30,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.views import topics_by_name
 from metadata_log.items import Items
 from metadata_log.node.addresses import http_url
-from metadata_log.node.console.login import Login, described, logged_in, logged_out
+from metadata_log.node.console.login import Login, described, logged_in, logged_out, principals_listed
 from metadata_log.node.console.pages import page
 from metadata_log.node.http import query as http_query
 from metadata_log.node.http.answer_buffers import AnswerBuffers
@@ -143,6 +143,7 @@ class HttpApi:
                 web.get("/", self._page),
                 web.get("/console/{name}", self._file),
                 web.get("/v1/session", self._session),
+                web.get("/v1/principals", self._principals),
                 web.post("/v1/session", self._log_in),
                 web.delete("/v1/session", self._log_out),
                 # Before DELETE /v1/brokers/{id}, which is forwarded.
@@ -213,6 +214,9 @@ class HttpApi:
 
     async def _log_out(self, request: web.Request) -> web.Response:
         return logged_out(self._login, request)
+
+    async def _principals(self, request: web.Request) -> web.Response:
+        return self._ok(request, principals_listed(self._agent.access, self._login.role, self._login.node_id))
 
     # --- for clients
 

@@ -54,6 +54,7 @@ RULES: Final[Mapping[RouteKey, RouteRule]] = {
     ("GET", "/"): RouteRule(Right.OPEN),
     ("GET", "/console/{name}"): RouteRule(Right.OPEN),
     ("GET", "/v1/session"): RouteRule(Right.OPEN),
+    ("GET", "/v1/principals"): RouteRule(Right.PRINCIPALS),
     ("POST", "/v1/session"): RouteRule(Right.OPEN),
     ("DELETE", "/v1/session"): RouteRule(Right.OPEN),
     ("POST", "/v1/brokers/register"): RouteRule(Right.OPEN),  # says that this is no controller

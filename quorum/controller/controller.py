@@ -120,8 +120,9 @@ class Controller(Upkeep):
         """
         return await self._carried_out(await self._begin(command, caller))
 
-    async def try_out(self, command: Command, caller: Caller) -> Written:
-        """Decide `command` as `submit` does, and return its outcome; nothing is appended, and no session changes.
+    async def try_out(self, command: Command, caller: Caller) -> tuple[Written, Decision]:
+        """Decide `command` as `submit` does, and return its outcome and the decision; nothing is appended, and no session
+        changes.
 
         Of a change in parts the first is decided, and the outcome is (): a refusal is known by then.
 
@@ -134,7 +135,7 @@ class Controller(Upkeep):
         decision = decide(self._context(), command)
         self.turns.rest_after(began_ms)
         trial = Decision(outcome=decision.outcome, refusal=decision.refusal)
-        return await self._carried_out(self._begun(trial, NO_ENVELOPE, None))
+        return await self._carried_out(self._begun(trial, NO_ENVELOPE, None)), decision
 
     async def submit_all(
         self, writes: Iterable[tuple[Command, Caller] | MetadataError]

@@ -95,6 +95,7 @@ OF_NO_SUBJECT: Final[Mapping[str, Access]] = {
     ),  # and the request in it what that needs itself
     FETCH: FETCHES,
     "FetchSnapshot": FETCHES,
+    "ListPrincipals": Access(Right.PRINCIPALS, AclOperation.DESCRIBE),
     "ListSnapshots": DESCRIBES,
     "LogIn": Access(Right.OPEN, AclOperation.DESCRIBE),
     "ShowConsole": Access(Right.OPEN, AclOperation.DESCRIBE),

@@ -24,8 +24,25 @@ class Error(TypedDict):
     controller_epoch: int
 
 
+class RecordForeseen(TypedDict):
+    type: str
+    record: dict[str, Any]
+
+
+class Foreseen(TypedDict):
+    """What a change that is only tried out would write: how many records, the first of them, and their topics' names by id;
+    `more`: these are the records of its first part.
+    """
+
+    count: int
+    more: bool
+    records: list[RecordForeseen]
+    topics: dict[str, str]
+
+
 class Written(TypedDict):
     offsets: Offsets
+    foreseen: NotRequired[Foreseen]
 
 
 class Listing(TypedDict):
@@ -457,3 +474,36 @@ class Loss(TypedDict):
 class Losses(TypedDict):
     end_offset: int
     steps: list[Loss]
+
+
+class PrincipalListed(TypedDict):
+    """A principal, as far as one node knows it; times are Unix milliseconds, null where it has not seen one."""
+
+    name: str
+    roles: list[str]
+    rights: list[str]
+    has_token: bool
+    seen_at_ms: int | None
+    seen_from: str | None
+    certificate_ends_ms: int | None
+
+
+class RefusedRequest(TypedDict):
+    """A request that this node refused last, and how many alike it refused before."""
+
+    at_ms: int
+    door: str
+    reason: str
+    principal: str
+    address: str | None
+    asked: str
+    message: str
+    times: int
+
+
+class Principals(TypedDict):
+    node: str
+    identity: bool
+    items: list[PrincipalListed]
+    refused: list[RefusedRequest]
+    refused_total: dict[str, int]

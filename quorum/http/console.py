@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from metadata_log.node.console.login import described, logged_in, logged_out
+from metadata_log.node.console.login import described, logged_in, logged_out, principals_listed
 from metadata_log.node.console.pages import page
 from quorum.http.bodies import read_no_body
 from quorum.http.door import Door
@@ -34,9 +34,14 @@ async def log_out(door: Door, request: web.Request) -> web.Response:
     return logged_out(door.login, request)
 
 
+async def list_principals(door: Door, request: web.Request) -> web.Response:
+    return door.ok(request, principals_listed(door.access, door.login.role, door.login.node_id))
+
+
 ROUTES: Final = (
     reading("/", show_page, "ShowConsole", {}, forwarded=False),
     reading("/console/{name}", show_file, "ShowConsole", {}, forwarded=False),
+    reading("/v1/principals", list_principals, "ListPrincipals", {}, forwarded=False),
     reading("/v1/session", show_session, "ShowConsole", {}, forwarded=False),
     writing("POST", "/v1/session", log_in, "LogIn", forwarded=False),
     writing("DELETE", "/v1/session", log_out, "LogIn", forwarded=False),

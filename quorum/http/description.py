@@ -111,6 +111,7 @@ TOLD: Final[Mapping[RouteKey, Told]] = {
     ("POST", "/v1/session"): Told(body=Credentials, status=204, answered_as=()),
     ("DELETE", "/v1/session"): Told(status=204, answered_as=()),
     ("GET", "/v1/log/lines"): Told(answered_as=(NDJSON,)),
+    ("GET", "/v1/principals"): Told(answers.Principals),
 }
 """By route. One that is not here is described by its row in the table alone."""
 

@@ -30,11 +30,13 @@ from metadata_log.node.http.answers import (
 )
 from metadata_log.node.http.caller import OwnNames
 from metadata_log.node.http.identities import Identities
+from metadata_log.node.http.query import flag
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import Command
 from quorum.controller.written import Written
 from quorum.http.bodies import caller_of, read_body, read_broker_body, repeating_caller_of
 from quorum.node.parts import Parts
+from quorum.views.trial import records_shown
 
 
 class Write(NamedTuple):
@@ -50,10 +52,12 @@ Handler: TypeAlias = "Callable[[Door, web.Request], Awaitable[web.StreamResponse
 
 
 def carry_out(write: Write) -> Handler:
-    """Return the handler of a request whose body is a command of this kind."""
+    """Return the handler of a request whose body is a command of this kind; with `validate_only` it is only tried out."""
 
     async def handle(door: Door, request: web.Request) -> web.StreamResponse:
         command = write.read(await read_body(request, door.bodies))
+        if flag(request, "validate_only"):
+            return await door.try_out(request, command, write.answer_of)
         return await door.write(request, command, write.answer_of, status=write.status_of(command))
 
     return handle
@@ -168,9 +172,14 @@ class Door(Parts):
     async def try_out(
         self, request: web.Request, command: Command, answer_of: Callable[[Any], dict[str, Any]]
     ) -> web.Response:
-        """Answer as `write` would, refusals included, and write nothing."""
-        tried = await self.controller.try_out(command, caller_of(request))
-        return self.ok(request, {**answer_of(tried.outcome), **offsets_of(tried)})
+        """Answer as `write` would, refusals included, and write nothing; "foreseen" has the records that would be written.
+
+        Of a change in parts these are the first part's.
+        """
+        tried, decision = await self.controller.try_out(command, caller_of(request))
+        shown = {} if decision.more else answer_of(tried.outcome)
+        foreseen = records_shown(decision, self.controller.committed)
+        return self.ok(request, {**shown, **offsets_of(tried), "foreseen": foreseen})
 
     async def made_beside(self, make: Callable[[], object], *, as_msgpack: bool) -> bytes:
         """Return the encoding of what `make` returns about a write, both made in a thread.

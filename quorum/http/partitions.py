@@ -30,7 +30,7 @@ from quorum.decide.reassignments import AlterPartitionReassignments, Reassignmen
 from quorum.decide.sweeps import imbalances
 from quorum.http.bodies import caller_of, integer
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
-from quorum.http.routes import AS_FRESH, reading, topic_in_query, writing
+from quorum.http.routes import AS_FRESH, TRIAL, reading, topic_in_query, writing
 from quorum.views.partition_health import SELECTIONS, selected, why_stuck
 
 Replicas = Annotated[
@@ -223,13 +223,14 @@ ROUTES: Final = (
     ),
     writing("POST", "/v1/partitions/alter", alter_partitions, "AlterPartition"),
     writing("POST", "/v1/partitions/directories", assign_directories, "AssignReplicasToDirs"),
-    writing("POST", "/v1/partitions/elect", carry_out(WRITES["ElectLeaders"]), "ElectLeaders"),
+    writing("POST", "/v1/partitions/elect", carry_out(WRITES["ElectLeaders"]), "ElectLeaders", TRIAL),
     reading("/v1/partitions/imbalance", list_imbalances, "DescribeImbalance"),
     writing(
         "POST",
         "/v1/partitions/reassign",
         carry_out(WRITES["AlterPartitionReassignments"]),
         "AlterPartitionReassignments",
+        TRIAL,
     ),
     reading("/v1/partitions/reassignments", list_reassignments, "ListPartitionReassignments"),
 )

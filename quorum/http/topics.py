@@ -293,8 +293,10 @@ ROUTES: Final = (
     ),
     writing("POST", "/v1/topics", carry_out(WRITES["CreateTopics"]), "CreateTopics"),
     writing("POST", "/v1/topics/partitions", carry_out(WRITES["CreatePartitions"]), "CreatePartitions"),
-    writing("POST", "/v1/topics/delete", carry_out(Write(_many_ending_topics, _changed)), "DeleteTopics"),
-    writing("POST", "/v1/topics/undelete", carry_out(WRITES["UndeleteTopics"]), "UndeleteTopics"),
+    writing(
+        "POST", "/v1/topics/delete", carry_out(Write(_many_ending_topics, _changed)), "DeleteTopics", TRIAL
+    ),
+    writing("POST", "/v1/topics/undelete", carry_out(WRITES["UndeleteTopics"]), "UndeleteTopics", TRIAL),
     reading("/v1/topics/{name}", show_topic, "DescribeTopicPartitions", resources=topic_in_path),
     writing("DELETE", "/v1/topics/{name}", delete_topic, "DeleteTopics", {**TRIAL, "now": FLAG}),
 )

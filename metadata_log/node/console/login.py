@@ -20,6 +20,7 @@ from metadata_log.node.http.answers import AS_IT_IS_CALLED
 from metadata_log.node.http.bodies import read_raw
 from metadata_log.node.http.caller import READS, is_of_own_page
 from metadata_log.node.http.identities import Identities
+from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.rights import NOBODY
 from metadata_log.wire.shapes import Shape
 
@@ -95,6 +96,17 @@ def described(login: Login, identities: Identities, request: web.Request) -> dic
         "principal": None if principal is NOBODY else principal.name,
         "rights": sorted(right.value for right in principal.rights),
         "has_session": login.has_session(request),
+    }
+
+
+def principals_listed(access: Access, role: str, node_id: int) -> dict[str, Any]:
+    """Return the principals as one node knows them, and the requests that it refused."""
+    return {
+        "node": f"{role} {node_id}",
+        "identity": access.is_on,
+        "items": access.listed(),
+        "refused": access.refusals.newest(),
+        "refused_total": access.refusals.totals(),
     }
 
 

@@ -17,16 +17,17 @@ import re
 import ssl
 import time
 import tomllib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, InvalidSettings
 from metadata_log.node.clock import unix_ms
-from metadata_log.node.identity.certificate_dates import has_ended
+from metadata_log.node.identity.certificate_dates import ends_at_ms, has_ended
 from metadata_log.node.identity.certified_names import NAME, NODES, name_in
 from metadata_log.node.identity.ownership import check_trusted
 from metadata_log.node.identity.refusals import Refusals
@@ -45,6 +46,20 @@ class Peer(NamedTuple):
     certificate: Mapping[str, Any] | None = None
     credential: str | None = None
     address: str | None = None
+
+
+class Seen(NamedTuple):
+    """When and whence this node saw a principal last, Unix ms and a numeric address, and when the certificate that it showed
+    then ends.
+    """
+
+    at_ms: int
+    address: str | None = None
+    certificate_ends_ms: int | None = None
+
+
+NEVER_SEEN: Final = Seen(0)
+SEEN_EACH_S: Final = 1
 
 
 class _Row(Shape, frozen=True):
@@ -85,6 +100,8 @@ class Access:
         """Why the file that lies there now does not count."""
         self._looked_at = 0.0
         self.refusals = Refusals()
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        """Of principals, by name, those seen last at the end."""
         if file is not None:
             self._state = _state_of(file)
             self._read(file)
@@ -105,14 +122,65 @@ class Access:
             return ANYBODY
         self._look_again()
         if peer.credential is not None:
-            return self._of_token(peer.credential)
+            return self._noted(self._of_token(peer.credential), peer)
         certificate = peer.certificate
         if certificate is not None and has_ended(certificate, self._unix_ms() / 1000):
             raise AuthenticationFailed(
                 f"the client certificate of this connection was valid until {certificate['notAfter']}: "
                 "connect again with one that is valid now"
             )
-        return self._of_certificate(certificate) or NOBODY
+        found = self._of_certificate(certificate)
+        return NOBODY if found is None else self._noted(found, peer)
+
+    def _noted(self, principal: Principal, peer: Peer) -> Principal:
+        """Note when and whence a principal was seen last; once in SEEN_EACH_S, for it may ask a thousand times a second."""
+        now_ms, seen = self._unix_ms(), self._seen.get(principal.name)
+        has_certificate = peer.credential is None and peer.certificate is not None
+        if (
+            seen is not None
+            and now_ms - seen.at_ms < SEEN_EACH_S * 1000
+            and not (has_certificate and seen.certificate_ends_ms is None)
+        ):
+            return principal
+        ends_ms = None if seen is None else seen.certificate_ends_ms
+        if has_certificate and peer.certificate is not None:
+            ends_ms = ends_at_ms(peer.certificate)
+        self._seen[principal.name] = Seen(now_ms, peer.address, ends_ms)
+        self._seen.move_to_end(principal.name)
+        if len(self._seen) > limits.PRINCIPALS_MAX:
+            self._seen.popitem(last=False)
+        return principal
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Return the principals of the file, and the others that a certificate named: roles, rights, and when each was seen.
+
+        The authority's word is enough for nodes and for names without rights, so the file does not have them all.
+        """
+        self._look_again()
+        with_token = {principal.name for principal in self._by_token.values()}
+        known = dict(self._by_name)
+        for name in self._seen:
+            kind = name.partition(":")[0].lower()
+            is_node = kind in NODES
+            known.setdefault(
+                name,
+                Principal(name, ROLES[kind], roles=(kind,)) if is_node else Principal(name, NOBODY.rights),
+            )
+        rows = []
+        for name, principal in sorted(known.items()):
+            seen = self._seen.get(name, NEVER_SEEN)
+            rows.append(
+                {
+                    "name": name,
+                    "roles": [*principal.roles],
+                    "rights": sorted(right.value for right in principal.rights),
+                    "has_token": name in with_token,
+                    "seen_at_ms": seen.at_ms or None,
+                    "seen_from": seen.address,
+                    "certificate_ends_ms": seen.certificate_ends_ms,
+                }
+            )
+        return rows
 
     def _of_certificate(self, certificate: Mapping[str, Any] | None) -> Principal | None:
         name = None if certificate is None else name_in(certificate, self._cluster_id)
@@ -207,7 +275,9 @@ def _principals(rows: list[_Row]) -> tuple[dict[str, Principal], dict[bytes, Pri
             raise ValueError(f"{row.name}: role {unknown[0]!r} is none of {', '.join(ROLES)}")
         rights = frozenset[Right]().union(*(ROLES[role] for role in row.roles))
         is_broker_alone = {role for role in row.roles if Right.RAW in ROLES[role]} == {"broker"}
-        principal = by_name[row.name] = Principal(row.name, rights, raw_if_registered=is_broker_alone)
+        principal = by_name[row.name] = Principal(
+            row.name, rights, raw_if_registered=is_broker_alone, roles=(*row.roles,)
+        )
         if row.token_sha256 is not None:
             if not re.fullmatch("[0-9a-f]{64}", row.token_sha256):
                 raise ValueError(f"{row.name}: token_sha256 has 64 lower-case hex digits")

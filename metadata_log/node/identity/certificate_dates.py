@@ -125,6 +125,12 @@ def has_ended(certificate: Mapping[str, Any], now_s: float) -> bool:
     return text is not None and now_s > _seconds_of(text)
 
 
+def ends_at_ms(certificate: Mapping[str, Any]) -> int | None:
+    """Return the Unix time until which a peer's certificate is valid; None where the connection does not tell it."""
+    text = certificate.get("notAfter")
+    return None if text is None else _seconds_of(text) * 1000
+
+
 @lru_cache(maxsize=256)
 def _seconds_of(text: str) -> int:
     return ssl.cert_time_to_seconds(text)

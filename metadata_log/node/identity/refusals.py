@@ -5,10 +5,12 @@ Tests: tests/unit/quorum/http/test_identity.py.
 """
 
 import logging
-from collections import Counter
-from typing import Final, Literal, TypeAlias
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from metadata_log.errors import AuthenticationFailed, MetadataError, NotAuthorized
+from metadata_log.node.clock import unix_ms
 from metadata_log.node.recent_warnings import BY_STRANGER
 
 log = logging.getLogger(__name__)
@@ -22,10 +24,32 @@ REASONS: Final[dict[type[MetadataError], Reason]] = {
 }
 
 
+KEPT_MAX: Final = 100
+"""Kinds of refusals that are remembered: anybody may cause them."""
+SHOWN_MAX: Final = 300
+"""Characters of what was asked, and of the refusal."""
+
+
+class Refused(NamedTuple):
+    """A request that was refused last, at a Unix time in ms, and how many alike were since this process began."""
+
+    at_ms: int
+    door: DoorName
+    reason: Reason
+    principal: str
+    address: str | None
+    asked: str
+    message: str
+    times: int
+
+
 class Refusals:
     """What the doors of one node refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unix_ms: Callable[[], int] = unix_ms) -> None:
+        self._unix_ms = unix_ms
+        self._last: OrderedDict[tuple[object, ...], Refused] = OrderedDict()
+        """By door, reason, principal, address and what was asked; the newest last."""
         self.counts: Counter[tuple[DoorName, Reason]] = Counter()
         """Of requests, by door and reason."""
 
@@ -40,6 +64,14 @@ class Refusals:
         if reason is None:
             return
         self.counts[door, reason] += 1
+        asked = asked[:SHOWN_MAX]
+        key = door, reason, principal, address, asked
+        before = self._last.pop(key, None)
+        self._last[key] = Refused(
+            self._unix_ms(), *key, error.message[:SHOWN_MAX], 1 if before is None else before.times + 1
+        )
+        if len(self._last) > KEPT_MAX:
+            self._last.popitem(last=False)
         log.warning(
             "request_refused",
             extra={
@@ -52,3 +84,14 @@ class Refusals:
                 BY_STRANGER: True,
             },
         )
+
+    def newest(self) -> list[dict[str, Any]]:
+        """Return the kinds of requests that were refused last, the newest first."""
+        return [one._asdict() for one in reversed(self._last.values())]
+
+    def totals(self) -> dict[str, int]:
+        """Return how many requests were refused since this process began, by reason."""
+        found: dict[str, int] = dict.fromkeys(REASONS.values(), 0)
+        for (_, reason), count in self.counts.items():
+            found[reason] += count
+        return found

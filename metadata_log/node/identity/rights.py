@@ -32,6 +32,8 @@ class Right(Enum):
     """To change topics, partitions and settings."""
     CLUSTER = "cluster"
     """To change what the cluster consists of: brokers, controllers, voters, features, leadership; and snapshots."""
+    PRINCIPALS = "principals"
+    """To see who may do what, and what was refused."""
     BROKER = "broker"
     """To take part as a broker, under the id that the principal has."""
     CONTROLLER = "controller"
@@ -39,7 +41,7 @@ class Right(Enum):
 
 
 ROLES: Final[Mapping[str, frozenset[Right]]] = {
-    "admin": frozenset({Right.READ, Right.RAW, Right.ALTER, Right.CLUSTER}),
+    "admin": frozenset({Right.READ, Right.RAW, Right.ALTER, Right.CLUSTER, Right.PRINCIPALS}),
     "broker": frozenset({Right.READ, Right.RAW, Right.BROKER}),
     "controller": frozenset({Right.READ, Right.RAW, Right.CONTROLLER}),
     "reader": frozenset({Right.READ}),
@@ -60,6 +62,8 @@ class Principal(NamedTuple):
     rights: frozenset[Right]
     raw_if_registered: bool = False
     """The right raw comes from the role of a broker alone, and counts for one that is registered."""
+    roles: tuple[str, ...] = ()
+    """Those that the file of principals gives it."""
 
     @property
     def node(self) -> Node | None:

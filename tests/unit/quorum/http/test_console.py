@@ -1,6 +1,7 @@
 """The console over HTTP: its files and their policy, logins, and what a session's cookie may do and may not."""
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,8 +12,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
+from metadata_log import limits
+from metadata_log.errors import InvalidRequest, NotAuthorized
 from metadata_log.node.console.login import HEADER, Login
 from metadata_log.node.console.pages import CONTENT_TYPES, FOLDER, POLICY, files
+from metadata_log.node.identity.access import Access, Peer
+from metadata_log.node.identity.refusals import KEPT_MAX, Refusals
+from metadata_log.node.identity.rights import ROLES, Principal
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab
 from tests.unit.quorum.http.test_identity import principals, token
@@ -201,3 +207,62 @@ async def test_without_identity_the_console_is_open_and_there_is_nothing_to_log_
         assert (told["identity"], told["principal"], told["has_session"]) == (False, "User:ANONYMOUS", False)
         assert (await logged_in(client)).status == 400
         assert await changed(desk, client) == 200
+
+
+async def test_principals_are_listed_for_those_who_have_the_right_alone(tmp_path: Path) -> None:
+    async with node(tmp_path) as (desk, client):
+        bearer = {name: {"Authorization": f"Bearer {token(name)}"} for name in ("User:admin", "User:reader")}
+        assert (await client.get("/v1/principals")).status == 401
+        for _ in range(2):
+            assert (await client.get("/v1/principals", headers=bearer["User:reader"])).status == 403
+        listed = await (await client.get("/v1/principals", headers=bearer["User:admin"])).json()
+        assert (listed["node"], listed["identity"]) == ("controller 1", True)
+        rows = {row["name"]: row for row in listed["items"]}
+        assert rows["User:reader"]["roles"] == ["reader"] and rows["User:reader"]["rights"] == ["read"]
+        assert rows["User:admin"]["has_token"] and rows["User:admin"]["seen_from"] == "127.0.0.1"
+        assert "principals" in rows["User:admin"]["rights"]
+        [forbidden, stranger] = listed["refused"]
+        assert (forbidden["principal"], forbidden["reason"], forbidden["times"]) == (
+            "User:reader",
+            "unauthorized",
+            2,
+        )
+        assert (stranger["asked"], stranger["reason"]) == ("GET /v1/principals", "unauthenticated")
+        assert listed["refused_total"] == {"unauthenticated": 1, "unauthorized": 2}
+        assert token("User:admin") not in str(listed)
+        assert desk.access.listed() == listed["items"]
+
+
+def test_a_certificate_that_was_seen_says_when_it_ends_and_what_is_remembered_is_bounded() -> None:
+    access = Access(None, cluster_id="A" * 22)
+    access._file = Path("/nowhere")
+    access._looked_at = math.inf
+    certificate = {"notAfter": "Jan  5 09:34:43 2038 GMT"}
+    access._noted(Principal("Broker:11", ROLES["broker"]), Peer(certificate, None, "192.0.2.1"))
+    access._noted(Principal("Broker:11", ROLES["broker"]), Peer(None, "a token", "192.0.2.2"))
+    [row] = access.listed()
+    assert (row["name"], row["roles"], row["certificate_ends_ms"]) == ("Broker:11", ["broker"], 2146296883000)
+    assert (row["seen_from"], row["has_token"]) == ("192.0.2.1", False)
+    for number in range(limits.PRINCIPALS_MAX + 5):
+        access._noted(Principal(f"User:{number}", frozenset()), Peer(certificate, None, "192.0.2.3"))
+    assert len(access._seen) == limits.PRINCIPALS_MAX and "Broker:11" not in access._seen
+
+
+def test_the_newest_kinds_of_refusals_are_kept() -> None:
+    refusals = Refusals(unix_ms=lambda: 7)
+    for number in range(KEPT_MAX + 3):
+        refusals.note(
+            NotAuthorized("no"),
+            door="http",
+            principal="User:a",
+            address=None,
+            asked=f"GET /{number}{'x' * 999}",
+        )
+    refusals.note(
+        InvalidRequest("not about rights"), door="http", principal="User:a", address=None, asked="GET /"
+    )
+    newest = refusals.newest()
+    assert len(newest) == KEPT_MAX and newest[0]["asked"].startswith(f"GET /{KEPT_MAX + 2}x")
+    assert (
+        max(len(one["asked"]) for one in newest) <= 300 and refusals.totals()["unauthorized"] == KEPT_MAX + 3
+    )

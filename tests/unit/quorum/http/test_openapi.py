@@ -117,6 +117,9 @@ async def tour(asked: Callable[..., Any]) -> None:
     await asked("POST", "/v1/topics", {"name": "v", "no_such_field": 1}, status=400)
     await asked("POST", "/v1/topics/partitions", {"topics": [{"name": "u", "partitions": 2}]})
     await asked("POST", "/v1/partitions/elect", {"election": "preferred", "partitions": [T]})
+    await asked(
+        "POST", "/v1/partitions/reassign?validate_only=true", {"partitions": [{**T, "replicas": [12]}]}
+    )
     await asked("POST", "/v1/partitions/reassign", {"partitions": [{**T, "replicas": [12]}]})
     for path in ("topics", "topics/t", "partitions", "partitions/reassignments", "partitions/imbalance"):
         await asked("GET", f"/v1/{path}")
@@ -128,7 +131,15 @@ async def tour(asked: Callable[..., Any]) -> None:
     await asked("PUT", "/v1/configs", {"resources": [{"topic": "t", "configs": {}}]})
     await asked("GET", "/v1/configs?topic=t")
     await asked("GET", "/v1/configs?topic=t&effective=1")
-    for path in ("topics?limit=9", "overview", "past?at=0&to=0", "past?at=0", "whatif?lose=11", "session"):
+    for path in (
+        "topics?limit=9",
+        "overview",
+        "past?at=0&to=0",
+        "past?at=0",
+        "whatif?lose=11",
+        "session",
+        "principals",
+    ):
         await asked("GET", f"/v1/{path}")
     for path in ("features", "quorum", "quorum/settings", "controllers", "snapshots", "state"):
         await asked("GET", f"/v1/{path}")
