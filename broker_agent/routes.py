@@ -38,6 +38,8 @@ FORWARDED: Final[Sequence[RouteKey]] = (
     ("GET", "/v1/overview"),
     ("GET", "/v1/past"),
     ("GET", "/v1/whatif"),
+    ("GET", "/v1/snapshots"),
+    ("POST", "/v1/snapshots"),
     ("GET", "/v1/quorum"),
     ("GET", "/v1/quorum/settings"),
     ("POST", "/v1/quorum/transfer"),

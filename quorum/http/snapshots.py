@@ -100,6 +100,6 @@ def _range(request: web.Request, size: int, etag: str) -> tuple[int, int]:
 
 ROUTES: Final = (
     reading("/v1/metadata/snapshots/{id}", download_snapshot, "FetchSnapshot", HERE, forwarded=False),
-    reading("/v1/snapshots", list_snapshots, "ListSnapshots", HERE, forwarded=False),
-    writing("POST", "/v1/snapshots", take_snapshot, "TakeSnapshot", forwarded=False),
+    reading("/v1/snapshots", list_snapshots, "ListSnapshots", HERE),
+    writing("POST", "/v1/snapshots", take_snapshot, "TakeSnapshot"),
 )

@@ -193,7 +193,7 @@ async def test_a_path_reaches_the_controller_as_it_was_sent(tmp_path: Path, targ
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/log", "/v1/snapshots", "/v1/metadata/fetch", "//example.org/v1/topics"]
+    "path", ["/v1/log", "/v1/metadata/snapshots/X", "/v1/metadata/fetch", "//example.org/v1/topics"]
 )
 async def test_what_is_not_for_admins_is_not_forwarded(tmp_path: Path, path: str) -> None:
     async with broker(tmp_path, [DONE]) as (agent, [controller]):

@@ -5,6 +5,7 @@ export class Refused extends Error {
     super(body?.message ?? `the node answered ${status}`);
     this.status = status;
     this.code = body?.error ?? "UNREACHABLE";
+    this.retryable = body?.retryable === true;
     this.controller = null;
   }
 }
@@ -37,6 +38,30 @@ const stale = (path) => `${path}${path.includes("?") ? "&" : "?"}consistency=sta
 export const read = (path) => send("GET", stale(path));
 export const own = (path) => send("GET", path);
 export const change = (method, path, body) => send(method, path, body);
+
+/** An answer that may take long: `told` is called with how far it is; `signal` ends the question at the node as well. */
+export async function slowly(path, told, signal) {
+  let answer;
+  try {
+    answer = await fetch(stale(path), { headers: { Accept: "application/x-ndjson" }, signal, credentials: "same-origin" });
+  } catch (error) {
+    throw new Refused(0, { message: signal.aborted ? "the question was called off" : "the node cannot be reached" });
+  }
+  if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => null));
+  let last = null, rest = "";
+  try {
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const parts = (rest + value).split("\n");
+      rest = parts.pop();
+      for (const part of parts) if (part) { last = JSON.parse(part); if ("doing" in last) told(last); }
+    }
+  } catch (error) { throw new Refused(0, { message: signal.aborted ? "the question was called off" : last?.message ?? "the answer broke off: ask again" }); }
+  if (last === null || "doing" in last || "error" in last) throw new Refused(0, { message: last?.message ?? "the answer broke off: ask again" });
+  return last;
+}
 
 /** Lines of the log from an offset on, read as they arrive: at most `max` of them. */
 export async function lines(query, max = 500) {

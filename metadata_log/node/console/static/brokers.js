@@ -1,8 +1,8 @@
 // The brokers: what state each is in and since when, how far it follows, and its states over time.
-import { newest, read } from "./api.js";
-import { proposed, trial } from "./changes.js";
-import { card, clock, dataLink, duration, h, madeLink, number, offsetLink, replace, since, state, table, title, why } from "./dom.js";
+import { lines, newest, read } from "./api.js";
+import { button, card, clock, dataLink, duration, facts, h, madeLink, number, offsetLink, replace, since, state, table, title, why, words } from "./dom.js";
 import { intervals, lanesOf } from "./lanes.js";
+import { alterSetting, drain, unregister } from "./moves.js";
 
 const LOOKED_BACK = 4000;
 
@@ -25,43 +25,70 @@ export async function show(root, context) {
       ["last contact", (one) => (one.last_contact_ms_ago === null ? "–" : `${duration(one.last_contact_ms_ago)} ago`), "num nowrap"],
       ["epoch", (one) => number(one.broker_epoch), "num"],
     ], shown.items, "no broker is registered")));
-    drawLanes(lanes, overview).catch(() => {});
+    drawLanes(overview.now_ms);
   };
+  let looked = [];
+  const drawLanes = (now) => {
+    const chart = lanesOf(looked, now);
+    replace(lanes, chart === null ? null : card("States over time", { about: `of the newest ${number(LOOKED_BACK)} records`, side: madeLink("broker-states", () => Object.fromEntries(intervals(looked, Date.now()))) }, chart));
+  };
+  const look = () => newest(LOOKED_BACK).then((found) => { looked = found; drawLanes(found.at(-1)?.time_ms ?? Date.now()); }).catch(() => {});
   await refresh();
+  look();
   const timer = setInterval(() => { if (!document.hidden) refresh().catch(() => {}); }, 3000);
-  return { refresh, leave: () => clearInterval(timer) };
+  return {
+    refresh,
+    concerns: (_name, _batch, types) => types.some((type) => /Broker|all/.test(type)),
+    told(name, batch) {
+      if (name !== "batch") look();
+      else if (batch.brokers.length) lines(`from=${batch.offset}&until=${batch.end_offset}`).then((found) => looked.push(...found)).catch(() => {});
+    },
+    leave: () => clearInterval(timer),
+  };
 }
 
 /** The state as the log has it; a broker that is registered and silent is ONLINE until its session ends. */
-const registered = (one) => ({ ACTIVE: "ONLINE", CONTROLLED_SHUTDOWN: "STOPPING", FENCED: "FENCED" })[one.registration_state] ?? one.state;
-
-let kept = { end: -1, lines: [] };
-
-async function drawLanes(root, overview) {
-  if (kept.end !== overview.end_offset) kept = { end: overview.end_offset, lines: await newest(LOOKED_BACK).catch(() => kept.lines) };
-  const chart = lanesOf(kept.lines, overview.now_ms);
-  replace(root, chart === null ? null : card("States over time", { about: `of the newest ${number(Math.min(LOOKED_BACK, overview.end_offset))} records`, side: madeLink("broker-states", () => Object.fromEntries(intervals(kept.lines, overview.now_ms))) }, chart));
-}
+const registered = (one) => REGISTERED[one.registration_state] ?? one.state;
+const REGISTERED = words({ ACTIVE: "ONLINE", CONTROLLED_SHUTDOWN: "STOPPING", FENCED: "FENCED" });
 
 async function showOne(root, context, id) {
-  const head = h("div"), facts = h("div"), history = h("div");
-  root.append(head, facts, history);
+  const head = h("div"), about = h("div"), history = h("div"), settings = h("div"), load = h("div");
+  root.append(head, h("div", { class: "grid" }, h("div", { class: "w5 stack" }, about, settings), h("div", { class: "w7 stack" }, load, history)));
+  let found = [];
   const refresh = async () => {
-    const [one, overview, lines] = await Promise.all([read(`/v1/brokers/${id}`), read("/v1/overview"), newest(LOOKED_BACK).catch(() => [])]);
-    const remove = context.may("cluster") ? h("button", { type: "button", class: "danger", onclick: () => unregister(context, one) }, "Unregister") : null;
-    replace(head, title(`Broker ${id}`, "", state(registered(one)), remove, dataLink(`/v1/brokers/${id}?consistency=stale`)));
-    replace(facts, card("Registration", {}, h("div", { class: "body" }, h("dl", {}, ...[
+    const [one, configs, imbalance] = await Promise.all([read(`/v1/brokers/${encodeURIComponent(id)}`), read(`/v1/configs?broker=${encodeURIComponent(id)}`), read("/v1/partitions/imbalance")]);
+    replace(head, title(`Broker ${one.broker_id}`, "", state(registered(one)),
+      context.may("alter") ? button("Drain", () => drain(context, one.broker_id)) : null,
+      context.may("alter") ? button("Change a setting", () => alterSetting(context, { title: `Change a setting of broker ${one.broker_id}`, resource: { broker: one.broker_id }, query: `broker=${one.broker_id}` })) : null,
+      context.may("cluster") ? button("Unregister", () => unregister(context, one), "danger") : null, dataLink(`/v1/brokers/${one.broker_id}?consistency=stale`)));
+    replace(about, card("Registration", {}, h("div", { class: "body" }, facts([
       ["epoch", number(one.broker_epoch)], ["incarnation", h("span", { class: "mono" }, one.incarnation_id)], ["rack", one.rack ?? "–"],
       ["endpoints", one.endpoints.map((each) => `${each.name} ${each.host}:${each.port}`).join(", ")],
       ["controller's word", one.control_state], ["waits for", one.waits_for ?? "nothing"],
-      ["applied offset", number(one.applied_offset)], ["lag", `${number(one.lag_records)} records`],
+      ["applied offset", number(one.applied_offset)], ["lag", one.lag_records === null ? "–" : `${number(one.lag_records)} records`],
       ["last contact", one.last_contact_ms_ago === null ? "known to the active controller alone" : `${duration(one.last_contact_ms_ago)} ago`],
-    ].flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])))));
-    const own = lines.filter((line) => /Broker/.test(line.type) && String(line.record.broker_id) === id).reverse();
+    ]))));
+    replace(settings, card("Settings of this broker", {}, table([["setting", (each) => h("span", { class: "mono" }, each.name), "nowrap"], ["value", (each) => h("span", { class: "mono" }, each.is_sensitive ? "(secret)" : each.value ?? "–"), "wrap"]], configs.items, "none of its own")));
+    const own = imbalance.items.find((each) => each.broker_id === one.broker_id);
+    replace(load, card("Leaderships", { about: own?.exceeds ? `balanced at the next check, each ${duration(imbalance.interval_seconds * 1000)}` : "" }, h("div", { class: "body" }, facts([
+      ["preferred to lead", own ? `${number(own.preferred)} partitions` : "no partition"], ["led by others", own ? `${number(own.led_elsewhere)} of these, ${own.percent} %` : "–"],
+    ]))));
+  };
+  const drawHistory = () => {
+    const own = found.filter((line) => /Broker/.test(line.type) && String(line.record.broker_id) === id).reverse();
     replace(history, card("Changes of its registration", { about: `in the newest ${number(LOOKED_BACK)} records` }, own.length ? h("ol", { class: "steps" }, own.map((line) => h("li", {}, h("div", {}, h("span", { class: "mono" }, clock(line.time_ms)), " ", why(line), line.actor ? h("small", {}, ` by ${line.actor}`) : null, " ", offsetLink(line.offset)), h("div", { class: "changed" }, told(line))))) : h("div", { class: "empty" }, "none")));
   };
   await refresh();
-  return { refresh };
+  newest(LOOKED_BACK).then((all) => { found = all; drawHistory(); }).catch(() => {});
+  const timer = setInterval(() => { if (!document.hidden) refresh().catch(() => {}); }, 3000);
+  return {
+    refresh,
+    concerns: (name, batch, types) => name !== "batch" || batch.brokers.map(String).includes(id) || types.includes("Config"),
+    told(name, batch) {
+      if (name === "batch" && batch.brokers.map(String).includes(id)) lines(`from=${batch.offset}&until=${batch.end_offset}`).then((more) => { found.push(...more); drawHistory(); }).catch(() => {});
+    },
+    leave: () => clearInterval(timer),
+  };
 }
 
 function told(line) {
@@ -69,17 +96,4 @@ function told(line) {
   if (line.type === "RegisterBroker") return `registered at epoch ${record.broker_epoch}, ${record.fenced ? "fenced" : "not fenced"}`;
   if (line.type === "UnregisterBroker") return "removed";
   return [record.fenced === true ? "fenced" : record.fenced === false ? "unfenced" : "", record.in_controlled_shutdown ? "shuts down" : "", record.log_dirs ? `${record.log_dirs.length} directories left` : ""].filter(Boolean).join(", ") || "directories changed";
-}
-
-function unregister(context, one) {
-  proposed(context, {
-    title: `Unregister broker ${one.broker_id}`,
-    danger: true,
-    foresee: async () => [
-      registered(one) === "ONLINE" ? h("p", { class: "notice warn" }, "This broker is in service. Its leaderships move, it leaves every ISR, and it may register again at once.") : null,
-      await trial("DELETE", `/v1/brokers/${one.broker_id}?validate_only=true`),
-    ],
-    request: () => ["DELETE", `/v1/brokers/${one.broker_id}`],
-    done: () => { location.hash = "#/brokers"; },
-  });
 }

@@ -1,5 +1,8 @@
 // Elements and words. All text comes in as text nodes: nothing that a node sends becomes markup.
 
+/** Words by name. It has no other names: a name may come from the address of a page, "constructor" as well. */
+export const words = (entries) => Object.assign(Object.create(null), entries);
+
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "path", "rect", "circle", "text", "g", "line", "title", "defs", "pattern"]);
 
@@ -22,19 +25,19 @@ export function replace(node, ...children) {
   return node;
 }
 
-const SHAPES = {
+const SHAPES = words({
   good: "M1 5.5 2.5 4 4.2 5.8 7.6 1.8 9 3 4.3 8.4Z",
   warn: "M5 .8 9.8 9.2H.2Z",
   bad: "M3 0h4l3 3v4l-3 3H3L0 7V3Z",
   idle: "M0 4h10v2H0Z",
-};
+});
 
 /** A state as a colour, a shape and a word. */
 export function mark(level, word) {
   return h("span", { class: `mark ${level}` }, h("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, h("path", { d: SHAPES[level] })), word);
 }
 
-const LEVELS = { ONLINE: "good", STOPPING: "warn", FENCED: "bad", leader: "good", follower: "idle", observer: "idle", red: "bad", yellow: "warn", candidate: "warn" };
+const LEVELS = words({ ONLINE: "good", STOPPING: "warn", FENCED: "bad", OFFLINE: "bad", leader: "good", follower: "idle", observer: "idle", red: "bad", yellow: "warn", candidate: "warn" });
 export function state(name) {
   return mark(LEVELS[name] ?? "idle", String(name ?? "unknown").toLowerCase());
 }
@@ -90,7 +93,7 @@ export function bytes(size) {
   return `${shown.toFixed(shown < 10 ? 1 : 0)} ${units[at]}`;
 }
 
-const CAUSES = {
+const CAUSES = words({
   BROKER_REGISTERED: (d, ref) => `broker ${d.broker_id} registered${ref === null ? " for the first time" : d.clean === false ? ", its run before had not ended cleanly" : ""}`,
   BROKER_UNREGISTERED: (d) => `broker ${d.broker_id} was removed`,
   BROKER_UNFENCED: (d) => `broker ${d.broker_id} had caught up and was unfenced`,
@@ -108,7 +111,7 @@ const CAUSES = {
   TOPIC_DELETED: () => "the topic was deleted",
   TOPIC_UNDELETED: () => "the topic was restored",
   CONTROLLER_REGISTERED: () => "a controller registered",
-};
+});
 
 /** Why a batch was written: its cause in words, else the operation that was asked for. */
 export function why(batch) {
@@ -126,6 +129,33 @@ export function since(began, now) {
 
 export function offsetLink(offset) {
   return h("a", { href: `#/log?from=${offset}`, class: "mono" }, number(offset));
+}
+
+/** A link to another node's console; what is no address of HTTP stays text. */
+export function nodeLink(url, page, text = null) {
+  const shown = text ?? url.replace(/^https?:\/\//, "");
+  return /^https?:\/\/[^/]+$/.test(url) ? h("a", { href: `${url}/#/${page}` }, shown) : shown;
+}
+
+/** A list of facts: [name, value]. */
+export function facts(rows) {
+  return h("dl", {}, rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+/** What is shown while a long answer is made: how far it is, and the way to call it off. */
+export function progress(callOff) {
+  const bar = h("progress", { max: 1 }), text = h("span", {}, "asking"), began = performance.now();
+  const shown = h("div", { class: "notice idle waiting" }, bar, text, button("Call it off", callOff));
+  return { shown, told({ doing, share }) {
+    text.textContent = `${doing}, ${duration(performance.now() - began)}`;
+    if (share === null) bar.removeAttribute("value"); else bar.value = share;
+  } };
+}
+
+export const field = (label, input, more = "") => h("label", { class: "field" }, label, input, more ? h("small", {}, more) : null);
+
+export function button(text, onclick, kind = "") {
+  return h("button", { type: "button", class: kind, onclick }, text);
 }
 
 /** What a page shows, for other programs. */

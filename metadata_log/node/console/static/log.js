@@ -58,6 +58,7 @@ export async function show(root, context) {
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "batches" }, h("table", {}, h("thead", {}, h("tr", {}, ["time (UTC)", "offset", "why", "by whom", "records"].map((name) => h("th", { scope: "col", class: name === "offset" ? "num" : "" }, name)), h("th", {}))), body))));
   await load(from === null ? null : Number(from));
   return {
+    concerns: () => false, // it is told of each batch
     told(name, batch) {
       if (!follows) return;
       if (name !== "batch") { load(null); return; }

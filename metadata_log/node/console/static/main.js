@@ -1,6 +1,6 @@
 // The frame: which page is shown, how live it is, and who is logged in.
 import { Events, Refused, change, own, read } from "./api.js";
-import { card, clock, duration, h, mark, notice, number, replace, title } from "./dom.js";
+import { card, clock, duration, h, mark, nodeLink, notice, number, replace, title, words } from "./dom.js";
 import * as brokers from "./brokers.js";
 import * as log from "./log.js";
 import * as overview from "./overview.js";
@@ -12,12 +12,11 @@ import * as timeline from "./timeline.js";
 import * as topics from "./topics.js";
 import * as whatif from "./whatif.js";
 
-const PAGES = { overview, quorum, brokers, topics, log, timeline, whatif, snapshots, settings, security };
-const NAMES = { overview: "Overview", quorum: "Quorum", brokers: "Brokers", topics: "Topics", log: "Log", timeline: "Timeline", whatif: "What if", snapshots: "Snapshots", settings: "Settings", security: "Security" };
+const PAGES = words({ overview, quorum, brokers, topics, log, timeline, whatif, snapshots, settings, security });
 const REFRESH_MS = 400;
 
 const content = document.getElementById("content");
-const live = document.getElementById("live");
+const live = document.getElementById("live"), said = document.getElementById("said");
 const context = { session: null, events: null, overview: null, params: new URLSearchParams(), path: [], may, dialog: document.getElementById("dialog"), refresh: () => refreshSoon(true) };
 let page = null, shownAt = null, asked = 0, due = null, running = false, again = false, generation = 0;
 
@@ -26,9 +25,13 @@ function may(right) {
   return !context.session?.identity || context.session.rights.includes(right);
 }
 
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const parts = path.split("/").filter(Boolean).map(decoded);
   return { name: PAGES[parts[0]] ? parts[0] : "overview", path: parts.slice(1), params: new URLSearchParams(query ?? "") };
 }
 
@@ -38,7 +41,7 @@ async function go() {
   page = null;
   Object.assign(context, { path, params });
   for (const link of document.querySelectorAll("#nav a")) {
-    if (link.dataset.page === name) link.setAttribute("aria-current", "page");
+    if (link.dataset.page === name) { link.setAttribute("aria-current", "page"); link.scrollIntoView({ block: "nearest", inline: "center" }); }
     else link.removeAttribute("aria-current");
   }
   const mine = ++generation, root = h("div");
@@ -52,10 +55,12 @@ async function go() {
     if (mine !== generation) return;
     if (!(error instanceof Refused)) throw error;
     page = { refresh: go };
-    replace(content, title(NAMES[name]), failed(error));
+    replace(content, title(nameOf(name)), failed(error));
   }
   draw();
 }
+
+const nameOf = (name) => document.querySelector(`#nav a[data-page="${name}"]`).textContent;
 
 function failed(error) {
   if (error.status === 401) return loginForm();
@@ -99,7 +104,7 @@ function follow(events) {
     events.addEventListener(name, ({ detail }) => {
       page?.told?.(name, detail);
       const types = Object.keys(detail.types ?? { all: 1 });
-      if (types.some((type) => type !== "NoOp")) refreshSoon();
+      if (types.some((type) => type !== "NoOp") && (page?.concerns?.(name, detail, types) ?? true)) refreshSoon();
       draw();
     });
   }
@@ -128,7 +133,8 @@ function draw() {
       parts.push(mark("bad", "no leader"), h("span", {}, `what controller ${view.node_id} has, offset `, h("b", {}, number(view.end_offset)), ": there may be more"));
     } else {
       const sees = view.is_active ? "active" : session.role === "broker" ? "active" : "a follower's view";
-      parts.push(h("span", {}, "leader ", h("b", {}, `controller ${leads}`)), mark(view.is_active ? "good" : "idle", view.is_active ? "live" : `live, ${sees}`));
+      const url = view.is_active || session.role !== "controller" ? null : context.overview?.leader_id === leads ? context.overview.leader_url : null;
+      parts.push(h("span", {}, "leader ", url ? nodeLink(url, location.hash.replace(/^#\/?/, ""), `controller ${leads}`) : h("b", {}, `controller ${leads}`)), mark(view.is_active ? "good" : "idle", view.is_active ? "live" : `live, ${sees}`));
       parts.push(h("span", {}, "epoch ", h("b", {}, number(view.controller_epoch))), h("span", {}, "offset ", h("b", { id: "offset" }, number(view.end_offset))));
     }
   }
@@ -136,6 +142,9 @@ function draw() {
   parts.push(h("span", { class: "push" }, who, session.has_session ? [" ", h("button", { class: "plain", type: "button", onclick: logOut }, "log out")] : null));
   const text = parts.map((part) => part.textContent).join("|");
   if (live.dataset.text !== text) { live.dataset.text = text; replace(live, ...parts); }
+  // Read aloud: who leads and whether the node is there, and not each offset.
+  const aloud = [...live.querySelectorAll(".mark")].map((one) => one.textContent).join(", ");
+  if (said.textContent !== aloud) said.textContent = aloud;
 }
 
 // --- identity
@@ -160,7 +169,6 @@ async function logOut() {
 
 async function start() {
   context.session = await own("/v1/session");
-  replace(document.getElementById("nav"), Object.entries(NAMES).map(([name, text]) => h("a", { href: `#/${name}`, "data-page": name }, text)));
   if (context.session.identity && !context.session.rights.includes("read")) {
     replace(content, title("Log in"), loginForm());
     draw();

@@ -28,6 +28,7 @@ export async function show(root, context) {
     const chart = lanesOf(looked, context.overview.now_ms, 740);
     replace(lanes, chart === null ? null : card("Brokers over time", { side: madeLink("broker-states", () => Object.fromEntries(intervals(looked, context.overview.now_ms))) }, chart));
   };
+  replace(changes, card("What happened last", { side: h("a", { href: "#/log" }, "whole log") }, h("div", { class: "empty tall" }, "reading the log")));
   await refresh();
   // What is wrong is shown first: to read the log may take longer.
   newest(LOOKED_BACK).then((found) => {

@@ -1,19 +1,23 @@
 // The controllers: who leads, who follows how far, and over which links.
-import { own, read } from "./api.js";
+import { read } from "./api.js";
 import { proposed } from "./changes.js";
-import { bytes, card, clock, dataLink, duration, h, mark, number, replace, since, state, table, title } from "./dom.js";
+import { button, card, clock, dataLink, duration, facts, field, h, mark, nodeLink, number, replace, since, state, table, title } from "./dom.js";
+import { addVoter, removeVoter, replaceVoter, replaceable } from "./voters.js";
 
 export async function show(root, context) {
-  const head = h("div"), drawing = h("div"), facts = h("div"), rows = h("div");
-  root.append(head, h("div", { class: "grid" }, h("div", { class: "w5" }, drawing), h("div", { class: "w7" }, facts), h("div", { class: "w12" }, rows)));
+  const head = h("div"), drawing = h("div"), about = h("div"), rows = h("div");
+  root.append(head, h("div", { class: "grid" }, h("div", { class: "w5" }, drawing), h("div", { class: "w7" }, about), h("div", { class: "w12" }, rows)));
+  const may = context.may("cluster");
   const refresh = async () => {
     const [shown, overview] = await Promise.all([read("/v1/quorum"), read("/v1/overview")]);
     const leads = shown.leader_id === shown.node_id;
     const all = [...shown.voters.map((one) => ({ ...one, vote: true })), ...shown.observers.map((one) => ({ ...one, vote: false }))];
-    const handOver = context.may("cluster") && shown.leader_id !== -1 ? h("button", { type: "button", onclick: () => transfer(context, shown) }, "Hand leadership over") : null;
-    replace(head, title("Quorum", `as controller ${shown.node_id} sees it`, handOver, dataLink("/v1/quorum")));
+    const handOver = may && shown.leader_id !== -1 ? button("Hand leadership over", () => transfer(context, shown)) : null;
+    const swaps = may ? replaceable(shown).map(({ old, now }) => button(`Replace the disk of ${now.id}`, () => replaceVoter(context, old, now))) : [];
+    const change = (one) => (!may || one.locked_out ? "" : one.vote ? shown.voters.length > 1 ? button("Take its vote", () => removeVoter(context, shown, one), "plain") : "" : button("Let it vote", () => addVoter(context, shown, one), "plain"));
+    replace(head, title("Quorum", `as controller ${shown.node_id} sees it`, handOver, may ? button("Add a voter", () => addVoter(context, shown, null)) : null, ...swaps, dataLink("/v1/quorum")));
     replace(drawing, card("Links", { about: leads ? "of the leader" : `of controller ${shown.node_id}: it does not see those of others` }, linksOf(shown)));
-    replace(facts, card("State", {}, h("div", { class: "body" }, h("dl", {}, ...[
+    replace(about, card("State", {}, h("div", { class: "body" }, facts([
       ["leader", shown.leader_id === -1 ? mark("bad", "none known") : `controller ${shown.leader_id}`],
       ["epoch", number(shown.controller_epoch)],
       ["leads", overview.leads_since ? since(overview.leads_since, overview.now_ms) : "since before this controller began to apply the log"],
@@ -22,7 +26,7 @@ export async function show(root, context) {
       ["known to be all until", clock(shown.observed_until_ms)],
       ["change of voters", shown.change_pending ? mark("warn", "in flight") : "none"],
       ["state digest", h("span", { class: "mono" }, `${shown.digest.value.slice(0, 16)}… at ${number(shown.digest.end_offset)}`)],
-    ].flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])))));
+    ]))));
     replace(rows, card("Controllers", { about: `${shown.voters.length} voters, ${shown.observers.length} observers` }, table([
       ["controller", (one) => [h("b", {}, one.id), one.id === shown.node_id ? h("small", {}, " asked") : null], "nowrap"],
       ["role", (one) => (one.role ? state(one.role) : mark("idle", one.vote ? "voter" : "observer"))],
@@ -30,9 +34,10 @@ export async function show(root, context) {
       ["end offset", (one) => number(one.end_offset), "num"],
       ["lag, records", (one) => number(one.lag_records), "num"],
       ["caught up", (one) => (one.last_caught_up_ms_ago === null ? "–" : one.last_caught_up_ms_ago === 0 ? "now" : `${duration(one.last_caught_up_ms_ago)} ago`), "num nowrap"],
-      ["its console", (one) => (one.http ? h("a", { href: `${one.http}/#/quorum` }, one.http.replace(/^https?:\/\//, "")) : "–"), "nowrap"],
+      ["its console", (one) => (one.http ? nodeLink(one.http, "quorum") : "–"), "nowrap"],
       ["Raft address", (one) => h("span", { class: "mono" }, one.address ?? "–"), "nowrap"],
-      ["", (one) => (one.locked_out ? one.locked_out : ""), "wrap"],
+      ["directory", (one) => h("span", { class: "mono muted" }, one.directory_id), "nowrap"],
+      ["", (one) => (one.locked_out ? one.locked_out : change(one)), "nowrap"],
     ], all)));
   };
   await refresh();
@@ -44,7 +49,7 @@ function transfer(context, shown) {
   const to = h("select", { "aria-label": "next leader" }, h("option", { value: "" }, "any voter that is up to date"), shown.voters.filter((one) => one.id !== shown.leader_id).map((one) => h("option", { value: one.id }, `controller ${one.id}`)));
   proposed(context, {
     title: "Hand leadership over",
-    fields: [h("label", { class: "field" }, "to", to)],
+    fields: [field("to", to)],
     foresee: async () => h("p", {}, `Controller ${shown.leader_id} ends its claim, and ${to.value ? `controller ${to.value}` : "one of the others"} claims the next epoch. No record of yours is written or lost; writes wait for the next leader.`),
     request: () => ["POST", "/v1/quorum/transfer", { to: to.value === "" ? null : Number(to.value) }],
   });

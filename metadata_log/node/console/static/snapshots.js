@@ -1,27 +1,44 @@
-// The snapshots of the asked controller.
-import { read } from "./api.js";
+// The snapshots of the asked controller: which past each of them makes cheap to read.
+import { lines, read } from "./api.js";
 import { proposed } from "./changes.js";
-import { bytes, card, dataLink, h, notice, number, replace, table, title } from "./dom.js";
+import { button, bytes, card, clock, dataLink, duration, facts, h, number, replace, table, title } from "./dom.js";
 
 export async function show(root, context) {
-  if (context.session.role === "broker") {
-    root.append(title("Snapshots"), notice("idle", "A broker shows no snapshots of controllers: open the console of a controller, from the page Quorum."));
-    return {};
-  }
-  const head = h("div"), rows = h("div");
-  root.append(head, rows);
+  const head = h("div"), about = h("div"), rows = h("div"), atBroker = context.session.role === "broker";
+  root.append(head, about, rows);
+  const times = new Map();
   const refresh = async () => {
-    const shown = await read("/v1/snapshots");
-    const take = context.may("cluster") ? h("button", { type: "button", onclick: () => proposed(context, {
+    const [shown, overview] = await Promise.all([read("/v1/snapshots"), read("/v1/overview")]);
+    const items = [...shown.items].reverse(), newest = items[0], of = `controller ${overview.node_id}`;
+    const take = context.may("cluster") ? button("Take a snapshot", () => proposed(context, {
       title: "Take a snapshot",
-      foresee: async () => h("p", {}, `Controller ${context.session.node_id} writes its state at offset ${number((await read("/v1/snapshots")).end_offset)} to a file. No record is written; older snapshots and log segments go as retention has it.`),
+      foresee: async () => h("p", {}, `${atBroker ? "The active controller" : of} writes its state at offset ${number((await read("/v1/snapshots")).end_offset)} to a file. No record is written; older snapshots and log segments go as retention has it.`),
       request: () => ["POST", "/v1/snapshots", {}],
-    }) }, "Take a snapshot") : null;
-    replace(head, title("Snapshots", `of controller ${context.session.node_id}`, take, dataLink("/v1/snapshots")));
-    replace(rows, card("On its disk", { about: `the log is at offset ${number(shown.end_offset)}` }, table([
-      ["state at offset", (one) => number(one.end_offset), "num"], ["epoch", (one) => number(one.controller_epoch), "num"], ["size", (one) => bytes(one.bytes), "num"], ["id", (one) => h("span", { class: "mono" }, one.id)], ["SHA-256", (one) => h("span", { class: "mono muted" }, `${one.sha256.slice(0, 16)}…`)],
-    ], [...shown.items].reverse(), "none yet: the log is still short")));
+    })) : null;
+    replace(head, title("Snapshots", `of ${of}`, take, dataLink("/v1/snapshots?consistency=stale")));
+    const draw = () => {
+      replace(about, card("State", {}, h("div", { class: "body" }, facts([
+        ["log", `offsets ${number(overview.log_start_offset)} to ${number(shown.end_offset)}`],
+        ["newest snapshot", newest ? `at offset ${number(newest.end_offset)}, ${number(shown.end_offset - newest.end_offset)} records ago` : "none yet: the log is still short"],
+        ["on its disk", `${number(items.length)} snapshots, ${bytes(items.reduce((sum, one) => sum + one.bytes, 0))}`],
+      ]))));
+      replace(rows, card("On its disk", { about: "the state at any offset is read from the nearest snapshot below it and the log from there on" }, table([
+        ["state at offset", (one) => h("a", { href: `#/timeline?at=${one.end_offset}`, class: "mono" }, number(one.end_offset)), "num"],
+        ["written about", (one) => { const at = times.get(one.end_offset); return at ? [clock(at), h("small", {}, `, ${duration(overview.now_ms - at)} ago`)] : "–"; }, "nowrap"],
+        ["epoch", (one) => number(one.controller_epoch), "num"], ["size", (one) => bytes(one.bytes), "num nowrap"],
+        ["records since", (one) => number(shown.end_offset - one.end_offset), "num"],
+        ["SHA-256", (one) => h("span", { class: "mono muted", title: one.sha256 }, `${one.sha256.slice(0, 16)}…`), "nowrap"],
+        ["", (one) => (context.may("raw") && !atBroker ? h("a", { href: `/v1/metadata/snapshots/${encodeURIComponent(one.id)}?consistency=stale`, download: `${one.id}.snapshot` }, "download") : ""), "num"],
+      ], items, "none yet: the log is still short")));
+    };
+    draw();
+    for (const one of items.slice(0, 20)) {
+      if (times.has(one.end_offset) || one.end_offset <= overview.log_start_offset) continue;
+      lines(`from=${one.end_offset - 1}&until=${one.end_offset}`, 1).then(([line]) => { if (line) { times.set(one.end_offset, line.time_ms); draw(); } }).catch(() => {});
+      times.set(one.end_offset, null);
+    }
   };
   await refresh();
-  return { refresh };
+  const timer = setInterval(() => { if (!document.hidden) refresh().catch(() => {}); }, 10_000);
+  return { refresh, concerns: () => false, leave: () => clearInterval(timer) };
 }

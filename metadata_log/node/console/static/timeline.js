@@ -1,7 +1,7 @@
 // The state at any past offset, and what differs between two moments.
-import { lines, own, read } from "./api.js";
+import { lines, read, slowly } from "./api.js";
 import { grouped } from "./batches.js";
-import { card, clock, dataLink, duration, h, ids, madeLink, mark, notice, number, offsetLink, replace, state, table, title, why } from "./dom.js";
+import { card, clock, dataLink, h, ids, madeLink, notice, number, offsetLink, progress, replace, state, table, title, why } from "./dom.js";
 import { intervals, lanesOf } from "./lanes.js";
 
 const DRAWN = 4000, ASK_AFTER_MS = 250;
@@ -13,7 +13,8 @@ export async function show(root, context) {
   const from = slider("from offset", at, (value) => { at = value; if (to < at) to = at; moved(); });
   const until = slider("to offset", to, (value) => { to = value; if (at > to) at = to; moved(); });
   const told = h("div"), differs = h("div"), happened = h("div"), lanes = h("div");
-  let due = null, generation = 0;
+  const wait = h("div", { "aria-live": "polite" });
+  let due = null, generation = 0, ended = null;
 
   function slider(name, value, set) {
     const range = h("input", { type: "range", min: first, max: last, value, "aria-label": name, oninput: () => set(Number(range.value)) });
@@ -31,8 +32,12 @@ export async function show(root, context) {
 
   async function ask() {
     const mine = ++generation;
+    ended?.abort(); // the node computes no answer that nobody waits for
+    ended = new AbortController();
+    const mineEnds = ended, waiting = progress(() => mineEnds.abort());
+    const late = setTimeout(() => { if (mine === generation) replace(wait, waiting.shown); }, 400);
     try {
-      const shown = await read(`/v1/past?at=${at}&to=${to}`);
+      const shown = await slowly(`/v1/past?at=${at}&to=${to}`, waiting.told, ended.signal);
       if (mine !== generation) return;
       replace(told, card("The two moments", { about: "a batch is seen whole: an offset inside it is cut back to its beginning", side: dataLink(`/v1/past?at=${at}&to=${to}&consistency=stale`) }, moments(shown)));
       replace(differs, card("What differs", { about: shown.more ? `the first ${number(shown.items.length)} differences` : `${number(shown.items.length)} differences` }, table([
@@ -45,21 +50,21 @@ export async function show(root, context) {
       replace(happened, card("What happened between them", { about: to - at > 400 ? "the first 400 records" : "" }, table([
         ["time", (one) => h("span", { class: "mono" }, clock(one.time_ms)), "nowrap"], ["why", (one) => why(one), "wrap"], ["by whom", (one) => one.actor ?? "–"], ["offset", (one) => offsetLink(one.offset), "num"],
       ], between.slice(0, 60), "nothing")));
-    } catch (error) { if (mine === generation) replace(told, notice("warn", error.message)); }
+    } catch (error) { if (mine === generation) replace(told, notice("warn", error.message)); } finally { clearTimeout(late); if (mine === generation) replace(wait); }
   }
 
   const step = (by) => () => { to = clamp(to + by, at, last); moved(); };
   root.append(title("Timeline", `offsets ${number(first)} to ${number(last)}`), card("Choose two moments", { about: "arrow keys move a slider by one offset" }, h("div", { class: "body stack" },
     h("div", { class: "scrub" }, h("label", {}, "from"), from.range, from.exact), h("div", { class: "scrub" }, h("label", {}, "to"), until.range, until.exact),
     h("div", { class: "bar" }, [[-100, "−100"], [-10, "−10"], [-1, "−1"], [1, "+1"], [10, "+10"], [100, "+100"]].map(([by, text]) => h("button", { type: "button", onclick: step(by), "aria-label": `later moment ${text}` }, text))))),
-    told, h("div", { class: "grid" }, h("div", { class: "w7" }, differs), h("div", { class: "w5" }, happened)), lanes);
+    wait, told, h("div", { class: "grid" }, h("div", { class: "w7" }, differs), h("div", { class: "w5" }, happened)), lanes);
   root.querySelector(".grid").classList.add("gap");
   lines(`from=${Math.max(first, last - DRAWN)}&until=${last}`, DRAWN).then((found) => {
     const chart = lanesOf(found, overview.now_ms);
     if (chart) replace(lanes, card("Brokers over time", { about: `of the newest ${number(Math.min(DRAWN, last))} records`, side: madeLink("broker-states", () => Object.fromEntries(intervals(found, overview.now_ms))) }, chart));
   }).catch(() => {});
   ask();
-  return { leave: () => clearTimeout(due) };
+  return { concerns: () => false, leave: () => { clearTimeout(due); ended?.abort(); } };
 }
 
 const clamp = (value, low, high) => Math.min(Math.max(Number.isFinite(value) ? value : low, low), high);

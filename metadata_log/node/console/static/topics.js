@@ -1,15 +1,18 @@
 // Topics in windows, their partitions, and why each partition is as it is.
 import { change, lines, read } from "./api.js";
 import { proposed, trial } from "./changes.js";
-import { card, clock, dataLink, h, ids, mark, notice, number, offsetLink, replace, table, title, why } from "./dom.js";
+import { button, card, clock, dataLink, duration, field, h, ids, mark, notice, number, offsetLink, replace, table, title, why, words } from "./dom.js";
+import { alterSetting, cancel, elect, reassign, undelete } from "./moves.js";
 import { LongTable } from "./table.js";
 
-const ONLY = { "": "all topics", unavailable: "without leader", "under-min-isr": "under min ISR", "under-replicated": "under-replicated", "at-min-isr": "at min ISR", "not-preferred": "not preferred", reassigning: "reassigning" };
+const ONLY = words({ "": "all topics", unavailable: "without leader", "under-min-isr": "under min ISR", "under-replicated": "under-replicated", "at-min-isr": "at min ISR", "not-preferred": "not preferred", reassigning: "reassigning", deleted: "deleted" });
 const EXPLAINED_BACK = 100_000;
+const NAMED_MAX = 8; // topics that the event of a batch names: with as many it may be about others as well
+const ELSEWHERE_MS = 5000;
 
 export async function show(root, context) {
   if (context.path.length) return showTopic(root, context, context.path[0]);
-  const only = context.params.get("only") ?? "", contains = context.params.get("contains") ?? "";
+  const only = ONLY[context.params.get("only")] ? context.params.get("only") : "", contains = context.params.get("contains") ?? "";
   const go = (changed) => {
     const query = new URLSearchParams({ only, contains, ...changed });
     for (const [name, value] of [...query]) if (!value) query.delete(name);
@@ -17,12 +20,70 @@ export async function show(root, context) {
   };
   const search = h("input", { type: "search", value: contains, placeholder: "part of a name", "aria-label": "part of a topic's name", onchange: () => go({ contains: search.value }) });
   const pick = h("select", { "aria-label": "which", onchange: () => go({ only: pick.value }) }, Object.entries(ONLY).map(([name, text]) => h("option", { value: name, selected: name === only }, text)));
-  const create = context.may("alter") ? h("button", { type: "button", class: "main", onclick: () => createTopic(context) }, "Create a topic") : null;
+  if (only === "deleted") return showDeleted(root, context, pick);
+  if (only === "reassigning") return showReassigning(root, context, pick);
+  const create = context.may("alter") ? [
+    only === "not-preferred" ? button("Elect preferred leaders", () => elect(context)) : null,
+    only === "unavailable" ? button("Elect unclean leaders", () => elect(context, { election: "unclean" }), "danger") : null,
+    only ? null : button("Create a topic", () => createTopic(context), "main"),
+  ] : [];
   const rows = only ? partitionRows(context, { only, contains }) : topicRows(contains);
-  root.append(title("Topics", ONLY[only], create, dataLink(only ? `/v1/partitions?only=${only}&limit=1000&consistency=stale` : "/v1/topics?limit=1000&consistency=stale")),
+  root.append(title("Topics", ONLY[only], ...create, dataLink(only ? `/v1/partitions?only=${only}&limit=1000&consistency=stale` : "/v1/topics?limit=1000&consistency=stale")),
     h("div", { class: "card" }, h("header", {}, h("form", { class: "bar", role: "search", onsubmit: (event) => { event.preventDefault(); go({ contains: search.value }); } }, search, pick), h("span", { class: "push" }, rows.count)), rows.scroll));
   await rows.ready;
-  return { refresh: () => rows.reload() };
+  return only ? { refresh: () => rows.refresh(), concerns: (_name, _batch, types) => types.some((type) => /Partition|Topic|Broker/.test(type)) } : { refresh: () => rows.refresh(), concerns: concerning(rows) };
+}
+
+/** Whether a change concerns topics that are seen; a change of others may shift how many there are, which can wait. */
+function concerning(rows) {
+  let looked = 0;
+  return (name, batch, types) => {
+    if (name === "reset") return true;
+    if (!types.some((type) => /Topic|Partition/.test(type))) return false;
+    if (name === "batch" && batch.topics.length < NAMED_MAX) {
+      const changed = new Set(batch.topics);
+      if (rows.shows((row) => changed.has(row.name))) return true;
+      if (!types.some((type) => /Topic/.test(type))) return false;
+      const last = rows.rows.at(-1);
+      if (!last || rows.next === null || batch.topics.some((each) => each < last.name)) return true;
+    }
+    if (performance.now() - looked < ELSEWHERE_MS) return false;
+    looked = performance.now();
+    return true;
+  };
+}
+
+async function showDeleted(root, context, pick) {
+  const head = h("div"), rows = h("div");
+  root.append(head, rows);
+  const refresh = async () => {
+    const shown = await read("/v1/topics?deleted=true"), now = Date.now(), window = shown.undelete_window_ms;
+    replace(head, title("Topics", "deleted", pick, dataLink("/v1/topics?deleted=true&consistency=stale")));
+    replace(rows, card("Deleted topics that can be restored", { about: window ? `a topic is kept for ${duration(window)} after its deletion` : "this cluster keeps no deleted topics (undelete_window_ms in [topics] of the controllers' settings)" }, table([
+      ["topic", (one) => h("b", {}, one.name)], ["partitions", (one) => number(one.partition_count), "num"], ["replication factor", (one) => number(one.replication_factor), "num"],
+      ["deleted", (one) => clock(one.deleted_at_ms), "nowrap"], ["gone in", (one) => duration(Math.max(0, one.gone_at_ms - now)), "num nowrap"], ["topic id", (one) => h("span", { class: "mono muted" }, one.topic_id)],
+      ["", (one) => (context.may("alter") ? button("Restore", () => undelete(context, one), "plain") : ""), "num"],
+    ], shown.items, "no topic that was deleted can be restored")));
+  };
+  await refresh();
+  return { refresh, concerns: (_name, _batch, types) => types.some((type) => /Topic|all/.test(type)) };
+}
+
+async function showReassigning(root, context, pick) {
+  const head = h("div"), rows = h("div");
+  root.append(head, rows);
+  const refresh = async () => {
+    const shown = await read("/v1/partitions/reassignments"), may = context.may("alter");
+    replace(head, title("Topics", "reassigning", pick, may && shown.items.length > 1 ? button(`Cancel all ${number(shown.items.length)}`, () => cancel(context, shown.items), "danger") : null, dataLink("/v1/partitions/reassignments?consistency=stale")));
+    replace(rows, card("Reassignments under way", { about: `${number(shown.items.length)} partitions${shown.items.length > 500 ? ", the first 500" : ""}` }, table([
+      ["partition", (one) => h("a", { href: `#/topics/${encodeURIComponent(one.topic)}` }, `${one.topic}:${one.partition}`), "nowrap"],
+      ["replicas", (one) => ids(one.replicas), "mono nowrap"], ["ISR", (one) => ids(one.isr), "mono nowrap"], ["adds", (one) => ids(one.adding_replicas), "mono nowrap"], ["removes", (one) => ids(one.removing_replicas), "mono nowrap"],
+      ["state", (one) => (one.why_stuck ? [mark("warn", "stuck"), " ", h("small", {}, one.why_stuck)] : mark("good", "goes on")), "wrap"],
+      ["", (one) => (may ? button("Cancel", () => cancel(context, [one]), "plain") : ""), "num"],
+    ], shown.items.slice(0, 500), "no partition is being reassigned")));
+  };
+  await refresh();
+  return { refresh, concerns: (_name, _batch, types) => types.some((type) => /Partition|Topic|Broker|all/.test(type)) };
 }
 
 function topicRows(contains) {
@@ -33,12 +94,12 @@ function topicRows(contains) {
     ["replication factor", (one) => number(one.replication_factor), "num"],
     ["state", (one) => { const found = [lack(one.offline, "bad", "without leader"), lack(one.under_replicated, "warn", "under-replicated"), lack(one.reassigning, "idle", "reassigning"), lack(one.not_preferred, "idle", "not preferred")].filter(Boolean); return found.length ? found.flatMap((each) => [each, " "]) : mark("good", "whole"); }],
     ["topic id", (one) => h("span", { class: "mono muted" }, one.topic_id)],
-  ], (after) => read(`/v1/topics?${new URLSearchParams({ limit: 200, ...(contains ? { contains } : {}), ...(after ? { after } : {}) })}`), { empty: contains ? `no topic has ${contains} in its name` : "there is no topic yet" });
+  ], (after, limit) => read(`/v1/topics?${new URLSearchParams({ limit, ...(contains ? { contains } : {}), ...(after ? { after } : {}) })}`), { empty: contains ? `no topic has ${contains} in its name` : "there is no topic yet" });
   return rows;
 }
 
 function partitionRows(context, { only = "", topic = "", contains = "" }) {
-  const query = (after) => new URLSearchParams({ limit: 200, ...(only ? { only } : {}), ...(topic ? { topic } : {}), ...(after ? { after } : {}) });
+  const query = (after, limit) => new URLSearchParams({ limit, ...(only ? { only } : {}), ...(topic ? { topic } : {}), ...(after ? { after } : {}) });
   const rows = new LongTable([
     ["partition", (one) => h("a", { href: `#/topics/${encodeURIComponent(one.topic)}` }, `${topic ? "" : `${one.topic}:`}${one.partition}`)],
     ["leader", (one) => (one.leader === -1 ? mark("bad", "none") : String(one.leader)), "num"],
@@ -47,10 +108,13 @@ function partitionRows(context, { only = "", topic = "", contains = "" }) {
     ["replicas", (one) => ids(one.replicas), "mono"],
     ["leader epoch", (one) => number(one.leader_epoch), "num"],
     ["partition epoch", (one) => number(one.partition_epoch), "num"],
-  ], async (after) => {
-    const page = await read(`/v1/partitions?${query(after)}`);
+  ], async (after, limit) => {
+    const page = await read(`/v1/partitions?${query(after, limit)}`);
     return contains ? { ...page, items: page.items.filter((one) => one.topic.includes(contains)) } : page;
-  }, { empty: only ? `no partition is ${ONLY[only]}` : "none", key: (one) => `${one.topic}:${one.partition}`, open: (one) => explained(one) });
+  }, {
+    empty: only ? `no partition is ${ONLY[only]}` : "none", key: (one) => `${one.topic}:${one.partition}`, open: (one) => explained(one, context),
+    compare: (a, b) => (a.topic === b.topic ? a.partition - b.partition : a.topic < b.topic ? -1 : 1),
+  });
   return rows;
 }
 
@@ -64,10 +128,14 @@ function stateOf(one) {
 }
 
 /** Each change of a partition, newest first: what changed, why, by whom. */
-function explained(one) {
+function explained(one, context) {
   const root = h("div", { class: "muted" }, "reading the log");
   tell(root, one).catch((error) => replace(root, notice("bad", error.message)));
-  return root;
+  const changes = context.may("alter") ? h("div", { class: "bar within" },
+    button("Reassign", () => reassign(context, one)),
+    one.adding_replicas?.length || one.removing_replicas?.length ? button("Cancel its reassignment", () => cancel(context, [one]), "danger") : null,
+    button("Elect a leader", () => elect(context, { topic: one.topic, partition: one.partition, election: one.leader === -1 ? "unclean" : "preferred" }))) : null;
+  return h("div", {}, changes, root);
 }
 
 async function tell(root, one) {
@@ -100,7 +168,7 @@ async function showTopic(root, context, name) {
   const rows = partitionRows(context, { topic: name });
   const settings = h("div"), head = h("div");
   const refresh = async () => {
-    const [configs] = await Promise.all([read(`/v1/configs?topic=${encodeURIComponent(name)}&effective=1`), rows.reload()]);
+    const [configs] = await Promise.all([read(`/v1/configs?topic=${encodeURIComponent(name)}&effective=1`), rows.refresh()]);
     const own = configs.items.filter((one) => one.source === "DYNAMIC_TOPIC_CONFIG");
     replace(settings, card("Settings", { about: `${own.length} of its own` }, table([
       ["setting", (one) => h("span", { class: "mono" }, one.name), "nowrap"],
@@ -109,20 +177,21 @@ async function showTopic(root, context, name) {
     ], [...own, ...configs.items.filter((one) => ["min.insync.replicas", "retention.ms", "cleanup.policy"].includes(one.name) && !own.includes(one))], "none set")));
   };
   const changes = context.may("alter") ? [
-    h("button", { type: "button", onclick: () => alterSettings(context, name) }, "Change a setting"),
-    h("button", { type: "button", onclick: () => morePartitions(context, name) }, "Add partitions"),
-    h("button", { type: "button", class: "danger", onclick: () => deleteTopic(context, name) }, "Delete"),
+    button("Change a setting", () => alterSetting(context, { title: `Change a setting of ${name}`, resource: { topic: name }, query: `topic=${encodeURIComponent(name)}` })),
+    button("Add partitions", () => morePartitions(context, name)),
+    button("Elect leaders", () => elect(context, { topic: name })),
+    button("Delete", () => deleteTopic(context, name), "danger"),
   ] : [];
   head.append(title(name, "topic", ...changes, dataLink(`/v1/topics/${encodeURIComponent(name)}?consistency=stale`)));
   root.append(head, h("div", { class: "card" }, h("header", {}, h("h2", {}, "Partitions"), h("span", { class: "push" }, rows.count)), rows.scroll), settings);
   rows.scroll.style.maxHeight = "60vh";
+  await rows.ready;
   await refresh();
-  return { refresh };
+  const concerns = (event, batch, types) => event !== "batch" || batch.topics.includes(name) || (batch.topics.length >= NAMED_MAX && types.some((type) => /Topic|Partition/.test(type))) || types.includes("Config");
+  return { refresh, concerns };
 }
 
 // --- changes
-
-const field = (label, input) => h("label", { class: "field" }, label, input);
 
 function createTopic(context) {
   const name = h("input", { required: true, autofocus: true, maxlength: 249 }), partitions = h("input", { type: "number", min: 1, value: "6" }), factor = h("input", { type: "number", min: 1, value: "3" });
@@ -162,21 +231,5 @@ function morePartitions(context, name) {
     fields: [field("partitions it shall have", to)],
     foresee: async () => [await trial("POST", "/v1/topics/partitions", body(true)), h("p", {}, "Partitions are never taken away again, and keys go to other partitions from then on.")],
     request: () => ["POST", "/v1/topics/partitions", body(false)],
-  });
-}
-
-function alterSettings(context, name) {
-  const setting = h("input", { required: true, placeholder: "retention.ms" }), value = h("input", { placeholder: "empty: back to the default" });
-  const body = (trial) => ({ resources: [{ topic: name, ...(value.value === "" ? { unset: [setting.value] } : { set: { [setting.value]: value.value } }) }], ...(trial ? { validate_only: true } : {}) });
-  proposed(context, {
-    title: `Change a setting of ${name}`,
-    fields: [field("setting", setting), field("value", value)],
-    foresee: async () => {
-      const checked = await trial("PATCH", "/v1/configs", body(true));
-      const now = await read(`/v1/configs?topic=${encodeURIComponent(name)}&effective=1`);
-      const before = now.items.find((one) => one.name === setting.value);
-      return [checked, h("p", {}, h("code", {}, setting.value), ": ", h("s", { html: true }, before?.value ?? "not set"), " → ", h("b", {}, value.value === "" ? "the default" : value.value))];
-    },
-    request: () => ["PATCH", "/v1/configs", body(false)],
   });
 }

@@ -1,10 +1,11 @@
 // What the loss of brokers would do, before it happens.
-import { read } from "./api.js";
-import { card, dataLink, h, ids, mark, notice, number, replace, state, table, title } from "./dom.js";
+import { read, slowly } from "./api.js";
+import { card, dataLink, h, ids, mark, notice, number, progress, replace, state, table, title } from "./dom.js";
 
 export async function show(root, context) {
   const { items } = await read("/v1/brokers"), chosen = new Set((context.params.get("lose") ?? "").split(",").filter(Boolean));
   const answer = h("div", { "aria-live": "polite" });
+  let ended = null;
   const boxes = items.map((one) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: chosen.has(String(one.broker_id)), onchange: (event) => { if (event.target.checked) chosen.add(String(one.broker_id)); else chosen.delete(String(one.broker_id)); } }), `broker ${one.broker_id}`, one.rack ? h("small", {}, one.rack) : null, one.registration_state === "ACTIVE" ? null : state("FENCED")));
   const go = h("button", { class: "main" }, "Show what it would do");
   root.append(title("What if", "these brokers were lost, one after the other; nothing is written"),
@@ -13,9 +14,11 @@ export async function show(root, context) {
   async function ask() {
     if (!chosen.size) { replace(answer, notice("idle", "Choose a broker.")); return; }
     go.disabled = true;
-    replace(answer, notice("idle", "deciding on the present state"));
+    ended = new AbortController();
+    const waiting = progress(() => ended.abort());
+    replace(answer, waiting.shown);
     try {
-      const lose = [...chosen].join(","), shown = await read(`/v1/whatif?lose=${lose}`);
+      const lose = [...chosen].join(","), shown = await slowly(`/v1/whatif?lose=${lose}`, waiting.told, ended.signal);
       history.replaceState(null, "", `#/whatif?lose=${lose}`);
       const worst = shown.steps.at(-1), hurt = shown.steps.flatMap((step) => step.suffering.map((one) => ({ ...one, broker: step.broker })));
       const bad = shown.steps.reduce((sum, step) => sum + step.leaderless + step.under_min_isr, 0);
@@ -30,5 +33,5 @@ export async function show(root, context) {
     go.disabled = false;
   }
   if (chosen.size) ask();
-  return {};
+  return { concerns: () => false, leave: () => ended?.abort() };
 }

@@ -1,6 +1,8 @@
 """The console over HTTP: its files and their policy, logins, and what a session's cookie may do and may not."""
 
 import asyncio
+import base64
+import hashlib
 import math
 import re
 from collections.abc import AsyncIterator
@@ -14,8 +16,9 @@ from aiohttp.test_utils import TestClient
 
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, NotAuthorized
+from metadata_log.node.console.document import document
 from metadata_log.node.console.login import HEADER, Login
-from metadata_log.node.console.pages import CONTENT_TYPES, FOLDER, POLICY, files
+from metadata_log.node.console.pages import CONTENT_TYPES, FOLDER, HEADERS, files
 from metadata_log.node.identity.access import Access, Peer
 from metadata_log.node.identity.refusals import KEPT_MAX, Refusals
 from metadata_log.node.identity.rights import ROLES, Principal
@@ -60,22 +63,64 @@ async def test_each_file_is_served_with_the_policy_and_is_not_sent_twice(tmp_pat
                 answer = await client.get(path)
                 assert answer.status == 200, path
                 assert answer.content_type == CONTENT_TYPES[Path(name).suffix]
-                assert answer.headers["Content-Security-Policy"] == POLICY
-                assert answer.headers["X-Content-Type-Options"] == "nosniff"
-                assert (await answer.read()) == (FOLDER / name).read_bytes()
+                assert answer.headers["Content-Security-Policy"] == files()[name].policy
+                assert answer.headers.items() >= HEADERS.items()
+                assert (
+                    answer.headers["Content-Encoding"] == "gzip"
+                    and (await answer.read()) == files()[name].body
+                )
+                plain = await client.get(path, headers={"Accept-Encoding": "identity"})
+                assert "Content-Encoding" not in plain.headers and (await plain.read()) == files()[name].body
+                assert plain.headers["ETag"] != answer.headers["ETag"], (
+                    "two encodings are two representations"
+                )
                 again = await client.get(path, headers={"If-None-Match": answer.headers["ETag"]})
                 assert (again.status, await again.read()) == (304, b"")
         for path in ("/console/none.js", "/console/..%2flogin.py", "/console/%2e%2e%2flogin.py"):
             assert (await client.get(path)).status in (401, 404), path
 
 
-def test_a_page_names_no_foreign_host_and_has_no_inline_script_or_style() -> None:
+def test_a_page_names_no_foreign_host_and_makes_no_markup_of_text() -> None:
     for name, file in files().items():
         text = file.body.decode().replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://(?!\$)[a-z]", text), name
-        assert "innerHTML" not in text and "eval(" not in text and "document.write" not in text, name
-        if name.endswith(".html"):
-            assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", text), name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc", text
+        )
+        assert not re.search(r"<[a-z][^<>{}]*\s(style|on[a-z]+)=", text), name
+
+
+def test_the_page_asks_for_nothing_more_and_allows_its_own_script_and_style_alone() -> None:
+    page = files()["index.html"]
+    text = page.body.decode()
+    assert not re.search(r"<script[^>]*src|<link[^>]*stylesheet", text)
+    for tag in ("script", "style"):
+        (inside,) = re.findall(f"<{tag}>(.*)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in page.policy
+    assert "unsafe" not in page.policy and "frame-ancestors 'none'" in page.policy
+    assert len(page.zipped) < 60_000, "the first paint waits for it"
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"main.js": 'import x from "./dom.js";\n'}, "an import of another form"),
+        ({"main.js": "export default 1;\n"}, "an export of another form"),
+        (
+            {"main.js": 'import { a } from "./a.js";\n', "a.js": 'import { b } from "./a.js";\n'},
+            "import each other",
+        ),
+        ({"main.js": 'const a = "</script>";\n'}, "would end its element"),
+        ({"index.html": "<html></html>"}, "does not have"),
+    ],
+)
+def test_what_cannot_stand_in_the_page_is_refused_when_it_is_made(
+    changed: dict[str, str], reason: str
+) -> None:
+    plain = {path.name: path.read_text() for path in FOLDER.iterdir()}
+    with pytest.raises(ValueError, match=reason):
+        document(plain | changed)
 
 
 async def test_a_login_exchanges_the_token_for_a_cookie_that_does_not_hold_it(tmp_path: Path) -> None:
