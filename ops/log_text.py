@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from metadata_log.batch import Cause
 from ops import render
-from ops.admin.explain import why
+from ops.admin.causes import why
 from ops.admin.log_filter import Line
 from ops.render import Look
 from ops.when import time_text

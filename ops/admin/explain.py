@@ -1,6 +1,6 @@
 """Pure: why a partition or a broker is as it is: each change with its cause, and each election with its candidates."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from metadata_log.batch import Cause, RecordBatch
@@ -14,31 +14,8 @@ from metadata_log.records.brokers import (
 )
 from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord, PartitionRecord
 from metadata_log.records.topics import TopicRecord, TopicTombstoneRecord
+from ops.admin.causes import why
 
-CAUSES: Final[Mapping[str, str]] = {
-    "BROKER_REGISTERED": "broker {broker_id} registered another run",
-    "BROKER_UNREGISTERED": "broker {broker_id} was removed",
-    "BROKER_UNFENCED": "broker {broker_id} had caught up and was unfenced",
-    "CONTROLLED_SHUTDOWN": "broker {broker_id} asked to shut down",
-    "CONTROLLER_CLAIMED": "controller {node_id} took over",
-    "CONTROLLER_REGISTERED": "controller {controller_id} registered",
-    "DIRECTORIES_REPORTED": "broker {broker_id} reported where its replicas lie",
-    "ELIGIBLE_REPLICAS_CLEARED": "min.insync.replicas was about to change",
-    "FENCE_REQUESTED": "broker {broker_id} asked to be fenced",
-    "ISR_REPORTED": "its leader, broker {broker_id}, reported the ISR",
-    "LEADERS_BALANCED": "leaderships were given back to first replicas",
-    "LOG_DIR_CORDONED": "broker {broker_id} cordoned directories",
-    "LOG_DIR_OFFLINE": "directories of broker {broker_id} failed",
-    "PREFERRED_ELECTION_REQUESTED": "a preferred election was asked for",
-    "PRODUCER_IDS_REQUESTED": "broker {broker_id} asked for producer ids",
-    "REASSIGNMENT_REQUESTED": "a reassignment was asked for",
-    "SESSION_EXPIRED": "broker {broker_id} was silent: its session ended",
-    "SHUTDOWN_GRANTED": "broker {broker_id} shut down",
-    "TOPIC_DELETED": "the topic was deleted; it can be restored for a time",
-    "TOPIC_UNDELETED": "the topic was restored",
-    "UNCLEAN_ELECTION_REQUESTED": "an unclean election was asked for",
-    "UNCLEAN_SWEEP": "the topic accepts lost messages, and nobody else could lead",
-}
 LEAVING: Final = frozenset(
     {
         "BROKER_REGISTERED",
@@ -51,7 +28,6 @@ LEAVING: Final = frozenset(
     }
 )
 """Causes whose broker could not lead any more when its partitions were decided."""
-_UNKNOWN: Final = {"broker_id": "?", "node_id": "?", "controller_id": "?"}
 PREFERRED: Final = frozenset({"LEADERS_BALANCED", "PREFERRED_ELECTION_REQUESTED"})
 
 
@@ -151,28 +127,6 @@ def _about(batch: RecordBatch, offset: int) -> dict[str, Any]:
         "actor": envelope.actor,
         "request_id": None if envelope.request_id is None else uuid_text(envelope.request_id),
     }
-
-
-def why(cause: Cause | None, operation: str | None) -> str:
-    """Return why a batch was written, in words."""
-    if cause is None:
-        if (
-            operation is not None and operation[:1].islower()
-        ):  # what a controller does by itself, as Kafka names it
-            return f"the controller's own {operation}"
-        return "it was asked for" if operation is None else f"{operation} was asked for"
-    told = CAUSES.get(cause.code, cause.code).format_map({**_UNKNOWN, **cause.detail})
-    if cause.code == "CONTROLLER_CLAIMED" and cause.detail.get("handed_over"):
-        told += ", which the one before had asked for"
-    if cause.code == "SESSION_EXPIRED" and "silent_ms" in cause.detail:
-        told += f" after {cause.detail['silent_ms']} ms"
-    if cause.code == "FENCE_REQUESTED" and cause.detail.get("diverged"):
-        return f"broker {cause.detail['broker_id']} had a history that is not the cluster's (DIVERGING), and rebuilds it"
-    if cause.code == "BROKER_REGISTERED" and cause.ref_offset is None:
-        return f"broker {cause.detail.get('broker_id', '?')} registered, and none was before"
-    if cause.code == "BROKER_REGISTERED" and not cause.detail.get("clean", True):
-        told += ", and the one before had not ended cleanly"
-    return told
 
 
 def _told(record: BrokerRegistrationChangeRecord) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from metadata_log.batch import Cause
 from metadata_log.ids import NO_LEADER
-from ops.admin.explain import why
+from ops.admin.causes import why
 from ops.admin.log_filter import Line
 
 FIELDS: Final = (

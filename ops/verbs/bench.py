@@ -1,6 +1,5 @@
 """Edge: `bench NAME`: run one of the measurements in ops/bench, which the wheel leaves out."""
 
-import asyncio
 import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -55,6 +54,8 @@ def _not_here(*, words: Sequence[str]) -> int:  # noqa: ARG001 whatever is asked
 
 
 def run_bench(asked: Output, bench: "Bench", peer: Sequence[str], sizes: dict[str, Any]) -> int:
+    import asyncio
+
     from ops.bench.probes import watching
     from ops.python_build import described
 

@@ -1,9 +1,8 @@
 """Edge: `snapshot list|take|verify`. Tests: tests/unit/ops/verbs/test_kinds.py."""
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.replay.kinds import Kind, kind_of, not_for
 from ops import render
 from ops.options import Network, Noun, Output, argument, flag, network, output, watchable
@@ -11,6 +10,9 @@ from ops.render import Column
 from ops.talk import fail_usage
 from ops.values import existing_path
 from ops.verbs.log import saying_what_to_do
+
+if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import MetadataImage
 
 SNAPSHOTS = (
     Column("id"),
@@ -101,7 +103,7 @@ def run_verify(asked: Output, *, path: Path) -> int:
     return 0
 
 
-def _checkpoint(path: Path) -> MetadataImage:
+def _checkpoint(path: Path) -> "MetadataImage":
     from metadata_log.replay.kafka.log import checkpoint_image, cluster_id_of
 
     return checkpoint_image(path, cluster_id=cluster_id_of(path.parent))

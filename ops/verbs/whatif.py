@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import BrokerId
-from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import to_json, type_name
 from ops import render
 from ops.options import Network, Verb, either, flag, option, reading
@@ -20,6 +19,7 @@ from ops.talk import fail_usage, say
 from ops.values import existing_path
 
 if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import MetadataImage
     from quorum.whatif.cluster import Options
 
 SUFFERS: Final = 10
@@ -96,7 +96,7 @@ NOUN: Final = Verb(
 )
 
 
-def _answer(lines: Iterable[str], image: MetadataImage | None, options: "Options | None") -> None:
+def _answer(lines: Iterable[str], image: "MetadataImage | None", options: "Options | None") -> None:
     from quorum.whatif.script import Script
 
     script = Script(image, options)
@@ -111,7 +111,7 @@ def _answer(lines: Iterable[str], image: MetadataImage | None, options: "Options
         sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
 
 
-def _image(asked: Network, path: Path | None) -> MetadataImage:
+def _image(asked: Network, path: Path | None) -> "MetadataImage":
     from metadata_log.replay.kinds import Kind, kind_of, not_for
     from ops.admin.live_state import live_image
     from snapshots.snapshot_file import read_snapshot
@@ -158,7 +158,9 @@ def _run_losses(asked: Network, losses: Sequence[tuple[str, str]], path: Path | 
     return SUFFERS if suffering else 0
 
 
-def _lost(image: MetadataImage, up: list[BrokerId], losses: Sequence[tuple[str, str]]) -> Iterator[BrokerId]:
+def _lost(
+    image: "MetadataImage", up: list[BrokerId], losses: Sequence[tuple[str, str]]
+) -> Iterator[BrokerId]:
     """Yield the brokers that are lost, each once; those of a rack are the ones that are up."""
     found: dict[BrokerId, None] = {}
     for kind, name in losses:

@@ -9,7 +9,6 @@ reserve         24 MiB for the day the disk is full
 log/ snapshots/ quarantine/, and a controller's journal/
 """
 
-import asyncio
 import errno
 import fcntl
 import json
@@ -306,6 +305,8 @@ class DirectoryLock:
         Raises:
             DiskFailed: as `check`.
         """
+        import asyncio  # it takes a command that looks into a directory a tenth of its start
+
         while True:
             await asyncio.sleep(DIRECTORY_CHECK_S)
             await run_in_thread(self.check)

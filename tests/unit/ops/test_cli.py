@@ -291,7 +291,7 @@ def test_a_verb_that_names_its_options_has_no_hint(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     mismatch = ClusterMismatch("d holds 1 controllers: leave --controllers out, or take another --dir")
-    with patch("ops.verbs.up._run", side_effect=mismatch):
+    with patch("ops.foreground.run_in_foreground", side_effect=mismatch):
         assert cli.main(["up", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().err.endswith("out, or take another --dir\n")
 
@@ -454,6 +454,7 @@ HEAVY = "'pyspark', 'pyarrow', 'duckdb', 'aiohttp', 'asyncio', 'quorum', 'broker
     ("line", "heavy"),
     [
         ("--help", f"{HEAVY}, 'msgspec', 'ssl', 'http.client', 'ops.admin'"),
+        ("version --client", HEAVY),
         ("topics list --bootstrap http://127.0.0.1:9 --timeout 100ms", HEAVY),
         ("quorum add-voter --help", HEAVY),
     ],
@@ -461,6 +462,22 @@ HEAVY = "'pyspark', 'pyarrow', 'duckdb', 'aiohttp', 'asyncio', 'quorum', 'broker
 def test_a_verb_starts_without_what_it_does_not_use(line: str, heavy: str) -> None:
     """Goal: each use of the command line is fast, whatever the other nouns import."""
     script = f"import sys; from ops import cli; cli.main({line.split()}); assert not {{{heavy}}} & set(sys.modules)"
+    ran = run("-c", script)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_no_noun_imports_what_only_its_verbs_use() -> None:
+    """Goal: help, completion and usage errors take a quarter of a second at most. Method: one process asks for the help of
+    all nouns, and imports nothing that starts slowly. Time itself would say how busy the machine is.
+    """
+    slow = "'pyspark', 'pyarrow', 'duckdb', 'aiohttp', 'asyncio', 'cryptography', 'immutables', 'pysyncobj'"
+    script = f"""
+import sys
+from ops import cli
+for noun in cli.NOUNS:
+    assert cli.main([noun, "--help"]) == 0
+    assert not {{{slow}}} & set(sys.modules), noun
+"""
     ran = run("-c", script)
     assert ran.returncode == 0, ran.stderr
 

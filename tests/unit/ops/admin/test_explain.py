@@ -14,7 +14,8 @@ from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRestoreRecord, TopicTombstoneRecord
-from ops.admin.explain import CAUSES, LEAVING, Step, explain_broker, explain_partition
+from ops.admin.causes import CAUSES
+from ops.admin.explain import LEAVING, Step, explain_broker, explain_partition
 from quorum.whatif.cluster import Written
 from quorum.whatif.script import Script
 

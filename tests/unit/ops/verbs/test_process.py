@@ -13,9 +13,8 @@ import pytest
 from metadata_log.errors import Fault, InvariantBroken
 from metadata_log.node.disk.data_directory import Role
 from metadata_log.wire.fetch import BrokerState
-from ops import cli
+from ops import cli, node_process
 from ops.local_cluster import LocalCluster
-from ops.verbs import process
 from tests.support.processes import poll_until
 
 ROOT = Path(cli.__file__).parents[1]
@@ -33,8 +32,8 @@ BACKWARDS = "offsets in this directory run backwards"
 @pytest.mark.parametrize(
     ("role", "error", "added"),
     [
-        ("controller", InvariantBroken(BACKWARDS), process.WHAT_NEXT["controller"]),
-        ("broker", InvariantBroken(BACKWARDS), process.WHAT_NEXT["broker"]),
+        ("controller", InvariantBroken(BACKWARDS), node_process.WHAT_NEXT["controller"]),
+        ("broker", InvariantBroken(BACKWARDS), node_process.WHAT_NEXT["broker"]),
         ("controller", InvariantBroken("keep all", runbook="two-histories.md"), ""),
     ],
     ids=["a controller", "a broker", "of a page"],
@@ -42,10 +41,10 @@ BACKWARDS = "offsets in this directory run backwards"
 def test_who_names_no_runbook_is_told_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Role, error: InvariantBroken, added: str
 ) -> None:
-    monkeypatch.setattr(process, "setup_logging", lambda _: None)
+    monkeypatch.setattr(node_process, "setup_logging", lambda _: None)
     said = error.message
     with pytest.raises(InvariantBroken) as ended:
-        process._run(_ending(error), role, tmp_path / f"{role}.log")
+        node_process.run_node(_ending(error), role, tmp_path / f"{role}.log")
     assert ended.value.message == said + added
     assert ("wiped-voter" in added) == (role == "controller" and added != "")
 

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import pytest
 
+from ops import foreground
 from ops.local_cluster import Active, LocalCluster
 from ops.processes import is_locked
-from ops.verbs import up as verb
 from tests.support.processes import poll_until
 
 ROOT = Path(__file__).parents[3]
@@ -228,10 +228,10 @@ class Watched:
 def followed(looks: list[tuple[int, int | None, Active | None]], output: Any, monkeypatch: Any) -> None:
     cluster = Watched(looks)
     asyncio.run(cluster.sleep(0))
-    monkeypatch.setattr(verb, "asyncio", SimpleNamespace(sleep=cluster.sleep))
-    events = verb.Events(output, now_ms=lambda: cluster.now_ms)
+    monkeypatch.setattr(foreground, "asyncio", SimpleNamespace(sleep=cluster.sleep))
+    events = foreground.Events(output, now_ms=lambda: cluster.now_ms)
     with suppress(IndexError):
-        asyncio.run(verb._follow(cast("LocalCluster", cluster), events))
+        asyncio.run(foreground._follow(cast("LocalCluster", cluster), events))
 
 
 def active(epoch: int, state: str) -> Active:
