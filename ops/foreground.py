@@ -6,7 +6,10 @@ import asyncio
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.node.clock import unix_ms
@@ -175,11 +178,21 @@ def _what_next(cluster: LocalCluster, active: Active | None) -> str:
     tries += [
         f"{command} quorum health",
         f"{command} log dump --from -10m",
+        *_adding_what_reads_exports(),
         f"{command} log export --to {export}",
         f"{command} replay report --export {export}",
     ]
     lines = "".join(f"  {line}\n" for line in tries)
     return f"try, in a second terminal:\n{lines}\nCtrl-C stops all of it. What happens meanwhile:"
+
+
+def _adding_what_reads_exports() -> list[str]:
+    """Return the command that adds the packages of the next two, where `ops/up` has not installed them."""
+    if find_spec("pyarrow") is not None:
+        return []
+    script = Path(__file__).with_name("add-spark")
+    added = script if script.exists() else f"{sys.executable} -m pip install 'metaquorum[replay]'"
+    return [f"{added}    # once: what the next two need"]
 
 
 async def _follow(cluster: LocalCluster, events: Events) -> None:

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by ops/check and ops/up: the virtual environment that both run in. It writes nothing outside the
+# Sourced by ops/check, ops/up and ops/add-spark: the virtual environment that both run in. It writes nothing outside the
 # checkout but the caches of pip and Go.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -63,7 +63,7 @@ report_python() {
 # install EXTRAS: make .venv hold this project and its extras, in the versions of ops/lock/EXTRAS.txt. Instant when neither
 # pyproject.toml nor the lock has changed since.
 install() {
-    local extras=$1 python stamp key
+    local extras=$1 python stamp key held is_enough=
     if ! is_new_enough "$VENV/bin/python"; then
         python=$(find_python) || die "no Python 3.11 or newer found" \
             "install one (Debian: apt-get install python3 python3-pip), or name one: PYTHON=/path/to/python3 $0"
@@ -83,10 +83,16 @@ content = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdiges
 print(content, sys.version_info[:3], root)
 PYTHON
     )
-    if [ "$(cat "$stamp" 2>/dev/null)" = "$key" ] || [ "$(cat "$VENV/.installed-replay,dev" 2>/dev/null)" = "$key" ]; then
-        return
+    # Each of these holds all that stands before it.
+    for held in core replay replay,kafka replay,dev; do
+        [ "$held" != "$extras" ] || is_enough=yes
+        [ -z "$is_enough" ] || [ "$(cat "$VENV/.installed-$held" 2>/dev/null)" != "$key" ] || return 0
+    done
+    if [ "$extras" = core ]; then
+        say "installing into $VENV (the first time about 50 MB)"
+    else
+        say "installing into $VENV (the first time about 1 GB and some minutes)"
     fi
-    say "installing into $VENV (the first time about 1 GB and some minutes)"
     install_locked "${extras//,/-}" || die "pip could not install the project" \
         "see pip's words above; if the network was at fault, run this again; to start over: rm -r $VENV"
     printf '%s' "$key" >"$stamp"

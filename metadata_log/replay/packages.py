@@ -24,5 +24,6 @@ def missing_package(error: ModuleNotFoundError) -> ModuleNotFoundError | Package
         return error
     without = "" if extra == "replay" else ", or metaquorum[replay] with Spark, too"
     return PackageMissing(
-        f"{name} is not installed, which this needs: pip install 'metaquorum[{extra}]'{without}"
+        f"{name} is not installed, which this needs: pip install 'metaquorum[{extra}]'{without}; "
+        "in a checkout: ops/add-spark"
     )

@@ -164,7 +164,7 @@ def run_restore(asked: Output, *, path: Path, config: Path, gone: tuple[int, ...
 
 @NOUN.verb(
     "recover",
-    "After a lost majority: let one controller go on with what a stopped controller's directory, or a backup, holds.",
+    "After a lost majority: let one controller begin with what a stopped controller's directory, or a backup, holds.",
     "backup recover old/controller-2 --config controller.toml --dry-run",
     "backup recover old/controller-2 --config controller.toml",
 )
