@@ -29,6 +29,8 @@ FORWARDED: Final[Sequence[RouteKey]] = (
     ("DELETE", "/v1/brokers/{id}"),
     ("GET", "/v1/controllers"),
     ("DELETE", "/v1/controllers/{id}"),
+    ("GET", "/v1/quotas"),
+    ("PATCH", "/v1/quotas"),
     ("GET", "/v1/features"),
     ("POST", "/v1/features"),
     ("POST", "/v1/batch"),

@@ -55,6 +55,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
         "The certificates of nodes and users, and the authority that issues them.",
     ),
     "configs": ("configs", "Settings of topics, brokers and the cluster."),
+    "quotas": ("quotas", "Quotas of users, client ids and addresses."),
     "plan": ("declared:PLAN", "Show how a cluster differs from what a file declares."),
     "apply": ("declared:APPLY", "Make topics and settings as a file declares them."),
     "whatif": ("whatif", "What the controller would decide; nothing is written."),

@@ -19,6 +19,7 @@ from metadata_log.image.controllers import ControllersBuilder, ControllersImage
 from metadata_log.image.features import FeaturesBuilder, FeaturesImage
 from metadata_log.image.producer_ids import ProducerIdsBuilder, ProducerIdsImage
 from metadata_log.image.quorum import Claimant, QuorumBuilder, QuorumImage
+from metadata_log.image.quotas import Entity, QuotasBuilder, QuotasImage
 from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import SnapshotRow, records_of
 from metadata_log.image.subject import SubjectBuilder
@@ -55,6 +56,7 @@ class MetadataImage:
     configs: ConfigsImage = field(default_factory=immutables.Map)
     next_producer_id: ProducerIdsImage = None
     controllers: ControllersImage = field(default_factory=immutables.Map)
+    quotas: QuotasImage = field(default_factory=immutables.Map)
     results: RequestResults = field(default_factory=RequestResults)
     begun: BegunImage = field(default_factory=immutables.Map, compare=False)
     """Changes in parts that take brokers out of service; an older snapshot does not say them."""
@@ -124,6 +126,8 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     claim: bool = False
     producer_ids: bool = False
     controllers: frozenset[NodeId] = frozenset()
+    quotas: frozenset[tuple[Entity, str]] = frozenset()
+    """Entity and key of each."""
 
 
 class _Uncounted(NamedTuple):
@@ -170,7 +174,7 @@ others for each key (a topic, a setting), each partition of a topic that changed
 def _size_of(before: MetadataImage, touched: Delta) -> _Size:
     """Return the size of one batch."""
     topics = before.topics
-    keys = 1 + len(touched.topics) + len(touched.configs) + len(touched.brokers)
+    keys = 1 + len(touched.topics) + len(touched.configs) + len(touched.brokers) + len(touched.quotas)
     lines, size = keys, _IMAGE_BYTES + _KEY_BYTES * (keys + len(touched.partitions))
     for topic_id in touched.topics:
         topic = topics.known(topic_id)
@@ -282,6 +286,7 @@ SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (
     ProducerIdsBuilder,
     QuorumBuilder,
     ControllersBuilder,
+    QuotasBuilder,
 )
 """A subject comes after those it depends on."""
 
@@ -294,6 +299,7 @@ _SNAPSHOT_ORDER: Final[tuple[tuple[str, Callable[[Any], Iterator[SnapshotRow]]],
     (TopicsBuilder.FIELD, placed_partitions),
     (ProducerIdsBuilder.FIELD, ProducerIdsBuilder.records),
     (ControllersBuilder.FIELD, ControllersBuilder.records),
+    (QuotasBuilder.FIELD, QuotasBuilder.records),
 )
 """Part of the format: equal images have equal snapshots, byte for byte."""
 

@@ -10,9 +10,10 @@ METADATA_VERSION_LEVEL = 30
 """Kafka 4.3-IV0; with it a cluster is founded. It alone decides record versions where a log is translated for Kafka."""
 METADATA_VERSION_MIN = 25
 METAQUORUM_VERSION = "metaquorum.version"
-METAQUORUM_VERSION_LEVEL = 3
+METAQUORUM_VERSION_LEVEL = 4
 """The newest level that this release knows, with which it founds a cluster. Records that older releases do not know are
-written only at the level that knows them (`levels` in `declaration.py`). Level 1 is what a54a930 knows and writes."""
+written only at the level that knows them (`levels` in `declaration.py`). Level 1 is what a54a930 knows and writes; from
+level 4 on the log has ACLs, SCRAM credentials, quotas of clients and delegation tokens."""
 METAQUORUM_VERSION_MIN = 1
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"

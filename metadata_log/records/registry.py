@@ -16,6 +16,7 @@ from metadata_log.records import (
     partitions,
     producer_ids,
     quorum,
+    quotas,
     snapshots,
     topics,
 )
@@ -31,6 +32,7 @@ SUBJECTS: Final[tuple[ModuleType, ...]] = (
     producer_ids,
     quorum,
     controllers,
+    quotas,
     snapshots,
 )
 """What the log speaks of. A subject has the same name in every room that has a file for it; exported columns come in this
@@ -45,6 +47,7 @@ Record: TypeAlias = (
     | configs.Record
     | producer_ids.Record
     | controllers.Record
+    | quotas.Record
     | snapshots.Record
 )
 

@@ -31,6 +31,7 @@ CREATE_PARTITIONS: Final = ItemRequest("CreatePartitions", "POST", "/v1/topics/p
 UNDELETE_TOPICS: Final = ItemRequest("UndeleteTopics", "POST", "/v1/topics/undelete", "topics")
 ALTER_CONFIGS: Final = ItemRequest("IncrementalAlterConfigs", "PATCH", "/v1/configs", "resources")
 REPLACE_CONFIGS: Final = ItemRequest("LegacyAlterConfigs", "PUT", "/v1/configs", "resources")
+ALTER_QUOTAS: Final = ItemRequest("AlterClientQuotas", "PATCH", "/v1/quotas", "entries")
 ELECT: Final = ItemRequest("ElectLeaders", "POST", "/v1/partitions/elect", "partitions", ELECTIONS_MAX)
 REASSIGN: Final = ItemRequest(
     "AlterPartitionReassignments", "POST", "/v1/partitions/reassign", "partitions", REASSIGNMENTS_MAX

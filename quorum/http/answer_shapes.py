@@ -251,6 +251,28 @@ class ResourcesChanged(Written):
     resources: list[ResourceOutcome]
 
 
+class QuotaPart(TypedDict):
+    entity_type: str
+    entity_name: str | None
+
+
+class Quota(TypedDict):
+    entity: list[QuotaPart]
+    quotas: dict[str, float]
+
+
+class Quotas(Listing):
+    items: list[Quota]
+
+
+class QuotaOutcome(Outcome):
+    entity: list[QuotaPart]
+
+
+class QuotasChanged(Written):
+    entries: list[QuotaOutcome]
+
+
 class FeatureLevel(TypedDict):
     feature: str
     level: int
@@ -377,6 +399,7 @@ class State(Listing):
     kraft_version: int | None
     voters: list[dict[str, Any]] | None
     controllers: list[dict[str, Any]]
+    quotas: list[Quota]
 
 
 class Session(TypedDict):

@@ -16,7 +16,6 @@ NO_ACLS: Final = KafkaError(54, "this controller has no access control lists")
 """SECURITY_DISABLED, as from a Kafka without an authorizer."""
 NO_TOKENS: Final = KafkaError(61, "this controller has no delegation tokens")
 """DELEGATION_TOKEN_AUTH_DISABLED."""
-NO_QUOTAS: Final = KafkaError(UNSUPPORTED_VERSION, "this controller has no quotas of clients")
 NO_SCRAM: Final = KafkaError(UNSUPPORTED_VERSION, "this controller has no SCRAM credentials")
 NO_KAFKA_CONTROLLERS: Final = KafkaError(
     UNSUPPORTED_VERSION, "controllers of Kafka cannot take part in this quorum"
@@ -33,10 +32,6 @@ def _each_acl(values: Values) -> Values:
 
 def _each_filter(values: Values) -> Values:
     return (NO_THROTTLE, [(*NO_ACLS, ()) for _ in values[0]])
-
-
-def _each_quota(values: Values) -> Values:
-    return (NO_THROTTLE, [(*NO_QUOTAS, entity) for entity, _ in values[0]])
 
 
 def _each_credential(values: Values) -> Values:
@@ -82,7 +77,6 @@ APIS: Final = (
     Api(31, _of(_each_filter), NOTHING, in_envelopes=True),
     *(Api(key, _whole(key, NO_TOKENS), NOTHING, in_envelopes=True) for key in (38, 39, 40)),
     Api(41, _whole(41, NO_TOKENS), NOTHING),
-    Api(49, _of(_each_quota), NOTHING, in_envelopes=True),
     Api(50, _whole(50, NO_SCRAM), NOTHING),
     Api(51, _of(_each_credential), NOTHING, in_envelopes=True),
     *(

@@ -21,6 +21,8 @@ from metadata_log.records.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
+    METAQUORUM_VERSION,
+    METAQUORUM_VERSION_LEVEL,
     FeatureLevelRecord,
 )
 from metadata_log.records.registry import Record
@@ -290,4 +292,6 @@ def founded(options: Options) -> MetadataImage:
     header = SnapshotHeaderRecord(
         cluster_id=CLUSTER_ID, end_offset=3 + len(records), controller_epoch=1, last_time_ms=0, last_crc=0
     )
-    return image_of(records, header=header)
+    # The level of our own records is not among Kafka's, so it takes no offset of theirs.
+    levels = (FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),)
+    return image_of((*records, *levels), header=header)

@@ -17,6 +17,8 @@ from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId
 from metadata_log.image import metadata_image
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage, buckets_of, lines
 from metadata_log.image.partition_index import NO_MIN_ISR, PartitionCounts
+from metadata_log.image.quotas import Entity
+from metadata_log.image.quotas import entity_of as quota_entity
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -28,6 +30,7 @@ from metadata_log.records.controllers import RegisterControllerRecord, Unregiste
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.records.quotas import ClientQuotaRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import (
@@ -196,8 +199,11 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
     brokers, controllers, features = set[BrokerId](), set[NodeId](), set[str]()
     topics, configs = set[TopicId](), set[tuple[int, str, str]]()
     partitions: dict[TopicId, set[int]] = {}
+    quotas = set[tuple[Entity, str]]()
     for record in records:
         match record:
+            case ClientQuotaRecord():
+                quotas.add((quota_entity(record.entity), record.key))
             case RegisterBrokerRecord() | BrokerRegistrationChangeRecord() | UnregisterBrokerRecord():
                 brokers.add(record.broker_id)
             case RegisterControllerRecord() | UnregisterControllerRecord():
@@ -225,6 +231,7 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
         topics=frozenset(topics),
         partitions={topic_id: array("I", sorted(touched)) for topic_id, touched in partitions.items()},
         configs=frozenset(configs),
+        quotas=frozenset(quotas),
         claim=any(isinstance(record, ControllerClaimRecord) for record in records),
     )
 
@@ -256,6 +263,15 @@ def test_a_delta_names_every_key_that_differs(seed: int) -> None:
             for image in (before, after)
         ]
         assert {key for key, _ in settings[0].items() ^ settings[1].items()} <= delta.configs
+        values = [
+            {
+                ((entity, key), value)
+                for entity, quotas in image.quotas.items()
+                for key, value in quotas.items()
+            }
+            for image in (before, after)
+        ]
+        assert {key for key, _ in values[0] ^ values[1]} <= delta.quotas
         assert {name for name, _ in {*before.features.items()} ^ {*after.features.items()}} <= delta.features
         assert delta.quorum == (
             (before.quorum.kraft_version, before.quorum.voters)

@@ -34,6 +34,7 @@ from metadata_log.records.quorum import (
     VoterEndpoint,
     VotersRecord,
 )
+from metadata_log.records.quotas import CLIENT_ID, IP, USER, ClientQuotaRecord, QuotaEntity
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import (
     KeptSetting,
@@ -386,6 +387,22 @@ def _unregister_controller(rng: random.Random, image: MetadataImage) -> list[Rec
     return [UnregisterControllerRecord(controller.controller_id, controller.registration_epoch)]
 
 
+def _quota(rng: random.Random, image: MetadataImage) -> list[Record]:
+    entity = rng.choice(
+        (
+            (QuotaEntity(USER, "ann"),),
+            (QuotaEntity(USER, None),),
+            (QuotaEntity(CLIENT_ID, "größe, =|"), QuotaEntity(USER, "ann")),
+            (QuotaEntity(CLIENT_ID, None), QuotaEntity(USER, None)),
+            (QuotaEntity(IP, "10.0.0.1"),),
+        )
+    )
+    key = rng.choice(("producer_byte_rate", "request_percentage"))
+    if rng.random() < 0.3:
+        return [ClientQuotaRecord(entity, key, 0.0, remove=True)]
+    return [ClientQuotaRecord(entity, key, rng.choice((1024.0, 0.1, 2.5, 1e16, 1e-7)), remove=False)]
+
+
 def _new_voters(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [_voters(rng)]
 
@@ -400,6 +417,7 @@ _KINDS = (
     *(_remove_topic, _delete_topic, _change_deleted, _change_deleted),
     *(_config, _config, _feature, _producer_ids, _new_voters, _no_op),
     *(_register_controller, _register_controller, _unregister_controller),
+    *(_quota, _quota),
 )
 
 

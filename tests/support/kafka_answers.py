@@ -14,6 +14,9 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "PARTITION_CHANGE_RECORD": ("topic_id", "partition_id"),
     "CONFIG_RECORD": ("resource_type", "resource_name", "name"),
     "CLEAR_ELR_RECORD": ("topic_name",),
+    "CLIENT_QUOTA_RECORD": ("entity", "key"),
+    "USER_SCRAM_CREDENTIAL_RECORD": ("name", "mechanism"),
+    "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": ("name", "mechanism"),
 }
 
 

@@ -273,6 +273,18 @@ def update_features(run: Run, line: Line) -> Answer:
     return {}
 
 
+def alter_quotas(run: Run, line: Line) -> Answer:
+    entries = [
+        (
+            [(part["entity_type"], part.get("entity_name")) for part in entry["entity"]],
+            [(op["key"], float(op.get("value") or 0), bool(op.get("remove"))) for op in entry["ops"]],
+        )
+        for entry in line["entries"]
+    ]
+    _, rows = exchange(run, 49, 1, (entries, bool(line.get("validate_only"))))
+    return {"results": [_result(code, message) for code, message, _ in rows]}
+
+
 # --- partitions
 
 
@@ -342,6 +354,7 @@ THROUGH_BYTES: Final[Mapping[str, Operation]] = {
     "IncrementalAlterConfigs": alter_incrementally,
     "LegacyAlterConfigs": alter_wholly,
     "UpdateFeatures": update_features,
+    "AlterClientQuotas": alter_quotas,
     "ElectLeaders": elect_leaders,
     "AlterPartitionReassignments": reassign,
     "ListPartitionReassignments": list_reassignments,

@@ -22,6 +22,7 @@ RECORDS = {  # by type: the letter of the entity's line in the digest, how many 
     3: ("p", 2, (0, 1, 6, 7, 2, 3, 4, 5, 8, 9, 10, 11, 12)), 5: ("p", 2, (0, 1, 2, 7, 6, 8, 9, 5, 10, 11, 12)),
     4: ("c", 3, (0, 1, 2, 3, 4)), 12: ("f", 1, (0, 1)), 1004: ("q", 0, (0,)), 1005: ("v", 0, (0,)),
     27: ("n", 1, (0, 2, 1, 3, 4, 5)), 1010: ("n", 1, (0, 1)),
+    14: ("u", 2, (0, 1, 2)),  # without its last field, which says that it is removed
     15: ("i", 0, (0, 0, 0)), 1002: ("snapshot", 0, (0, 1, 2, 3, 4)),  # of a 15 its last field alone; a 1002 until its 1003
 }  # fmt: skip
 SECRETS = (
@@ -40,6 +41,8 @@ def text(value: Any, separator: str = ",") -> str:
     """Return a column of the digest: text and bytes in hex, lists comma-joined, what is in their items colon-joined."""
     if isinstance(value, list):
         return separator.join(text(item, ":") for item in value)
+    if isinstance(value, float):
+        return repr(value)
     return "" if value is None else value.hex() if isinstance(value, bytes) else str(int(value))
 
 
@@ -86,13 +89,15 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
             self["t", fields[0]] = {0: fields[0], 1: self.pop(("d", fields[0]))[1]}
         elif kind not in (9, 20, 1000, 1001, 1003, 1006):
             letter, keys, columns = RECORDS[kind]  # where it is not there, it is another version's
-            key, told = (letter, *fields[:keys]), dict(zip(columns, fields, strict=kind != 4))
+            key = (letter, *(packb(field) if isinstance(field, list) else field for field in fields[:keys]))
+            told = dict(zip(columns, fields, strict=kind not in (4, 14)))
             if kind in (5, 17):
                 told = self[key] | {column: value for column, value in told.items() if value is not None}
             if kind == 5:  # naming a leader is an election; any change counts
                 told |= {3: told[3] + (fields[2] is not None), 4: told[4] + 1}
             self[key] = told
-            if kind in (1, 1010) or (kind == 4 and fields[3] is None) or (kind == 12 and not fields[1]):
+            is_removed = (kind == 4 and fields[3] is None) or (kind == 12 and not fields[1])
+            if kind in (1, 1010) or is_removed or (kind == 14 and fields[3]):
                 del self[key]
 
     def digest(self) -> str:
@@ -130,7 +135,7 @@ if __name__ == "__main__":
     _, cluster_id, broker_id, *urls = sys.argv
     who = {"cluster_id": cluster_id, "broker_id": int(broker_id), "incarnation_id": urandom(16)}
     what = {"endpoints": [["PLAINTEXT", "127.0.0.1", 9, 0]], "rack": None, "previous_broker_epoch": -1}
-    my = {"features": [["metadata.version", 25, 30], ["metaquorum.version", 1, 3]], "log_dirs": [urandom(16)]}
+    my = {"features": [["metadata.version", 25, 30], ["metaquorum.version", 1, 4]], "log_dirs": [urandom(16)]}
     who["broker_epoch"] = unpackb(call(urls, "/v1/brokers/register", packb(who | what | my)))["broker_epoch"]
     asks = {"max_wait_ms": 200, "want_fence": False, "offline_log_dirs": [], "cordoned_log_dirs": None}
     state, head = State(), dict[str, Any]()

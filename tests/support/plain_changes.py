@@ -3,13 +3,15 @@
 It folds the history record by record, and compares each image with the one before.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from metadata_log.ids import uuid_text
 from metadata_log.image.configs import config_record
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.quotas import parts_of
 from metadata_log.image.topics import DeletedTopic
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -24,6 +26,7 @@ from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.quorum import ControllerClaimRecord, QuorumVersionRecord, Voter, VotersRecord
+from metadata_log.records.quotas import ClientQuotaRecord, QuotaEntity
 from metadata_log.records.topics import (
     RemoveTopicRecord,
     TopicRecord,
@@ -84,7 +87,11 @@ def changes(name: str, history: Sequence[Step], *, first_offset: int = 0, begins
                 since = None
             if offset >= first_offset:
                 values = was.get(key, family.absent), now.get(key, family.absent)
-                told = {"set": "unset" if name == "config_changes" else "remove"} if key not in now else {}
+                told = (
+                    {"set": "unset" if name in ("config_changes", "quota_changes") else "remove"}
+                    if key not in now
+                    else {}
+                )
                 found.append(Change(offset, told.get(op or "", op), key, *values, since))
             last.pop(of, None)
             if key in now:
@@ -203,6 +210,18 @@ def _controllers(moment: Moment) -> Mapping[Values, Values]:
     }
 
 
+def _entity(parts: Iterable[QuotaEntity]) -> str:
+    return json.dumps([part._asdict() for part in parts])
+
+
+def _quotas(moment: Moment) -> Mapping[Values, Values]:
+    return {
+        (_entity(parts_of(entity)), key): (value,)
+        for entity, values in moment.image.quotas.items()
+        for key, value in values.items()
+    }
+
+
 def _brokers(moment: Moment) -> Mapping[Values, Values]:
     return {
         (broker_id,): (
@@ -310,6 +329,14 @@ FAMILIES: Final[Mapping[str, Family]] = {
             BrokerRegistrationChangeRecord: ("change", _broker_key),
             UnregisterBrokerRecord: ("unregister", _broker_key),
         },
+    ),
+    "quota_changes": Family(
+        ("quota_entity", "quota_key"),
+        ("quota",),
+        ("prev_quota",),
+        _quotas,
+        (None,),
+        {ClientQuotaRecord: ("set", lambda record: (_entity(record.entity), record.key))},
     ),
     "controller_changes": Family(
         ("node_id",),

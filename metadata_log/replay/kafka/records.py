@@ -27,6 +27,7 @@ from metadata_log.records.quorum import (
     Voter,
     VotersRecord,
 )
+from metadata_log.records.quotas import ClientQuotaRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
@@ -185,7 +186,7 @@ class Translator:
 def counterpart(record: Decoded) -> Record | None:
     """Return our record of Kafka's, None where it has none.
 
-    Kafka keeps endpoints and features as maps, and lists the same ones in different orders in a log and in a checkpoint.
+    Kafka keeps endpoints, features and the parts of a quota's entity as maps, and lists the same ones in different orders.
     """
     match found := ours(record):
         case RegisterBrokerRecord() | RegisterControllerRecord():
@@ -193,6 +194,8 @@ def counterpart(record: Decoded) -> Record | None:
                 endpoints=tuple(sorted(found.endpoints, key=attrgetter("name"))),
                 features=tuple(sorted(found.features, key=attrgetter("name"))),
             )
+        case ClientQuotaRecord(entity):
+            return found._replace(entity=tuple(sorted(entity, key=attrgetter("entity_type"))))
         case VotersRecord(voters):
             return VotersRecord(tuple(sorted(voters, key=attrgetter("node_id"))))
         case _:

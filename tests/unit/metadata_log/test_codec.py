@@ -33,7 +33,7 @@ class Maybe(NamedTuple):
     kind: Any
 
 
-INT, TEXT, BIN, BOOL, INTS, BINS = int, str, bytes, bool, [int], [bytes]
+INT, TEXT, BIN, BOOL, FLOAT, INTS, BINS = int, str, bytes, bool, float, [int], [bytes]
 ENDPOINT = (TEXT, TEXT, INT)
 FIELDS: dict[int, tuple[Any, ...]] = {
     0: (
@@ -50,6 +50,7 @@ FIELDS: dict[int, tuple[Any, ...]] = {
     ),
     9: (BIN,),
     12: (TEXT, INT),
+    14: ([(TEXT, Maybe(TEXT))], TEXT, FLOAT, BOOL),
     15: (INT, INT, INT),
     17: (INT, INT, Maybe(BOOL), Maybe(BOOL), Maybe(BINS), Maybe(BINS)),
     20: (),
@@ -91,7 +92,7 @@ def fits(kind: Any, value: Any) -> bool:
                 and all(fits(k, one) for k, one in zip(kind, value, strict=True))
             )
         case _:
-            return type(value) is kind
+            return type(value) is kind or (kind is FLOAT and type(value) is INT)
 
 
 def sample(kind: Any) -> Any:
@@ -103,7 +104,14 @@ def sample(kind: Any) -> Any:
         case tuple():
             return tuple(map(sample, kind))
         case _:
-            return {int: 3, str: "x", bytes: bytes(16), bool: True, dict: {"b": {"c": (1, "x", None)}}}[kind]
+            return {
+                int: 3,
+                float: 2.5,
+                str: "x",
+                bytes: bytes(16),
+                bool: True,
+                dict: {"b": {"c": (1, "x", None)}},
+            }[kind]
 
 
 def changed(value: Any) -> Iterator[Any]:

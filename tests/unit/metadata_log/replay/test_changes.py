@@ -1,5 +1,6 @@
 """Each family of changes beside the images that the plain fold makes, however the export was written."""
 
+import json
 import random
 import re
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ def changes(log: replay.Log, name: str) -> list[plain.Change]:
             plain.Change(
                 row["log_offset"],
                 row.get("op"),
-                _values(row, family.key),
+                tuple(map(_key, _values(row, family.key))),
                 _values(row, family.before),
                 _values(row, family.after),
                 row["prev_offset"],
@@ -73,6 +74,10 @@ def changes(log: replay.Log, name: str) -> list[plain.Change]:
         ),
         key=repr,
     )
+
+
+def _key(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list) else value
 
 
 def _values(row: dict[str, Any], columns: Sequence[str]) -> plain.Values:

@@ -200,7 +200,7 @@ def test_a_lost_end_beside_a_newer_snapshot_is_told(tmp_path: Path, caplog: pyte
     export_files(directory, tmp_path / "to")
     assert line in caplog.text
     caplog.clear()
-    export_files(directory, tmp_path / "part", until=end // 2)
+    export_files(directory, tmp_path / "part", until=OURS[9].batch.end_offset)
     assert not caplog.messages
 
 

@@ -29,7 +29,7 @@ from tests.support.desk import Desk, DoorServer
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.lab import Lab
 
-HISTORY = random_history(random.Random(1), batch_count=30)
+HISTORY = random_history(random.Random(3), batch_count=30)
 END = HISTORY[-1].image.end_offset
 """The next record is of a type unknown to this release."""
 REASON = f"the log of this controller: offset {END}: record type 7777 version 0 is unknown to this release"

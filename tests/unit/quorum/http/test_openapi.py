@@ -129,6 +129,8 @@ async def tour(asked: Callable[..., Any]) -> None:
     await asked("PATCH", "/v1/configs", {"topic": "t", "set": {"retention.ms": "1"}})
     await asked("PATCH", "/v1/configs", {"resources": [{"topic": "t", "set": {"retention.ms": "2"}}]})
     await asked("PUT", "/v1/configs", {"resources": [{"topic": "t", "configs": {}}]})
+    quotas = [{"user": None, "client_id": "a", "set": {"request_percentage": 2}}]
+    await asked("PATCH", "/v1/quotas", {"entries": quotas})
     await asked("GET", "/v1/configs?topic=t")
     await asked("GET", "/v1/configs?topic=t&effective=1")
     for path in (
@@ -141,7 +143,7 @@ async def tour(asked: Callable[..., Any]) -> None:
         "principals",
     ):
         await asked("GET", f"/v1/{path}")
-    for path in ("features", "quorum", "quorum/settings", "controllers", "snapshots", "state"):
+    for path in ("features", "quotas", "quorum", "quorum/settings", "controllers", "snapshots", "state"):
         await asked("GET", f"/v1/{path}")
     commands = [{"operation": "DeleteTopics", "body": {"name": "u"}}]
     await asked("POST", "/v1/batch", {"commands": commands})
