@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from metadata_log.apply import apply
 from metadata_log.errors import InvalidRequest, OffsetCompacted, OffsetInFuture
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from ops.admin.causes import why
 from ops.admin.client import ClusterClient
-from ops.admin.explain import History, Step, why
+from ops.admin.explain import History, Step
 from ops.admin.live_state import history, newer_image
 from ops.shell.commands import Moment, difference_lines
 from ops.shell.tree import Path, differences, node_at, part_of, root, text_of

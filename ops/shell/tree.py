@@ -181,6 +181,9 @@ def _entities(of: object, items: list[Any], keys: tuple[str, ...]) -> Directory:
 
 def _name(item: Any, keys: tuple[str, ...], number: int) -> str:
     fields = item if isinstance(item, Mapping) else {}
+    if not keys and "entity" in fields:
+        named = (f"{part['entity_type']}={part['entity_name'] or _UNNAMED}" for part in fields["entity"])
+        return escaped(",".join(named))
     key = keys[0] if keys else next((key for key in _IDENTITIES if key in fields), None)
     return escaped(str(number if key is None else fields[key]))
 

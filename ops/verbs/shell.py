@@ -6,14 +6,15 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from metadata_log.errors import MetadataError
 from ops.options import Network, Verb, option, reading
-from ops.shell.commands import COMMANDS, Shell, Source, words_of
-from ops.shell.sources import ClusterSource, FileSource
 from ops.talk import patience, put, say
 from ops.values import existing_path
+
+if TYPE_CHECKING:
+    from ops.shell.commands import Shell, Source
 
 _ENDS: Final = frozenset({"exit", "quit"})
 
@@ -37,6 +38,8 @@ _ENDS: Final = frozenset({"exit", "quit"})
 )
 @reading
 def run_shell(asked: Network, *, commands: Sequence[str], at: str | None, path: Path | None) -> int:
+    from ops.shell.commands import Shell, words_of  # it imports the state, which no help needs
+
     with patience("the state is being read"):
         shell = Shell(_source(asked, path), at)
     if shell.moment.note:
@@ -62,7 +65,9 @@ NOUN: Final = Verb(
 )
 
 
-def _source(asked: Network, path: Path | None) -> Source:
+def _source(asked: Network, path: Path | None) -> "Source":
+    from ops.shell.sources import ClusterSource, FileSource
+
     if path is None:
         return ClusterSource(asked.client())
     from metadata_log import replay
@@ -74,8 +79,10 @@ def _source(asked: Network, path: Path | None) -> Source:
     return FileSource(log)
 
 
-def _talk(shell: Shell) -> None:
+def _talk(shell: "Shell") -> None:
     """Answer commands typed at a prompt; what is refused is said, and the next one is awaited."""
+    from ops.shell.commands import words_of
+
     say("`man` lists the commands; Ctrl-D ends the shell")
     _complete(shell)
     for line in _typed(shell):
@@ -89,7 +96,7 @@ def _talk(shell: Shell) -> None:
             say("interrupted")
 
 
-def _typed(shell: Shell) -> Iterator[str]:
+def _typed(shell: "Shell") -> Iterator[str]:
     with suppress(EOFError):
         while True:
             try:
@@ -104,10 +111,12 @@ def _print(lines: Iterable[str]) -> None:
         put(line)
 
 
-def _complete(shell: Shell) -> None:
+def _complete(shell: "Shell") -> None:
     """Complete commands and paths with the tabulator, and keep the lines typed, where there is readline."""
     with suppress(ImportError):
         import readline
+
+        from ops.shell.commands import COMMANDS
 
         def complete(text: str, place: int) -> str | None:
             begins = readline.get_begidx() == 0

@@ -390,7 +390,7 @@ def _check_election(
     leader = now.leader
     if leader == NO_LEADER:
         return
-    # A heartbeat of before its shutdown may come late and unfence a broker: it is elected although it shuts down, as in Kafka.
+    # A late heartbeat of before its shutdown may unfence a broker: it is elected although it shuts down, as in Kafka.
     is_back = code == "BROKER_UNFENCED" and leader in image.brokers and not image.brokers[leader].fenced
     if not (_may_lead(image, leader, now) or (is_back and has_online_directory(image, leader, now))):
         raise BatchRules.who_leads_may(f"{leader} leads {topic.name}, and must not")

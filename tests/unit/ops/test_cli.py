@@ -87,6 +87,7 @@ VERBS = {
         "help",
     ),
     *("controllers list", "controllers unregister"),
+    *("quotas list", "quotas set", "quotas delete"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("replay sql", "replay tables", "replay state", "replay diff", "replay history"),
     *("bench blackhole", "bench handover", "bench slow-disks", "bench steady"),
