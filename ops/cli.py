@@ -23,6 +23,7 @@ from metadata_log.errors import (
     leaves,
     most_telling,
 )
+from metadata_log.node.release import release
 from metadata_log.printable import json_text
 from ops.options import USAGE, Noun, told
 from ops.talk import accept_any_encoding, one_line, say
@@ -263,12 +264,28 @@ class WontRun(Fault):
     """This Python environment cannot run us safely; the message names what to change."""
 
 
+def _show_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        print(f"{PROGRAM} {release()}")
+        ctx.exit()
+
+
 class Root(Noun):
     """The command line: nouns from the registry, each imported when it is called."""
 
     def __init__(self) -> None:
         super().__init__()
         self.subcommand_metavar = "NOUN"
+        self.params.append(
+            click.Option(
+                ["--version"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_version,
+                help="Show the release of this client and exit.",
+            )
+        )
         self.help = f"A metadata quorum: controllers agree on one log, brokers follow it.\n\n{EXAMPLES}"
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 as click calls it

@@ -1,13 +1,11 @@
-"""Edge: which release of metaquorum runs here. Tests: tests/unit/ops/verbs/test_version.py."""
+"""Pure: which release of metaquorum this is. Tests: tests/unit/ops/verbs/test_version.py."""
 
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+VERSION: Final = "0.2.0"
+"""Here alone: pyproject.toml reads it from this line, and CHANGELOG.md says what it brings."""
 
 
-@cache
 def release() -> str:
-    """Return the version of the installed package; "unknown" where the code runs without one."""
-    try:
-        return version("metaquorum")
-    except PackageNotFoundError:
-        return "unknown"
+    """Return the version of this code."""
+    return VERSION

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, NotController, Rejected, Unavailable
+from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.admin.client import ClusterClient
@@ -33,6 +34,11 @@ def _ago(ms: Any) -> str:
     return "-" if ms is None else f"{duration_text(ms)} ago"
 
 
+def _own_levels(supports: Any) -> str:
+    levels = (supports or {}).get(METAQUORUM_VERSION)
+    return "-" if levels is None else f"{levels[0]} to {levels[1]}"
+
+
 CONTROLLERS: Final = (
     Column("id"),
     Column("role"),
@@ -45,6 +51,19 @@ CONTROLLERS: Final = (
 )
 
 
+RELEASES: Final = (
+    Column("node"),
+    Column("version"),
+    Column("supports", METAQUORUM_VERSION.upper(), _own_levels),
+    Column("address", is_wide=True),
+)
+LEVELS: Final = (
+    Column("feature"),
+    Column("level"),
+    Column("possible"),
+    Column("newest"),
+    Column("held_back_by", "HELD BACK BY"),
+)
 NOUN: Final = Noun()
 
 
@@ -92,6 +111,38 @@ def status_text(status: dict[str, Any], look: Look) -> str:
         f"\ncontroller {row['id']}: {row['locked_out']}" for row in controllers if row.get("locked_out")
     )
     return f"{head}\n\n{render.table(CONTROLLERS, controllers, empty='no voters', look=look)}{locked_out}"
+
+
+@NOUN.verb(
+    "versions",
+    "Show which release each node runs, which level of each feature is finalized and which is possible, and what is next.",
+    "quorum versions",
+    "quorum versions -o json",
+)
+@network
+def run_versions(asked: Network) -> int:
+    """Show releases and levels; what this client may not read is left out, and said."""
+    from ops.admin import versions
+
+    client = asked.client()
+    nodes = versions.nodes(client)
+    supported: dict[str, dict[str, list[int]]] = {}
+    try:
+        supported = versions.ranges(client)
+    except (Rejected, Unavailable) as error:
+        say(f"which levels each node supports is not known: {error.message}")
+    features = versions.levels(client)
+    rows = [one | {"supports": supported.get(one["node"])} for one in nodes]
+    step = versions.next_step(nodes, features)
+    of_features = [one._asdict() for one in features]
+    value = {"nodes": rows, "features": of_features, "next": step}
+
+    def table() -> str:
+        releases = asked.table(RELEASES, rows, empty="no node answers")
+        return f"{releases}\n\n{asked.table(LEVELS, of_features, empty='')}\n\nnext: {step}"
+
+    asked.show(value, table=table)
+    return 0
 
 
 @NOUN.verb(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.ids import BrokerId
+from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.shapes import INT64_MAX
 from ops.changes import REFUSED
 from ops.guard import ask_first, guarded
@@ -15,6 +16,7 @@ from ops.talk import fail_usage, say
 from ops.values import existing_path, from_to, seconds
 
 if TYPE_CHECKING:
+    from ops.admin.cluster import Cluster
     from ops.admin.roll_plan import Node, Role
 
 PATIENCE_S: Final = 120.0
@@ -64,6 +66,11 @@ def _rolling(run: R) -> R:
                 default=PATIENCE_S,
                 metavar="DURATION",
                 help=f"for each wait; default: {PATIENCE_S:g}s",
+            ),
+            flag(
+                "--finalize",
+                help="then raise metaquorum.version to the newest level, if all nodes run one release: an older one cannot "
+                "follow from then on",
             ),
             flag("--dry-run", help="show the order, and the partitions that would suffer; restart nothing"),
             guarded,
@@ -116,6 +123,7 @@ def _roll(
     since: int | None,
     accepted: Sequence[str],
     patience: float,
+    finalize: bool,
     dry_run: bool,
     yes: bool,
 ) -> int:
@@ -137,7 +145,7 @@ def _roll(
     if command is None and local is None:
         fail_usage("say how a node is restarted: --restart COMMAND or --local DIR; --dry-run shows the order")
     names = " and ".join(f"{role}s" for role in roles)
-    what = f"this restarts {names}, one at a time"
+    what = f"this restarts {names}, one at a time" + (" and raises metaquorum.version" if finalize else "")
     if not ask_first(what, lambda: (f"what registered since {begun} stays",), yes=yes):
         return REFUSED
     say(f"the roll began at offset {begun}; after an interruption, --since {begun} continues it")
@@ -159,9 +167,35 @@ def _roll(
 
         image = newer_image(client, image)
         image, problems = elect(client, image, led_by_others(image))
-    value = {"since": begun, "rolled": rolled, "problems": problems}
+    value: dict[str, Any] = {"since": begun, "rolled": rolled, "problems": problems}
+    if finalize:
+        value["finalized"] = _finalized(client)
     asked.show(value, table=lambda: asked.table(ROLLED, rolled, empty="every node is rolled already"))
     return REFUSED if problems else 0
+
+
+def _finalized(client: "Cluster") -> int:
+    """Raise metaquorum.version as far as all nodes support it, and return its level.
+
+    Raises:
+        UnsafeStep: two releases run, or a node holds the level back.
+    """
+    from ops.admin import versions
+    from ops.admin.rolling import UnsafeStep
+
+    found, features = versions.nodes(client), versions.levels(client)
+    ours = next((one for one in features if one.feature == METAQUORUM_VERSION), None)
+    releases = {one["version"] for one in found} - {None}
+    if ours is None or ours.possible is None or ours.held_back_by is not None or len(releases) > 1:
+        raise UnsafeStep(
+            f"all nodes are rolled, and no level is raised: {versions.next_step(found, features)}"
+        )
+    if ours.possible > ours.level:
+        client.write("POST", "/v1/features", versions.raised(METAQUORUM_VERSION, ours.possible))
+        say(f"{METAQUORUM_VERSION} is {ours.possible} now, and was {ours.level}")
+    else:
+        say(f"{METAQUORUM_VERSION} is {ours.level}, the newest level, already")
+    return ours.possible
 
 
 def _show(asked: Network, roles: "Sequence[Role]", since: int) -> int:

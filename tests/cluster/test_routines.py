@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.node.release import release
+from metadata_log.records.features import METAQUORUM_VERSION
 from ops.local_cluster import LocalCluster
 from tests.cluster.test_cluster import all_agree, metaquorum, run, topic, until
 from tests.support.wire import calm
@@ -140,7 +142,11 @@ def test_a_roll_of_all_nodes_fails_no_write_and_leaves_every_isr_whole(tmp_path:
         partitions = client.read("/v1/topics/orders")["partitions"]
         assert all(len(one["isr"]) == 3 and one["leader"] == one["replicas"][0] for one in partitions)
         await all_agree(cluster)
-        again = await asyncio.to_thread(rolled, cluster, "all", "--yes", "--since", str(begun))
+        again = await asyncio.to_thread(rolled, cluster, "all", "--yes", "--since", str(begun), "--finalize")
         assert json.loads(again.stdout)["rolled"] == [], "what is rolled stays"
+        versions = metaquorum(cluster, "quorum", "versions")
+        assert {one["version"] for one in versions["nodes"]} == {release()}
+        (ours,) = [one for one in versions["features"] if one["feature"] == METAQUORUM_VERSION]
+        assert json.loads(again.stdout)["finalized"] == ours["level"] == ours["newest"]
 
     run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=calm))

@@ -28,6 +28,7 @@ ROOT = Path(cli.__file__).parents[1]
 
 VERBS = {
     *("topics alter", "diff", "report", "top"),
+    "quorum versions",
     *("certificates list", "certificates rotate", "certificates revoke"),
     *(
         "up",

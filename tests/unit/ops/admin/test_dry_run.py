@@ -43,6 +43,7 @@ READS = {
     *("replay state", "replay diff", "replay history"),
     *("shell",),
     *("log tail", "top", "diff", "report", "version", "help", "completion", "config check", "context list"),
+    *("certificates list", "quorum versions"),
 }
 """They change nothing."""
 RUNS = {

@@ -1,0 +1,85 @@
+"""Edge: `quorum versions`, `--version` and what an upgrade needs next."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from metadata_log.node.release import release
+from ops import cli
+from ops.admin.versions import Level, next_step
+from tests.support.told_node import Reply, Seen, error, node
+from tests.unit.ops.admin.test_health import quorum, voter
+
+OURS = "metaquorum.version"
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def told(seen: Seen, *, refused_above: int) -> Reply:
+    """Answer as the active controller of level 1 that knows 3, of which one node supports less."""
+    path = seen.path.partition("?")[0]
+    if seen.method == "POST":
+        (wanted,) = json.loads(seen.body)["updates"]
+        assert json.loads(seen.body)["validate_only"]
+        if wanted["level"] > refused_above:
+            refusal = error("INVALID_UPDATE_VERSION", 400, code=95)
+            why = "broker 12 supports 1 to 2. Upgrade them; those that are gone for good: ..."
+            body = json.loads(refusal.body) | {"message": f"{OURS} cannot become {wanted['level']}: {why}"}
+            return Reply(400, json.dumps(body).encode())
+        return Reply(body=b'{"features": [], "offsets": {"base": 1, "end": 1}}')
+    match path:
+        case "/v1/quorum":
+            return Reply(body=json.dumps(quorum(1, voters=[voter(1)]) | {"version": "1.2.3"}).encode())
+        case "/readyz":
+            return Reply(body=b'{"ready": true, "reasons": []}')
+        case "/v1/features":
+            row = {"feature": OURS, "level": 1, "supported_min": 1, "supported_max": 3}
+            return Reply(body=json.dumps({"items": [row]}).encode())
+        case "/v1/brokers":
+            return Reply(body=b'{"items": []}')
+    return error("CLUSTER_AUTHORIZATION_FAILED", 403)
+
+
+def test_the_highest_possible_level_is_found_and_what_holds_back_the_newest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with node() as controller:
+        controller.answer = lambda seen: told(seen, refused_above=2)
+        assert cli.main(["quorum", "versions", "-o", "json", "--bootstrap", controller.url]) == 0
+        shown = capsys.readouterr()
+        assert cli.main(["quorum", "versions", "--bootstrap", controller.url]) == 0
+    value = json.loads(shown.out)
+    assert value["features"] == [
+        {"feature": OURS, "level": 1, "possible": 2, "newest": 3, "held_back_by": "broker 12 supports 1 to 2"}
+    ]
+    assert [(one["node"], one["version"]) for one in value["nodes"]] == [("controller 1", "1.2.3")]
+    assert f"features upgrade {OURS}=2" in value["next"]
+    assert "which levels each node supports is not known" in shown.err
+    assert "next: all nodes support it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("versions", "level", "says"),
+    [
+        (
+            ("1.0", "1.1"),
+            Level(OURS, 1, 1, 3, None),
+            "2 releases run (1.0, 1.1): restart node 0 with one release",
+        ),
+        (("1.1", None), Level(OURS, 3, 3, 3, None), "nothing: metaquorum.version is 3, the newest level"),
+        (("1.1",), Level(OURS, 1, 1, 3, "broker 12 supports 1 to 1"), "stays at 1: broker 12 supports"),
+        (("1.1",), Level(OURS, 1, None, 3, "no right"), "is not known: it takes the right to alter"),
+    ],
+)
+def test_what_comes_next_is_said(versions: tuple[str | None, ...], level: Level, says: str) -> None:
+    found = [{"node": f"node {place}", "version": version} for place, version in enumerate(versions)]
+    assert says in next_step(found, [level])
+
+
+def test_the_version_stands_in_one_place_and_the_change_log_has_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"metaquorum {release()}\n"
+    assert f"## [{release()}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert release() not in (ROOT / "pyproject.toml").read_text()
