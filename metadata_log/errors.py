@@ -84,6 +84,12 @@ class LogDamaged(Unavailable):
     error, code = "KAFKA_STORAGE_ERROR", 56
 
 
+class AuthorizerNotReady(Unavailable):
+    """This node has applied nothing of the log yet, so it knows no right. Kafka's exception of this name has no number."""
+
+    error, code = "AUTHORIZER_NOT_READY", 10011
+
+
 class ThrottlingQuotaExceeded(Unavailable):
     """A bound of this process is reached (queue, waiters, parked fetches); try again shortly."""
 

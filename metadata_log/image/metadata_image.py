@@ -11,7 +11,8 @@ import immutables
 import msgspec
 
 from metadata_log.digest import EMPTY_BUCKETS, Buckets, DigestBuilder
-from metadata_log.ids import BrokerId, NodeId, TopicId, in_order
+from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid, in_order
+from metadata_log.image.acls import AclsBuilder, AclsImage
 from metadata_log.image.begun import BegunImage, begun_records
 from metadata_log.image.brokers import BrokersBuilder, BrokersImage
 from metadata_log.image.configs import ConfigsBuilder, ConfigsImage
@@ -57,6 +58,7 @@ class MetadataImage:
     next_producer_id: ProducerIdsImage = None
     controllers: ControllersImage = field(default_factory=immutables.Map)
     quotas: QuotasImage = field(default_factory=immutables.Map)
+    acls: AclsImage = field(default_factory=AclsImage)
     results: RequestResults = field(default_factory=RequestResults)
     begun: BegunImage = field(default_factory=immutables.Map, compare=False)
     """Changes in parts that take brokers out of service; an older snapshot does not say them."""
@@ -128,6 +130,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     controllers: frozenset[NodeId] = frozenset()
     quotas: frozenset[tuple[Entity, str]] = frozenset()
     """Entity and key of each."""
+    acls: frozenset[Uuid] = frozenset()
 
 
 class _Uncounted(NamedTuple):
@@ -174,7 +177,14 @@ others for each key (a topic, a setting), each partition of a topic that changed
 def _size_of(before: MetadataImage, touched: Delta) -> _Size:
     """Return the size of one batch."""
     topics = before.topics
-    keys = 1 + len(touched.topics) + len(touched.configs) + len(touched.brokers) + len(touched.quotas)
+    keys = (
+        1
+        + len(touched.topics)
+        + len(touched.configs)
+        + len(touched.brokers)
+        + len(touched.quotas)
+        + len(touched.acls)
+    )
     lines, size = keys, _IMAGE_BYTES + _KEY_BYTES * (keys + len(touched.partitions))
     for topic_id in touched.topics:
         topic = topics.known(topic_id)
@@ -287,6 +297,7 @@ SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (
     QuorumBuilder,
     ControllersBuilder,
     QuotasBuilder,
+    AclsBuilder,
 )
 """A subject comes after those it depends on."""
 
@@ -300,6 +311,7 @@ _SNAPSHOT_ORDER: Final[tuple[tuple[str, Callable[[Any], Iterator[SnapshotRow]]],
     (ProducerIdsBuilder.FIELD, ProducerIdsBuilder.records),
     (ControllersBuilder.FIELD, ControllersBuilder.records),
     (QuotasBuilder.FIELD, QuotasBuilder.records),
+    (AclsBuilder.FIELD, AclsBuilder.records),
 )
 """Part of the format: equal images have equal snapshots, byte for byte."""
 

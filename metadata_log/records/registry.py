@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, get_args, get_type_hints
 from metadata_log.errors import UnsupportedVersion
 from metadata_log.ids import TopicId, Uuid, uuid_text
 from metadata_log.records import (
+    acls,
     brokers,
     configs,
     controllers,
@@ -34,6 +35,7 @@ SUBJECTS: Final[tuple[ModuleType, ...]] = (
     controllers,
     quotas,
     snapshots,
+    acls,
 )
 """What the log speaks of. A subject has the same name in every room that has a file for it; exported columns come in this
 order."""
@@ -49,6 +51,7 @@ Record: TypeAlias = (
     | controllers.Record
     | quotas.Record
     | snapshots.Record
+    | acls.Record
 )
 
 RECORD_TYPES: Final[tuple[type[Record], ...]] = get_args(Record)

@@ -4,35 +4,12 @@ The types of resources and what is done to them are Kafka's, so that ACL records
 and AclOperation; its ControllerApis for what each request needs. Tests: tests/unit/quorum/controller/test_callers.py.
 """
 
-import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.identity.rights import Right
-
-
-class ResourceType(enum.IntEnum):
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class AclOperation(enum.IntEnum):
-    """What an operation does to its resources."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
+from metadata_log.records.acls import AclOperation, ResourceType
 
 
 class Resource(NamedTuple):

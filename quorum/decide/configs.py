@@ -23,6 +23,7 @@ from metadata_log.image.configs import mask_key_of, shown_settings, value_of
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.node.identity.rights import Right
+from metadata_log.records.acls import AclOperation
 from metadata_log.records.configs import (
     BROKER,
     CLIENT_METRICS,
@@ -37,7 +38,7 @@ from metadata_log.records.configs import (
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import Command
-from quorum.decide.access import CLUSTER, DESCRIBES_CONFIGS, Access, AclOperation, Resource, topic_resource
+from quorum.decide.access import CLUSTER, DESCRIBES_CONFIGS, Access, Resource, topic_resource
 from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_broker_configs, check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides

@@ -28,13 +28,14 @@ from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.node.identity.rights import Right
+from metadata_log.records.acls import AclOperation
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRecord
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
 from metadata_log.wire.commands import Command
-from quorum.decide.access import DESCRIBES, Access, AclOperation, Resource, topic_resource
+from quorum.decide.access import DESCRIBES, Access, Resource, topic_resource
 from quorum.decide.config_types import check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides, Kept

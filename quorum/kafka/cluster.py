@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from metadata_log.kafka.messages import ANSWERS, API_VERSIONS, REQUESTS, answer_tail
 from metadata_log.kafka.reading import Values
+from metadata_log.records.acls import AclOperation
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL
-from quorum.decide.access import AclOperation
 from quorum.decide.features import SUPPORTED
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor, Prepared
 from quorum.kafka.errors import NONE, UNSUPPORTED_VERSION, KafkaError, whole

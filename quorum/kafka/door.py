@@ -15,8 +15,9 @@ from metadata_log.errors import Fault, MetadataError, ThrottlingQuotaExceeded
 from metadata_log.kafka.messages import ANSWERS, REQUESTS, answer_tail
 from metadata_log.kafka.reading import Values
 from metadata_log.kafka.schemas import Versions
+from metadata_log.records.acls import AclOperation
 from quorum.controller.callers import Caller, authorize
-from quorum.decide.access import CLUSTER, AclOperation
+from quorum.decide.access import CLUSTER
 from quorum.decide.registry import OPERATIONS
 from quorum.kafka.errors import KafkaError, kafka_error, whole
 from quorum.kafka.refused_brokers import RefusedBrokers

@@ -1,12 +1,15 @@
-"""Pure: uuids by name, as scripts write them: the same word is always the same uuid, a topic's id is `NAME#n`.
+"""Pure: uuids by name, as scripts write them: the same word is always the same uuid.
+
+A topic's id is `NAME#n`, an ACL's `acl#n`.
 Tests: tests/unit/quorum/whatif/test_kafka_scripts.py.
 """
 
 import hashlib
 from typing import Final
 
-from metadata_log.ids import LOST, MIGRATING, UNASSIGNED, BrokerId, TopicId, Uuid, uuid_text
+from metadata_log.ids import LOST, MIGRATING, UNASSIGNED, BrokerId, TopicId, Uuid, in_order, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.acls import AccessControlEntryRecord
 from metadata_log.records.brokers import RegisterBrokerRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRecord
@@ -21,6 +24,7 @@ class Names:
         self._uuids: dict[str, Uuid] = dict(RESERVED)
         self._words: dict[bytes, str] = {uuid: word for word, uuid in RESERVED.items() if word != "ZERO"}
         self._topics_made: dict[str, int] = {}
+        self._acls_made = 0
         self._epochs: dict[BrokerId, tuple[int, int]] = {}
 
     def uuid(self, word: str) -> Uuid:
@@ -53,6 +57,9 @@ class Names:
         if isinstance(record, TopicRecord):
             number = self._topics_made[record.name] = self._topics_made.get(record.name, 0) + 1
             self._name(f"{record.name}#{number}", record.topic_id)
+        elif isinstance(record, AccessControlEntryRecord):
+            self._acls_made += 1
+            self._name(f"acl#{self._acls_made}", record.id)
         elif isinstance(record, RegisterBrokerRecord):
             _, newest = self._epochs.get(record.broker_id, (-1, -1))
             if newest != record.broker_epoch:
@@ -62,6 +69,8 @@ class Names:
         """Learn the names of a state that the script begins with."""
         for name, topic_id in sorted(image.topics.ids.items()):
             self.learn(TopicRecord(topic_id, name))
+        for acl_id in in_order(image.acls.by_id):
+            self.learn(image.acls.by_id[acl_id])
         for broker in image.brokers.values():
             self.learn(RegisterBrokerRecord._make(broker))
 

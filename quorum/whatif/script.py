@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from metadata_log.errors import MetadataError
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.whatif import brokers, clients, configs, partitions, topics
+from quorum.whatif import acls, brokers, clients, configs, partitions, topics
 from quorum.whatif.cluster import Cluster, Options
 from quorum.whatif.kafka_records import batch_as_kafka_json
 from quorum.whatif.names import Names
@@ -22,6 +22,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Run, Mapping[str, Any]], Answer]]] = {
     **partitions.OPERATIONS,
     **configs.OPERATIONS,
     **clients.OPERATIONS,
+    **acls.OPERATIONS,
 }
 
 

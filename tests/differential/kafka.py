@@ -41,8 +41,8 @@ def built() -> Path:
     return folder
 
 
-def answers(folder: Path, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield Kafka's answer to each line of scripts that `Reset` separates.
+def answers(folder: Path, lines: Iterable[dict[str, Any]], *, program: str = "Main") -> Iterator[Any]:
+    """Yield Kafka's answer to each line of scripts that `Reset` separates, or to what another `program` reads.
 
     Raises:
         ToolMissing: it ended before the last answer.
@@ -52,7 +52,7 @@ def answers(folder: Path, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str,
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         command = [
             *(jars.java_binary(), "-Xss2m", "-XX:+UseSerialGC", "-Xshare:auto"),
-            *("-cp", f"{folder / 'classes'}:{folder / 'lib'}/*", "differential.Main"),
+            *("-cp", f"{folder / 'classes'}:{folder / 'lib'}/*", f"differential.{program}"),
         ]
         with (
             script.open() as stdin,

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from metadata_log.apply import apply, image_of, is_next
 from metadata_log.codec import DamagedFrame, check_frame, decode, encode
 from metadata_log.digest import digest
-from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId
+from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image import metadata_image
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage, buckets_of, lines
 from metadata_log.image.partition_index import NO_MIN_ISR, PartitionCounts
 from metadata_log.image.quotas import Entity
 from metadata_log.image.quotas import entity_of as quota_entity
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.records.acls import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -199,11 +200,13 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
     brokers, controllers, features = set[BrokerId](), set[NodeId](), set[str]()
     topics, configs = set[TopicId](), set[tuple[int, str, str]]()
     partitions: dict[TopicId, set[int]] = {}
-    quotas = set[tuple[Entity, str]]()
+    quotas, acls = set[tuple[Entity, str]](), set[Uuid]()
     for record in records:
         match record:
             case ClientQuotaRecord():
                 quotas.add((quota_entity(record.entity), record.key))
+            case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+                acls.add(record.id)
             case RegisterBrokerRecord() | BrokerRegistrationChangeRecord() | UnregisterBrokerRecord():
                 brokers.add(record.broker_id)
             case RegisterControllerRecord() | UnregisterControllerRecord():
@@ -232,6 +235,7 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
         partitions={topic_id: array("I", sorted(touched)) for topic_id, touched in partitions.items()},
         configs=frozenset(configs),
         quotas=frozenset(quotas),
+        acls=frozenset(acls),
         claim=any(isinstance(record, ControllerClaimRecord) for record in records),
     )
 
@@ -272,6 +276,7 @@ def test_a_delta_names_every_key_that_differs(seed: int) -> None:
             for image in (before, after)
         ]
         assert {key for key, _ in values[0] ^ values[1]} <= delta.quotas
+        assert {*before.acls.by_id} ^ {*after.acls.by_id} <= delta.acls
         assert {name for name, _ in {*before.features.items()} ^ {*after.features.items()}} <= delta.features
         assert delta.quorum == (
             (before.quorum.kraft_version, before.quorum.voters)

@@ -14,6 +14,7 @@ from metadata_log.batch import Cause, Envelope, RecordBatch
 from metadata_log.codec import HEADER_BYTES, encode, frame_of, read_header
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.records.acls import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -403,6 +404,26 @@ def _quota(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [ClientQuotaRecord(entity, key, rng.choice((1024.0, 0.1, 2.5, 1e16, 1e-7)), remove=False)]
 
 
+def _create_acl(rng: random.Random, image: MetadataImage) -> list[Record]:
+    acl = AccessControlEntryRecord(
+        random_uuid(rng),
+        rng.choice((2, 3)),
+        rng.choice(("*", "t", "topic-ä", "topic")),
+        rng.choice((3, 4)),
+        rng.choice(("User:*", "User:ann", "User:CN=ä,O=b")),
+        rng.choice(("*", "127.0.0.1")),
+        rng.choice((2, 3, 8)),
+        rng.choice((2, 3)),
+    )
+    return [] if image.acls.id_of(acl) else [acl]
+
+
+def _remove_acl(rng: random.Random, image: MetadataImage) -> list[Record]:
+    if not image.acls.by_id:
+        return _create_acl(rng, image)
+    return [RemoveAccessControlEntryRecord(rng.choice(sorted(image.acls.by_id)))]
+
+
 def _new_voters(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [_voters(rng)]
 
@@ -418,6 +439,7 @@ _KINDS = (
     *(_config, _config, _feature, _producer_ids, _new_voters, _no_op),
     *(_register_controller, _register_controller, _unregister_controller),
     *(_quota, _quota),
+    *(_create_acl, _create_acl, _remove_acl),
 )
 
 

@@ -17,6 +17,7 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "CLIENT_QUOTA_RECORD": ("entity", "key"),
     "USER_SCRAM_CREDENTIAL_RECORD": ("name", "mechanism"),
     "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": ("name", "mechanism"),
+    "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": ("id",),
 }
 
 

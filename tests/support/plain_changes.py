@@ -13,6 +13,7 @@ from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.quotas import parts_of
 from metadata_log.image.topics import DeletedTopic
+from metadata_log.records.acls import AccessControlEntryRecord
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
     FeatureRange,
@@ -259,6 +260,10 @@ def _controller_key(record: Any) -> Values:
     return (record.controller_id,)
 
 
+def _acl_key(record: AccessControlEntryRecord) -> Values:
+    return (uuid_text(record.id), *record[1:])
+
+
 def _no_key(_record: Any) -> Values:
     return ()
 
@@ -337,6 +342,17 @@ FAMILIES: Final[Mapping[str, Family]] = {
         _quotas,
         (None,),
         {ClientQuotaRecord: ("set", lambda record: (_entity(record.entity), record.key))},
+    ),
+    "acl_changes": Family(
+        (
+            *("acl_id", "resource_type", "resource_name", "pattern_type"),
+            *("principal", "host", "acl_operation", "permission_type"),
+        ),
+        (),
+        (),
+        lambda moment: {_acl_key(acl): () for acl in moment.image.acls.by_id.values()},
+        (),
+        {AccessControlEntryRecord: ("create", _acl_key)},
     ),
     "controller_changes": Family(
         ("node_id",),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.differential.scripts import brokers, partitions, settings, topics
+from tests.differential.scripts import acls, brokers, partitions, settings, topics
 from tests.differential.scripts.picture import Line, Picture, State
 
 LINES: Final = 200
@@ -26,6 +26,8 @@ _ACTIONS: Final[Sequence[tuple[Callable[[Picture], None], float]]] = (
     (settings.alter_configs, 6),
     (settings.allocate_producer_ids, 0.7),
     (settings.update_features, 0.6),
+    (acls.create_acls, 1.2),
+    (acls.delete_acls, 0.6),
     (settings.register_controller, 0.2),
     (settings.state, 1),
 )

@@ -53,6 +53,8 @@ FIELDS: dict[int, tuple[Any, ...]] = {
     14: ([(TEXT, Maybe(TEXT))], TEXT, FLOAT, BOOL),
     15: (INT, INT, INT),
     17: (INT, INT, Maybe(BOOL), Maybe(BOOL), Maybe(BINS), Maybe(BINS)),
+    18: (BIN, INT, TEXT, INT, TEXT, TEXT, INT, INT),
+    19: (BIN,),
     20: (),
     27: (INT, BIN, INT, BOOL, [(*ENDPOINT, INT)], [(TEXT, INT, INT)]),
     1000: (INT, INT, TEXT),

@@ -10,11 +10,12 @@ from metadata_log.errors import AuthenticationFailed, NotAuthorized
 from metadata_log.ids import BrokerId
 from metadata_log.node.identity.rights import ANYBODY, CONTROLLER, NOBODY, ROLES, Node, Principal, Right
 from metadata_log.node.identity.rights import BROKER as BROKER_KIND
+from metadata_log.records.acls import AclOperation
 from metadata_log.records.configs import BROKER, TOPIC
 from metadata_log.wire.commands import AllocateProducerIds, Command
 from metadata_log.wire.fetch import OBSERVER
 from quorum.controller.callers import Caller, authorize, authorize_command, authorize_poll
-from quorum.decide.access import CLUSTER, AclOperation, Resource, topic_resource
+from quorum.decide.access import CLUSTER, Resource, topic_resource
 from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.configs import AlterConfigs, IncrementalAlterConfigs, ResourceChange
 from quorum.decide.deleted_topics import UndeleteTopics

@@ -81,9 +81,9 @@ async def test_no_record_is_appended_that_the_finalized_level_does_not_know(
     lab = Lab()
     controller = lab.lead(1)
     before = controller.tip
-    monkeypatch.setitem(registry._LEVELLED, ConfigRecord, (1, 4))
+    monkeypatch.setitem(registry._LEVELLED, ConfigRecord, (1, 5))
     keyed = Decision(records=(ConfigRecord(BROKER, "", "a.password", "x", b"k" * 16),))
-    with pytest.raises(InvariantBroken, match=r"metaquorum\.version 4, and the cluster is at 3"):
+    with pytest.raises(InvariantBroken, match=r"metaquorum\.version 5, and the cluster is at 4"):
         controller.append(keyed, NO_ENVELOPE)
     assert controller.tip is before
     controller.append(Decision(records=(ConfigRecord(BROKER, "", "a.setting", "x", None),)), NO_ENVELOPE)

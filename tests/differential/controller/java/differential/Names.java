@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.UUID;
 import org.apache.kafka.common.DirectoryId;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.metadata.AccessControlEntryRecord;
 import org.apache.kafka.common.metadata.MetadataJsonConverters;
 import org.apache.kafka.common.metadata.MetadataRecordType;
 import org.apache.kafka.common.metadata.RegisterBrokerRecord;
@@ -30,6 +31,7 @@ final class Names {
     private final Map<String, Integer> topicsMade = new HashMap<>();
     private final Map<String, Uuid> liveTopics = new HashMap<>();
     private final Map<Integer, Long> epochs = new HashMap<>();
+    private int aclsMade;
     private final Map<Integer, Long> earlierEpochs = new HashMap<>();
 
     Names() {
@@ -86,6 +88,8 @@ final class Names {
             liveTopics.put(topic.name(), topic.topicId());
         } else if (record instanceof RemoveTopicRecord topic) {
             liveTopics.values().remove(topic.topicId());
+        } else if (record instanceof AccessControlEntryRecord acl) {
+            name("acl#" + ++aclsMade, acl.id());
         } else if (record instanceof RegisterBrokerRecord broker) {
             Long before = epochs.put(broker.brokerId(), broker.brokerEpoch());
             if (before != null && before != broker.brokerEpoch()) earlierEpochs.put(broker.brokerId(), before);

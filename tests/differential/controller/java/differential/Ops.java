@@ -19,6 +19,12 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.acl.AccessControlEntry;
+import org.apache.kafka.common.acl.AccessControlEntryFilter;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.acl.AclOperation;
+import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.message.AllocateProducerIdsRequestData;
 import org.apache.kafka.common.message.AlterPartitionReassignmentsRequestData;
@@ -39,6 +45,10 @@ import org.apache.kafka.common.message.UpdateFeaturesRequestData;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.requests.ApiError;
+import org.apache.kafka.common.resource.PatternType;
+import org.apache.kafka.common.resource.ResourcePattern;
+import org.apache.kafka.common.resource.ResourcePatternFilter;
+import org.apache.kafka.common.resource.ResourceType;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
 import org.apache.kafka.controller.ControllerProbe;
 import org.apache.kafka.controller.ControllerRequestContext;
@@ -84,6 +94,8 @@ final class Ops {
             case "LegacyAlterConfigs" -> legacyAlterConfigs(r, out);
             case "AllocateProducerIds" -> allocateProducerIds(r, out);
             case "UpdateFeatures" -> updateFeatures(r, out);
+            case "CreateAcls" -> createAcls(r, out);
+            case "DeleteAcls" -> deleteAcls(r, out);
             case "AssignReplicasToDirs" -> assignReplicasToDirs(r, out);
             case "AdvanceTime" -> cluster.advance(r.get("ms").asLong(), alive(r.path("alive")));
             case "FenceBroker" -> out.putObject("response").put("expired", cluster.expire(r.get("broker_id").asInt()));
@@ -468,6 +480,37 @@ final class Ops {
         var response = get(controller.allocateProducerIds(context(ApiKeys.ALLOCATE_PRODUCER_IDS), new AllocateProducerIdsRequestData()
             .setBrokerId(broker).setBrokerEpoch(brokerEpoch(r.get("broker_epoch"), broker))));
         out.putObject("response").put("producer_id_start", response.producerIdStart()).put("producer_id_len", response.producerIdLen());
+    }
+
+    private void createAcls(JsonNode r, ObjectNode out) throws Exception {
+        List<AclBinding> bindings = new ArrayList<>();
+        for (JsonNode a : r.get("creations")) {
+            bindings.add(new AclBinding(
+                new ResourcePattern(ResourceType.fromString(a.get("resource_type").asText()), a.get("resource_name").asText(),
+                    PatternType.fromString(a.path("resource_pattern_type").asText("LITERAL"))),
+                new AccessControlEntry(a.path("principal").asText("User:ann"), a.path("host").asText("*"),
+                    AclOperation.fromString(a.get("operation").asText()),
+                    AclPermissionType.fromString(a.path("permission_type").asText("ALLOW")))));
+        }
+        ArrayNode list = out.putArray("results");
+        get(controller.createAcls(context(ApiKeys.CREATE_ACLS), bindings)).forEach(result -> list.add(
+            result.exception().map(e -> result(Errors.forException(e), e.getMessage())).orElseGet(() -> result(Errors.NONE, null))));
+    }
+
+    private void deleteAcls(JsonNode r, ObjectNode out) throws Exception {
+        List<AclBindingFilter> filters = new ArrayList<>();
+        for (JsonNode a : r.get("filters")) {
+            filters.add(new AclBindingFilter(
+                new ResourcePatternFilter(ResourceType.fromString(a.path("resource_type_filter").asText("ANY")),
+                    text(a.get("resource_name_filter")), PatternType.fromString(a.path("pattern_type_filter").asText("ANY"))),
+                new AccessControlEntryFilter(text(a.get("principal_filter")), text(a.get("host_filter")),
+                    AclOperation.fromString(a.path("operation").asText("ANY")),
+                    AclPermissionType.fromString(a.path("permission_type").asText("ANY")))));
+        }
+        ArrayNode list = out.putArray("results");
+        get(controller.deleteAcls(context(ApiKeys.DELETE_ACLS), filters)).forEach(result -> list.add(
+            result.exception().map(e -> result(Errors.forException(e), e.getMessage())).orElseGet(() -> result(Errors.NONE, null))
+                .put("deleted", result.aclBindingDeleteResults().size())));
     }
 
     private void updateFeatures(JsonNode r, ObjectNode out) throws Exception {
