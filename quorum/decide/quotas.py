@@ -14,9 +14,10 @@ from metadata_log.errors import InvalidRequest, Rejected
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.quotas import entity_of, parts_of
 from metadata_log.node.identity.rights import Right
+from metadata_log.records.acls import AclOperation
 from metadata_log.records.quotas import CLIENT_ID, IP, USER, ClientQuotaRecord, QuotaEntity
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
-from quorum.decide.access import Access, AclOperation
+from quorum.decide.access import Access
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
