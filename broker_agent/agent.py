@@ -198,7 +198,10 @@ class BrokerAgent:
             calls_failed=fetch_loop.failed_calls.count,
             certificates=dates_of_node(self.tls),
             revoked=revoked_by_node(self.tls),
-            refused=self.access.refusals.counts,
+            access=self.access,
+            controller_id=fetch_loop.controller_id,
+            level_ms_ago=fetch_loop.level_ms_ago(),
+            batches=fetch_loop.batches,
             logged_faults=self.recent.counts(),
         )
 

@@ -17,6 +17,7 @@ from broker_agent.cache_thread import CacheThread
 from broker_agent.controller_client import ControllerClient
 from broker_agent.failed_calls import FailedCalls
 from broker_agent.follower import Follower, reading_frames
+from broker_agent.metrics import AppliedBatches
 from broker_agent.session import Call, Fetched, Outcome, Refused, Session, Unreachable, WaitUntil
 from metadata_log.codec import DamagedFrame
 from metadata_log.errors import DamagedFile, InvariantBroken, SnapshotNotFound
@@ -70,6 +71,9 @@ class FetchLoop:
         self.applied_at_ms = 0
         """When the newest record was applied here; 0 if none was since the start."""
         self.frames_damaged = 0
+        self.batches = AppliedBatches()
+        self._level_at_ms: int | None = None
+        """When an answer came after which nothing was left to apply; None before the first."""
         self.ending = False
         self._interruptible: asyncio.Timeout | None = None
 
@@ -88,6 +92,10 @@ class FetchLoop:
                 case _:
                     assert_never(todo)
             self._on_progress()
+
+    def level_ms_ago(self) -> int:
+        """Return the time since this broker had all that its controller had, in ms; -1 before the first such time."""
+        return -1 if self._level_at_ms is None else self._now_ms() - self._level_at_ms
 
     def end(self) -> None:
         """Let `run` return, without waiting for the answer to a call under way."""
@@ -131,12 +139,15 @@ class FetchLoop:
                 log.info("broker_registered", extra={"broker_epoch": outcome.broker_epoch, "url": call.url})
             case Fetched():
                 self.failed_calls.answered(call)
+                arrived_ms = self._now_ms()
                 session.on_fetched(self._now_ms(), call, outcome)
                 self.high_watermark = outcome.answer.high_watermark
                 self.controller_id = outcome.answer.controller_id
                 # Before the frames: the last of them may be the one that fences this broker once its stop is granted.
                 self._on_outcome(outcome)
                 await self._take_answer(session, call, outcome)
+                if self.follower.image.end_offset >= self.high_watermark:
+                    self._level_at_ms = arrived_ms
             case Refused():
                 self.failed_calls.failed(call, outcome.error.error, outcome.error.message)
                 session.on_refused(self._now_ms(), outcome)
@@ -172,6 +183,7 @@ class FetchLoop:
             self._gave_up(session, call, f"frames came damaged: {error.reason}")
             return
         for reading in received:
+            began_ms = self._now_ms()
             frame, header, batch = await pace.made_by(reading)
             applied = await pace.made_by(self.follower.making(batch))
             before, (after, delta) = self.follower.image, applied
@@ -182,6 +194,7 @@ class FetchLoop:
             if self._on_delta is not None:
                 self._on_delta(before, after, delta)
             self._cache_thread.frames_appended()
+            self.batches.note(records=len(batch.records), seconds=(self._now_ms() - began_ms) / 1000)
             await pace.rest_if_due()
 
     def _gave_up(self, session: Session, call: Call, reason: str) -> None:

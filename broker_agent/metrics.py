@@ -7,23 +7,38 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from broker_agent.kafka_state import KafkaState
 from broker_agent.lifecycle import State
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.certificate_dates import Dated
 from metadata_log.node.identity.certificate_metrics import (
     certificate_ends,
     certificates_revoked,
     requests_refused,
 )
-from metadata_log.node.identity.refusals import DoorName, Reason
+from metadata_log.node.node_metrics import metadata_version, of_any_node
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 NAMESPACE: Final = "metaquorum"
+
+
+@dataclass(slots=True)
+class AppliedBatches:
+    """The batches that a broker fetched and applied since its start; `seconds` is what that took."""
+
+    count: int = 0
+    records: int = 0
+    seconds: float = 0.0
+
+    def note(self, *, records: int, seconds: float) -> None:
+        self.count += 1
+        self.records += records
+        self.seconds += seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +71,12 @@ class BrokerNumbers:
     """Of this broker and of the authority; empty without TLS."""
     revoked: int = 0
     """Entries of the list of revoked certificates."""
-    refused: Mapping[tuple[DoorName, Reason], int] = field(default_factory=dict)
-    """How many requests this broker refused, by door and reason."""
+    access: Access = field(default_factory=lambda: Access(None, cluster_id=""))
+    """It knows what this broker refused."""
+    controller_id: int = -1
+    level_ms_ago: int = -1
+    """Time since this broker had all that its controller had; -1 before the first such time."""
+    batches: AppliedBatches = field(default_factory=AppliedBatches)
 
 
 def exposition(numbers: BrokerNumbers) -> bytes:
@@ -90,6 +109,11 @@ class _Collector(Collector):
             ("session_left_milliseconds", "How long this broker may still serve without an answer of the controller.",
              n.session_left_ms),
             ("global_topic_count", "Topics in the local image.", len(image.topics.by_id)),
+            ("current_controller_id", "The controller that answered last, -1 before the first answer.",
+             n.controller_id),
+            ("current_metadata_version", "Finalized level of metadata.version.", metadata_version(image)),
+            ("metadata_age_seconds", "Time since this broker had all that its controller had, -1 for never.",
+             n.level_ms_ago / 1000 if n.level_ms_ago >= 0 else -1),
         ):  # fmt: skip
             yield GaugeMetricFamily(f"{NAMESPACE}_{name}", help_text, value=gauge)
         for name, help_text, count in (
@@ -101,6 +125,11 @@ class _Collector(Collector):
              n.calls_failed),
         ):  # fmt: skip
             yield CounterMetricFamily(f"{NAMESPACE}_{name}", help_text, value=count)
+        yield from self._kinds()
+
+    def _kinds(self) -> Iterator[Metric]:
+        """Yield what has labels, and what is measured of each batch."""
+        n = self._numbers
         reason = GaugeMetricFamily(
             f"{NAMESPACE}_health_reason", "1 for each code that /readyz names now.", labels=["code"]
         )
@@ -109,7 +138,15 @@ class _Collector(Collector):
         yield reason
         yield from certificate_ends(n.certificates)
         yield certificates_revoked(n.revoked)
-        yield from requests_refused(n.refused)
+        yield from requests_refused(n.access.refusals.counts)
+        yield from of_any_node("broker")
+        for name, help_text, total in (
+            ("metadata_batch_processing_time_seconds", "Time to apply a batch.", n.batches.seconds),
+            ("metadata_batch_records", "Records of a batch that was applied.", float(n.batches.records)),
+        ):
+            yield SummaryMetricFamily(
+                f"{NAMESPACE}_{name}", help_text, count_value=n.batches.count, sum_value=total
+            )
         logged = CounterMetricFamily(
             f"{NAMESPACE}_logged_faults", "Times each code was logged as a warning or worse.", labels=["code"]
         )

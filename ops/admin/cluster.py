@@ -34,6 +34,10 @@ class Broker(TypedDict):
     applied_offset: int | None
     lag_records: int | None
     last_contact_ms_ago: int | None
+    metadata_age_ms: int | None
+    """Time since the broker is known to have had all that there was."""
+    would_serve_stale: bool | None
+    """Whether it serves its clients, and has not reported all that there is."""
 
 
 class Topic(TypedDict):

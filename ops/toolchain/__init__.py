@@ -1,7 +1,7 @@
 """Edge: the programs of others that run beside us: the Go programs, found or built from pinned modules. `jars.py`: Kafka.
 
-`etcd/`, `etcd_benchmark/` and `toxiproxy/` hold one small Go module each: a require line, the checksums of all it
-needs, and a blank import that keeps `go mod tidy` from dropping it. They are local modules because `go install`
+`etcd/`, `etcd_benchmark/`, `prometheus/` and `toxiproxy/` hold one small Go module each: a require line, the checksums
+of all it needs, and a blank import that keeps `go mod tidy` from dropping it. They are local modules because `go install`
 refuses etcd's server (its go.mod has replace directives) and pins no checksums. A binary is kept under its version:
 raising a version builds it again.
 """
@@ -35,6 +35,7 @@ class _Tool:
     package: str
     linker_flags: str
     go_version: str
+    tags: str = ""
 
     @property
     def file_name(self) -> str:
@@ -65,6 +66,15 @@ _ETCD_BENCHMARK: Final = _Tool(
     package="go.etcd.io/etcd/v3/tools/benchmark",
     linker_flags="",
     go_version="1.26",
+)
+_PROMTOOL: Final = _Tool(
+    name="promtool",
+    version="0.316.0",  # the library's version of Prometheus 3.16
+    module="prometheus",
+    package="github.com/prometheus/prometheus/cmd/promtool",
+    linker_flags="-s -w",
+    go_version="1.26",
+    tags="remove_all_sd",  # else the clients of a dozen clouds are compiled, for ten minutes
 )
 _ETCD_OF_DEBIAN: Final = "etcd-debian"
 
@@ -98,6 +108,16 @@ def etcd_benchmark_binary() -> Path:
     """
     built = tools_directory() / _ETCD_BENCHMARK.file_name
     return built if built.exists() else _build(_ETCD_BENCHMARK, tools_directory())
+
+
+def promtool_binary() -> Path:
+    """Return Prometheus' promtool, which checks and tests alert rules, built from our pinned module.
+
+    Raises:
+        ToolMissing: it cannot be built.
+    """
+    built = tools_directory() / _PROMTOOL.file_name
+    return built if built.exists() else _build(_PROMTOOL, tools_directory())
 
 
 def toxiproxy_binary() -> Path:
@@ -144,7 +164,7 @@ def _build(tool: _Tool, directory: Path) -> Path:
         _run(
             [
                 *("go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly"),
-                *("-ldflags", tool.linker_flags, "-o", str(fresh), tool.package),
+                *("-tags", tool.tags, "-ldflags", tool.linker_flags, "-o", str(fresh), tool.package),
             ],
             cwd=_MODULES / tool.module,
             # A GOFLAGS or a go.work of the user's could replace what go.sum pins.

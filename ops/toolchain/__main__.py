@@ -1,16 +1,17 @@
-"""Edge: `python -m ops.toolchain etcd|toxiproxy|kafka`: print a path (of Kafka, the class path); build it if missing."""
+"""Edge: `python -m ops.toolchain TOOL`: print where a tool is, of Kafka the class path; build it if missing."""
 
 import argparse
 import sys
 from collections.abc import Callable
 from typing import Final
 
-from ops.toolchain import ToolMissing, etcd_binary, toxiproxy_binary
+from ops.toolchain import ToolMissing, etcd_binary, promtool_binary, toxiproxy_binary
 from ops.toolchain.jars import kafka_jars
 
 _TOOLS: Final[dict[str, Callable[[], object]]] = {
     "etcd": etcd_binary,
     "toxiproxy": toxiproxy_binary,
+    "promtool": promtool_binary,
     "kafka": lambda: kafka_jars().class_path,
 }
 

@@ -22,6 +22,10 @@ def _ago(ms: Any) -> str:
     return "-" if ms is None else f"{duration_text(ms)} ago"
 
 
+def _age(ms: Any) -> str:
+    return "-" if ms is None else duration_text(ms)
+
+
 def _state_tone(state: Any) -> Tone:
     return "good" if state == "ONLINE" else "bad" if state == "OFFLINE" else "warning"
 
@@ -34,6 +38,8 @@ BROKERS = (
     Column("applied_offset", "APPLIED", is_wide=True),
     Column("lag_records", "LAG"),
     Column("last_contact_ms_ago", "CONTACT", _ago),
+    Column("metadata_age_ms", "METADATA AGE", _age, is_wide=True),
+    Column("would_serve_stale", "STALE", is_wide=True),
     Column("control_state", "CONTROL STATE", is_wide=True),
     Column("waits_for", is_wide=True),
     Column("endpoints", "ADDRESS", render.address),

@@ -211,7 +211,7 @@ class Controller(Upkeep):
         key = None if request_id is None else idempotency_key(request_id, operation, command)
         times_overtaken = 0
         while True:
-            await self.turns.wait_for_turn()
+            await self._until_turn()
             reign, began_ms = self.active_reign, self._now_ms()
             if key is not None and (known := reign.tip.results.get(key.request_id)) is not None:
                 return self._repeated(known, operation, key)
@@ -229,6 +229,7 @@ class Controller(Upkeep):
                 may_be_overtaken=times_overtaken < OVERTAKEN_MAX,
             )
             self.turns.rest_after(began_ms)
+            self.metrics.event_processing_seconds.observe((self._now_ms() - began_ms) / 1000)
             if written is None:
                 times_overtaken += 1
                 await self._until_all_over(reign)
@@ -252,6 +253,12 @@ class Controller(Upkeep):
                 raise OutcomeUnknown(
                     "this controller leads no more, and the next one goes on: repeat with the same X-Request-Id"
                 )
+
+    async def _until_turn(self) -> None:
+        """Wait for the turn of a write."""
+        arrived_ms = self._now_ms()
+        await self.turns.wait_for_turn()
+        self.metrics.event_queue_seconds.observe((self._now_ms() - arrived_ms) / 1000)
 
     def _holds(self, command: Command, image: MetadataImage, leaving: frozenset[BrokerId]) -> bool:
         """Answer whether what was decided on `image` may still be appended behind it; raises as `tip`.

@@ -62,6 +62,7 @@ class Reign:
 
     def carry_out(self, decision: Decision, *, now_ms: int) -> None:
         """Make what a decision changes beside the log, once its records are appended."""
+        self.sessions.end_offset = self.tip.end_offset
         carry_out(decision, self.sessions, self.changes, now_ms=now_ms)
 
     # --- batches in flight

@@ -27,21 +27,27 @@ class _Session:
     """The last contact of one registration.
 
     `applied_offset` is what the broker reported last, exclusive. `known_offset`: like `applied_offset`, but reset to 0 when
-    the registration changes, until the broker reports again. `is_leaving`: parts of its shutdown are still due.
+    the registration changes, until the broker reports again. `is_leaving`: parts of its shutdown are still due. `level_ms`:
+    when the broker last had all that there was, as far as it reported. At its last contact the log ended at `end_then`.
     """
 
     __slots__ = (
         "applied_offset",
         "broker_epoch",
         "contact_ms",
+        "end_then",
+        "end_then_ms",
         "is_leaving",
         "known_offset",
+        "level_ms",
         "shutdown_offset",
     )
 
     def __init__(self, broker_epoch: int, contact_ms: int) -> None:
         self.broker_epoch = broker_epoch
         self.contact_ms = contact_ms
+        self.level_ms = self.end_then_ms = contact_ms
+        self.end_then = INT64_MAX
         self.applied_offset = 0
         self.known_offset = 0
         self.shutdown_offset: int | None = None
@@ -51,7 +57,21 @@ class _Session:
         other = _Session(self.broker_epoch, self.contact_ms)
         other.applied_offset, other.known_offset = self.applied_offset, self.known_offset
         other.shutdown_offset, other.is_leaving = self.shutdown_offset, self.is_leaving
+        other.level_ms, other.end_then, other.end_then_ms = self.level_ms, self.end_then, self.end_then_ms
         return other
+
+    def reports(self, applied_offset: int, *, end_offset: int, now_ms: int) -> None:
+        """Note how far a broker has applied the log, which ends at `end_offset` now.
+
+        A broker that never reaches a moving end is known to have had all of an earlier moment. Source: Kafka's
+        lastCaughtUpTimestamp.
+        """
+        if applied_offset >= end_offset:
+            self.level_ms = now_ms
+        elif applied_offset >= self.end_then:
+            self.level_ms = self.end_then_ms
+        self.end_then, self.end_then_ms = end_offset, now_ms
+        self.applied_offset = self.known_offset = applied_offset
 
 
 class Sessions:
@@ -59,6 +79,8 @@ class Sessions:
 
     def __init__(self, *, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
+        self.end_offset = 0
+        """Where the log ends, at the contact that is noted next."""
         self._sessions: dict[BrokerId, _Session] = {}
         self._registered_at: dict[BrokerId, tuple[int, int]] = {}
         self._stopping: set[BrokerId] = set()
@@ -82,7 +104,7 @@ class Sessions:
         elif applied_offset < session.known_offset:
             self._slowest = None
         session.contact_ms = now_ms
-        session.applied_offset = session.known_offset = applied_offset
+        session.reports(applied_offset, end_offset=self.end_offset, now_ms=now_ms)
         self._sessions[broker_id] = session  # at the end: the order of a dict is the order of contact
 
     def carry_out(self, change: SessionChange, *, now_ms: int) -> None:
@@ -155,6 +177,14 @@ class Sessions:
     def last_contact_ms_ago(self, broker_id: BrokerId, *, now_ms: int) -> int | None:
         session = self._sessions.get(broker_id)
         return None if session is None else now_ms - session.contact_ms
+
+    def metadata_age_ms(self, broker_id: BrokerId, *, now_ms: int) -> int | None:
+        """Return the time since a broker is known to have had all that there was; None if it has no session.
+
+        It counts from the begin of this leadership at the earliest. At rest it grows until the next heartbeat.
+        """
+        session = self._sessions.get(broker_id)
+        return None if session is None else now_ms - session.level_ms
 
     def lowest_active_offset(self, image: MetadataImage) -> int:
         """Return the lowest offset (exclusive) that any unfenced broker is known to have applied, those that shut down

@@ -55,6 +55,7 @@ from quorum.decide.quorum import claim, identities
 from quorum.node.config import ControllerSettings, VoterSettings
 from quorum.raft.raft_log import RaftLog, Voters
 from quorum.views.broker_counts import BrokerCounts
+from quorum.views.counted_elections import CountedElections
 from quorum.views.metrics import ControllerMetrics
 
 log = logging.getLogger("quorum.controller.controller")
@@ -84,7 +85,8 @@ class Standby:
         self._unix_ms = unix_ms
         self._load_snapshot = load_snapshot
         self.broker_counts = BrokerCounts()
-        self._listeners: list[AppliedListener] = [self.broker_counts]
+        self.elections = CountedElections()
+        self._listeners: list[AppliedListener] = [self.broker_counts, self.elections]
         self.committed: MetadataImage = EMPTY
         self.reign: Reign | None = None
         """None: this node does not lead. It is the active controller once the claim of its reign is applied."""
@@ -248,6 +250,7 @@ class Standby:
         )
         image, delta = yield from applying(tip, batch)
         self.raft.append(frame, _changed_voters(tip, image))
+        self.metrics.records_appended.inc(len(decision.records))
         reign.extend(InFlight(batch=batch, frame=frame, image=image, delta=delta))
         return batch
 

@@ -206,6 +206,8 @@ class Broker(TypedDict):
     applied_offset: int | None
     lag_records: int | None
     last_contact_ms_ago: int | None
+    metadata_age_ms: int | None
+    would_serve_stale: bool | None
 
 
 class Brokers(Listing):

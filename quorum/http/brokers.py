@@ -102,6 +102,8 @@ def describe_broker(view: BrokerView, broker_id: BrokerId) -> dict[str, Any]:
     has_session = sessions is not None and sessions.has_session(broker_id, broker.broker_epoch, now_ms=now_ms)
     applied_offset = None if sessions is None else sessions.applied_offset(broker_id)
     contact_ms_ago = None if sessions is None else sessions.last_contact_ms_ago(broker_id, now_ms=now_ms)
+    age_ms = None if sessions is None else sessions.metadata_age_ms(broker_id, now_ms=now_ms)
+    lag = None if applied_offset is None else max(image.end_offset - applied_offset, 0)
     return {
         "broker_id": broker_id,
         "state": state_of(image, broker_id, has_session=has_session).value,
@@ -117,8 +119,10 @@ def describe_broker(view: BrokerView, broker_id: BrokerId) -> dict[str, Any]:
         else sessions.shutdown_offset(broker_id, broker.broker_epoch),
         "waits_for": view.waits_for(broker),
         "applied_offset": applied_offset,
-        "lag_records": None if applied_offset is None else max(image.end_offset - applied_offset, 0),
+        "lag_records": lag,
         "last_contact_ms_ago": contact_ms_ago,
+        "metadata_age_ms": age_ms,
+        "would_serve_stale": None if lag is None else has_session and not broker.fenced and lag > 0,
     }
 
 

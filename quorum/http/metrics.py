@@ -14,6 +14,7 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
+    SummaryMetricFamily,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -25,6 +26,7 @@ from metadata_log.node.identity.certificate_metrics import (
     requests_refused,
 )
 from metadata_log.node.identity.tls import dates_of_node, revoked_by_node
+from metadata_log.node.node_metrics import metadata_version, of_any_node
 from quorum.http.door import Door
 from quorum.http.routes import reading
 from quorum.pace.loop_turns import TURN_SECONDS, TimedSelector
@@ -35,7 +37,7 @@ from quorum.views.partition_health import stuck_reassignments
 from quorum.views.status import QuorumStatus
 
 BROKERS_SHOWN_MAX: Final = 1_000
-"""Of each of these brokers a scrape has three lines: about 10 ms of the loop."""
+"""Of each of these brokers a scrape has five lines: about 15 ms of the loop."""
 
 Facts = tuple[tuple[str, str, float], ...]
 """Name, help and value of metrics without labels."""
@@ -74,6 +76,8 @@ class _StatusMetrics(Collector):
         yield from certificate_ends(dates_of_node(self._status.tls))
         yield certificates_revoked(revoked_by_node(self._status.tls))
         yield from requests_refused(self._status.access.refusals.counts)
+        yield from of_any_node("controller")
+        yield self._election_latency()
         yield from self._raft()
         yield from self._brokers()
 
@@ -86,12 +90,18 @@ class _StatusMetrics(Collector):
              -1 if raft.leader_id is None else raft.leader_id),
             ("raft_voters", "Controllers that vote.", len(raft.voters)),
             ("raft_is_voter", "1 if this node votes, 0 on an observer.", raft.is_voter),
+            ("raft_unknown_voter_connections", "Other voters whose address is not known here.",
+             sum(1 for row in status.voters_without_address())),
+            ("raft_election_longest_milliseconds", "The longest that this node was a candidate before it won.",
+             raft.election_ms_longest),
             ("raft_disk_stalled_milliseconds", "How long the running sync has taken.", raft.disk_stalled_ms),
             ("parked_fetch_count", "Polls that wait for news.", len(status.fetches.polls.waiting)),
         )  # fmt: skip
 
     def _state(self) -> Facts:
         image = self._status.controller.committed
+        reign = self._status.controller.reign
+        tip = image if reign is None else reign.tip
         brokers = self._status.controller.broker_counts
         health = self._status.partitions()
         return (
@@ -99,7 +109,12 @@ class _StatusMetrics(Collector):
             ("last_applied_record_offset", "Offset of the last applied record, -1 before the first.",
              image.end_offset - 1),
             ("last_applied_record_timestamp", "Its appended_at_ms.", image.last_time_ms),
+            ("last_applied_record_lag_ms",
+             "Time since this node had all that was committed, as far as it knows: 0 on the active one, -1 for never.",
+             self._lag_ms()),
             ("high_watermark", "First offset not committed here.", image.end_offset),
+            ("log_end_offset", "First offset not appended here.", tip.end_offset),
+            ("current_metadata_version", "Finalized level of metadata.version.", metadata_version(image)),
             ("fenced_broker_count", "Registered brokers that are fenced.", brokers.fenced),
             ("active_broker_count", "Registered brokers that are not fenced.", brokers.active),
             ("controlled_shutdown_broker_count", "Registered brokers that shut down.",
@@ -122,6 +137,21 @@ class _StatusMetrics(Collector):
              len(stuck_reassignments(image))),
         )  # fmt: skip
 
+    def _lag_ms(self) -> int:
+        if self._status.controller.is_active:
+            return 0
+        level_ms_ago = self._status.raft().level_ms_ago
+        return -1 if level_ms_ago is None else level_ms_ago
+
+    def _election_latency(self) -> Metric:
+        raft = self._status.raft()
+        return SummaryMetricFamily(
+            f"{NAMESPACE}_raft_election_latency_seconds",
+            "Time that this node was a candidate before it won, of each election that it won.",
+            count_value=raft.elections_total,
+            sum_value=raft.elections_ms_total / 1000,
+        )
+
     def _disk(self) -> Facts:
         status, snapshot = self._status, self._status.keeper.newest()
         return (
@@ -132,6 +162,8 @@ class _StatusMetrics(Collector):
              -1 if snapshot is None else snapshot.end_offset),
             ("latest_snapshot_bytes", "Size of the newest snapshot.",
              0 if snapshot is None else snapshot.bytes),
+            ("latest_snapshot_generated_age_milliseconds",
+             "Time since this process wrote its newest snapshot, -1 if it wrote none.", status.keeper.age_ms()),
         )  # fmt: skip
 
     def _totals(self) -> Facts:
@@ -146,6 +178,11 @@ class _StatusMetrics(Collector):
             ("raft_syncs", "Syncs of the journal.", raft.syncs_total),
             ("raft_synced_bytes", "Bytes made durable in the journal.", raft.synced_bytes_total),
             ("log_files_repaired", "Damaged files of the log replaced.", status.repair.repaired_total),
+            ("unclean_leader_elections", "Partitions applied here that got a leader by an unclean election.",
+             status.controller.elections.unclean),
+            ("elections_from_eligible_leader_replicas",
+             "Partitions applied here that got a leader from their eligible leader replicas.",
+             status.controller.elections.from_eligible),
         )  # fmt: skip
 
     def _brokers(self) -> Iterator[Metric]:
@@ -153,7 +190,7 @@ class _StatusMetrics(Collector):
         controller = self._status.controller
         image = controller.committed
         sessions = controller.sessions if controller.is_active else None
-        state, silence, lag = (
+        state, silence, lag, age, stale = (
             GaugeMetricFamily(f"{NAMESPACE}_{name}", documentation, labels=["broker"])
             for name, documentation in (
                 (
@@ -168,6 +205,14 @@ class _StatusMetrics(Collector):
                     "broker_lag_records",
                     "Records that a broker has not reported as applied, as the active controller knows.",
                 ),
+                (
+                    "broker_metadata_age_seconds",
+                    "Time since a broker is known to have had all that there was, as the active controller knows.",
+                ),
+                (
+                    "broker_would_serve_stale",
+                    "1 for a broker in service that has not reported all that there is, as the active controller knows.",
+                ),
             )
         )
         for broker_id in controller.broker_counts.first(BROKERS_SHOWN_MAX):
@@ -178,11 +223,13 @@ class _StatusMetrics(Collector):
             applied = sessions.applied_offset(broker_id)
             silent_ms = sessions.last_contact_ms_ago(broker_id, now_ms=self._now_ms)
             if applied is not None and silent_ms is not None:
+                behind = max(image.end_offset - applied, 0)
+                age_ms = sessions.metadata_age_ms(broker_id, now_ms=self._now_ms)
                 silence.add_metric(who, float(silent_ms))
-                lag.add_metric(who, float(max(image.end_offset - applied, 0)))
-        yield state
-        yield silence
-        yield lag
+                lag.add_metric(who, float(behind))
+                age.add_metric(who, (age_ms or 0) / 1000)
+                stale.add_metric(who, float(behind > 0 and not image.brokers[broker_id].fenced))
+        yield from (state, silence, lag, age, stale)
 
     def _health(self) -> Iterator[Metric]:
         reason = GaugeMetricFamily(

@@ -80,6 +80,8 @@ class SnapshotKeeper(AppliedListener):
         self._stopping = threading.Event()
         self.failure: str | None = None
         """Why the last attempt failed; None after one succeeded."""
+        self.written_at_ms: int | None = None
+        """When this process wrote its newest snapshot; None before the first."""
         self._downloads: list[str] = []
         """The snapshot of each running download; these files are not removed."""
         self._checks: dict[str, asyncio.Future[bool]] = {}
@@ -87,6 +89,10 @@ class SnapshotKeeper(AppliedListener):
         self._newest: SnapshotOffer | None = None
         self._none_at: int | None = None
         """The applied end for which no snapshot was found: one above it may be in the directory."""
+
+    def age_ms(self) -> int:
+        """Return the time since this process wrote its newest snapshot, in ms; -1 if it wrote none."""
+        return -1 if self.written_at_ms is None else max(self._unix_ms() - self.written_at_ms, 0)
 
     # --- when a snapshot is taken
 
@@ -208,6 +214,7 @@ class SnapshotKeeper(AppliedListener):
             await self._run_in_thread(lambda: write_snapshot(image, self._store.directory, rest=rest))
             await self._run_in_thread(lambda: self._store.keep_digest(image))
             self._controller.metrics.snapshots_written.inc()
+            self.written_at_ms = self._unix_ms()
         await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
         return Seal(image.last_crc, self._store.sha256(name))
 

@@ -234,6 +234,8 @@ class PySyncObjLog:
             is_voter=guard.state.is_voter,
             change_pending=node.change_pending(),
             elections_total=guard.elections.won_total,
+            elections_ms_total=guard.elections.won_ms_total,
+            election_ms_longest=guard.elections.won_ms_longest,
             disk_stalled_ms=0 if syncing_since is None else max(round(now - syncing_since), 0),
             committed_ms_ago=ms_ago(committed_at, now),
             level_ms_ago=ms_ago(committed_at if role is Role.LEADER else self._applied.level_at, now),

@@ -44,6 +44,11 @@ class Elections:
         self.awaits_founded_quorum = False
         """Our log is empty, and a linked controller's is not: the quorum was founded, and is not to be founded again."""
         self.won_total = 0
+        self.won_ms_total = 0.0
+        """From the first candidacy in a silence until the election was won, of all that this node won."""
+        self.won_ms_longest = 0.0
+        self._stood_at = NEVER
+        """When this node stood for election first since it last followed or led; NEVER if it did not."""
         self.due_at = state.now + self._timeout()
         """When the election timer expires."""
         self.own_delay_until = NEVER
@@ -172,6 +177,7 @@ class Elections:
         self.restart_timer()
         self.own_delay_until = NEVER
         self._retry_until = NEVER
+        self._stood_at = NEVER
         self._pre_votes = None
         self._asks_once_synced = False
 
@@ -191,6 +197,10 @@ class Elections:
         self._retry_until = NEVER
         self._asks_once_synced = False
         self.won_total += 1
+        took_ms = 0.0 if self._stood_at == NEVER else self._state.now - self._stood_at
+        self._stood_at = NEVER
+        self.won_ms_total += took_ms
+        self.won_ms_longest = max(self.won_ms_longest, took_ms)
 
     def drop_pre_vote(self) -> None:
         self._pre_votes = None
@@ -240,6 +250,8 @@ class Elections:
         if not force and not self.may_stand():
             return
         state.forget_leader()
+        if self._stood_at == NEVER:
+            self._stood_at = state.now
         hurried = state.now < self._retry_until
         self.due_at = (
             state.now

@@ -64,6 +64,7 @@ class RaftStatus:
     change_pending: bool
     """Whether the log holds a change of voters that is not in force yet."""
     elections_total: int
+    """Elections that this node won since the start."""
     disk_stalled_ms: int
     """How long the current sync has been running; 0 if none runs."""
     committed_ms_ago: int | None
@@ -82,6 +83,9 @@ class RaftStatus:
     """Messages that were not believed, because the log names their sender as no voter."""
     awaits_founded_quorum: bool = False
     """This node's log is empty and a linked controller's is not: it neither campaigns nor votes for another such node."""
+    elections_ms_total: float = 0.0
+    """How long this node was a candidate before it won, in all of these elections together."""
+    election_ms_longest: float = 0.0
     led_below: str | None = None
     """Why this node does not follow the leader whose messages it receives, and the cure."""
     two_quorums: str | None = None

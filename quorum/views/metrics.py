@@ -85,6 +85,7 @@ class ControllerMetrics:
         )
         self.claims_applied = self._counter("new_active_controllers", "Claims applied.")
         self.writes = WriteCounter("writes", "Writes appended here.", registry=self.registry)
+        self.records_appended = WriteCounter("records_appended", "Records appended.", registry=self.registry)
         self.writes_refused = self._counter("writes_refused", "Writes that the decision refused.")
         self.writes_unknown = self._counter("writes_unknown", "Writes answered with REQUEST_TIMED_OUT.")
         self.brokers_fenced = self._counter("brokers_fenced", "Brokers fenced because their session ended.")
@@ -105,13 +106,17 @@ class ControllerMetrics:
         self.snapshots_written = self._counter("snapshots_written", "Snapshots taken here.")
         self.snapshots_failed = self._counter("snapshots_failed", "Snapshots that could not be taken.")
         self.snapshots_installed = self._counter("snapshots_installed", "Snapshots loaded.")
-        self.commit_seconds = WriteHistogram(
+        self.commit_seconds = self._of_writes(
             "commit_latency_seconds",
             "Time from the append of a write to its commit, as its client waits for it.",
-            bounds=COMMIT_SECONDS,
-            registry=self.registry,
         )
-
+        self.event_queue_seconds = self._of_writes(
+            "event_queue_time_seconds", "Time that a write waited here for its turn to be decided."
+        )
+        self.event_processing_seconds = self._of_writes(
+            "event_queue_processing_time_seconds",
+            "Time from the begin of a write's decision until its records were appended.",
+        )
         self._loop_lag = Histogram(
             "loop_lag_seconds",
             "By how much a timer of 20 ms was late, because the event loop was busy.",
@@ -135,3 +140,6 @@ class ControllerMetrics:
 
     def _counter(self, name: str, documentation: str) -> Counter:
         return Counter(name, documentation, namespace=NAMESPACE, registry=self.registry)
+
+    def _of_writes(self, name: str, documentation: str) -> WriteHistogram:
+        return WriteHistogram(name, documentation, bounds=COMMIT_SECONDS, registry=self.registry)

@@ -200,6 +200,12 @@ class QuorumStatus:
         configured = next((voter.raft for voter in self.settings.voters if voter.id == node_id), None)
         return self.address(node_id) or (None if configured is None else address_text(configured))
 
+    def voters_without_address(self) -> Iterator[NodeId]:
+        """Yield the other voters whom this node could not call, because it knows no address of theirs."""
+        for node_id, directory_id in self.raft().voters.items():
+            if self._address(node_id, directory_id) is None:
+                yield node_id
+
     # --- what /readyz reports
 
     def reasons_not_ready(self) -> list[dict[str, str]]:

@@ -629,6 +629,8 @@ def test_brokers_are_listed_described_and_unregistered(quorum: Quorum) -> None:
         "applied_offset",
         "lag_records",
         "last_contact_ms_ago",
+        "metadata_age_ms",
+        "would_serve_stale",
     }
     assert (told["broker_epoch"], told["state"], told["rack"]) == (epoch, "OFFLINE", "r1")
     assert told["endpoints"] == [

@@ -163,6 +163,8 @@ WIDE = {
     "lag_records": 99,
     "waits_for": None,
     "last_contact_ms_ago": 900,
+    "metadata_age_ms": 900,
+    "would_serve_stale": False,
     "control_state": "UNFENCED",
     "endpoints": ENDPOINTS,
     "controller_id": 3,
@@ -268,6 +270,7 @@ def test_every_column_is_a_key_of_the_json_that_formats_promise() -> None:
         "brokers": {
             *("broker_id", "state", "broker_epoch", "incarnation_id", "rack", "endpoints", "applied_offset"),
             *("lag_records", "last_contact_ms_ago", "control_state", "waits_for"),
+            *("metadata_age_ms", "would_serve_stale"),
         },
         "voters": {
             *("id", "address", "http", "role", "end_offset", "log_start_offset", "lag_records"),

@@ -11,7 +11,9 @@ from ops import toolchain
 from ops.toolchain import jars
 
 
-@pytest.mark.parametrize("tool", [toolchain._ETCD, toolchain._TOXIPROXY], ids=lambda tool: tool.name)
+@pytest.mark.parametrize(
+    "tool", [toolchain._ETCD, toolchain._PROMTOOL, toolchain._TOXIPROXY], ids=lambda tool: tool.name
+)
 def test_the_module_requires_the_version_its_binary_is_named_after(tool: toolchain._Tool) -> None:
     module = Path(toolchain.__file__).parent / tool.module
     path, _, _ = tool.package.partition("/cmd/")

@@ -17,6 +17,8 @@ ONLINE = {
     "applied_offset": 40,
     "lag_records": 2,
     "last_contact_ms_ago": 1_500,
+    "metadata_age_ms": 1_500,
+    "would_serve_stale": True,
     "control_state": "UNFENCED",
     "waits_for": None,
     "endpoints": [],

@@ -19,6 +19,8 @@ BROKER = {
     "applied_offset": 9,
     "lag_records": 0,
     "last_contact_ms_ago": 1,
+    "metadata_age_ms": 1,
+    "would_serve_stale": False,
     "control_state": "UNFENCED",
     "waits_for": None,
     "endpoints": [],

@@ -7,10 +7,12 @@ from typing import Any
 
 from broker_agent.kafka_state import KafkaState
 from broker_agent.lifecycle import State
-from broker_agent.metrics import BrokerNumbers
+from broker_agent.metrics import AppliedBatches, BrokerNumbers
 from broker_agent.metrics import exposition as broker_exposition
 from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import EMPTY
+from metadata_log.node.identity.access import Access
+from metadata_log.node.release import release
 from quorum.http.metrics import TurnMetrics, exposition
 from quorum.pace.loop_turns import TimedSelector
 from tests.support.callers import anybody
@@ -152,6 +154,8 @@ async def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_pat
             syncs_total=23,
             synced_bytes_total=24,
             disk_stalled_ms=25,
+            elections_ms_total=27_000.0,
+            election_ms_longest=28.0,
         )
         node.status = lambda: raft  # type: ignore[method-assign]
         desk.room = 26
@@ -193,6 +197,20 @@ async def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_pat
             'broker_last_contact_milliseconds{broker="12"}': 0,
             'broker_last_contact_milliseconds{broker="13"}': 700,
             'broker_lag_records{broker="12"}': 4,
+            'broker_metadata_age_seconds{broker="12"}': 0.7,
+            'broker_would_serve_stale{broker="12"}': 1,
+            'broker_would_serve_stale{broker="14"}': 0,  # it is fenced
+            "raft_election_latency_seconds_sum": 27,
+            "raft_election_latency_seconds_count": 21,
+            "raft_election_longest_milliseconds": 28,
+            "raft_unknown_voter_connections": 0,
+            "last_applied_record_lag_ms": 0,
+            "log_end_offset": 51,
+            "current_metadata_version": 30,
+            "records_appended_total": 51,
+            "latest_snapshot_generated_age_milliseconds": -1,
+            "unclean_leader_elections_total": 0,
+            "elections_from_eligible_leader_replicas_total": 0,
             "batches_applied_total": 25,
             "records_applied_total": 51,
             "new_active_controllers_total": 1,
@@ -202,6 +220,9 @@ async def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_pat
 
 def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
     """B97: Each number is another one, and so is each line of the answer."""
+    access = Access(None, cluster_id="")
+    access.refusals.counts["http", "unauthorized"] = 24
+    batches = AppliedBatches(count=25, records=26, seconds=27.0)
     numbers = replace(
         BROKER,
         state=State.ONLINE,
@@ -220,10 +241,23 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
         warnings=(("CERTIFICATE_ENDS", "soon"),),
         calls_failed=22,
         logged_faults={"SNAPSHOT_FAILED": 23},
-        refused={("http", "unauthorized"): 24},
         revoked=25,
+        access=access,
+        controller_id=28,
+        level_ms_ago=29_000,
+        batches=batches,
     )
-    assert values(broker_exposition(numbers)) == {
+    (build,) = [line for line in broker_exposition(numbers).decode().splitlines() if "build_info{" in line]
+    assert f'role="broker",version="{release()}"}} 1.0' in build
+    found = values(broker_exposition(numbers))
+    assert {name: value for name, value in found.items() if not name.startswith("build_info")} == {
+        "current_controller_id": 28,
+        "current_metadata_version": 0,
+        "metadata_age_seconds": 29,
+        "metadata_batch_processing_time_seconds_count": 25,
+        "metadata_batch_processing_time_seconds_sum": 27,
+        "metadata_batch_records_count": 25,
+        "metadata_batch_records_sum": 26,
         "last_applied_record_offset": 10,
         "last_applied_record_timestamp": 12,
         "high_watermark": 13,
