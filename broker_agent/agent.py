@@ -29,6 +29,7 @@ from metadata_log.errors import BrokerNotAvailable, MetadataError, leaves, most_
 from metadata_log.ids import BrokerId, Uuid, random_uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.addresses import read_url
+from metadata_log.node.audit_log import AuditLog
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.disk.data_directory import DirectoryLock, Meta, read_meta
 from metadata_log.node.identity.access import Access
@@ -57,6 +58,11 @@ REPORT_SILENCE_MAX_MS: Final = 5_000
 def now_ms() -> int:
     """Return a clock that never steps and goes on while the machine sleeps, so that a session ends in time there, too."""
     return int(monotonic_ms())
+
+
+def _access(settings: BrokerSettings) -> Access:
+    audit = AuditLog(settings.audit, f"Broker:{settings.broker_id}")
+    return Access(settings.principals, cluster_id=settings.cluster_id, audit=audit)
 
 
 class BrokerAgent:
@@ -100,7 +106,7 @@ class BrokerAgent:
         self.cache = Cache(settings.data_dir, cluster_id=settings.cluster_id)
         self._cache_thread = CacheThread(self.cache)
         self.tls = None if settings.tls is None else Tls(settings.tls, cluster_id=settings.cluster_id)
-        self.access = Access(settings.principals, cluster_id=settings.cluster_id)
+        self.access = _access(settings)
         self._client = ControllerClient(settings.token_file, self.tls)
         self.fetch_loop = FetchLoop(
             controllers=settings.controllers,
@@ -306,6 +312,7 @@ class BrokerAgent:
             stack.callback(self._cache_thread.shut_down)
             await stack.enter_async_context(self._client)
             self.http_url = await stack.enter_async_context(http_api.listening(self))
+            stack.enter_context(self.access.audit)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             living = tasks.create_task(self._live())
             if self.tls is not None:

@@ -1,7 +1,8 @@
 """Pure: a broker's settings, frozen, and how they must relate to each other."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,8 @@ from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
 from metadata_log.node.addresses import PORT_MAX, WILDCARDS, HostPort, address_text, is_reachable
+from metadata_log.node.audit_settings import BOUNDS as OF_AUDIT
+from metadata_log.node.audit_settings import AuditSettings
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.records.brokers import SSL_PROTOCOL, BrokerEndpoint
 from metadata_log.wire.shapes import INT32_MAX
@@ -22,6 +25,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "broker_id": (0, INT32_MAX),
     "registration_timeout_ms": (1, _DAY_MS),
     "shutdown_timeout_ms": (1, _DAY_MS),
+    **OF_AUDIT,
 }
 """The least and the most of each number, by its key in a settings file."""
 
@@ -54,6 +58,7 @@ class BrokerSettings:
     """How long to wait for another process of this broker id to end."""
     shutdown_timeout_ms: int = limits.SHUTDOWN_TIMEOUT_MS
     """How long a stopping broker waits for its leaderships to move away."""
+    audit: AuditSettings = field(default_factory=AuditSettings)
 
     def validate(self) -> None:
         """Check each setting and how they relate.
@@ -82,8 +87,9 @@ class BrokerSettings:
                 f"rack: leave it out, or give it 1 to {limits.TEXT_BYTES_MAX} bytes of text"
             )
         for name, (least, most) in BOUNDS.items():
-            if not least <= getattr(self, name) <= most:
-                raise InvalidSettings(f"{name} = {getattr(self, name)} is outside {least} to {most}")
+            value = attrgetter(name)(self)
+            if not least <= value <= most:
+                raise InvalidSettings(f"{name} = {value} is outside {least} to {most}")
 
     def _check_addresses(self) -> None:
         host, port = self.listen_http

@@ -35,6 +35,7 @@ from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.bodies import read_raw
 from metadata_log.node.http.identities import SESSION_TOKEN, of
+from metadata_log.node.http.trace import trace_headers
 from metadata_log.node.identity.credentials import why_it_failed
 from metadata_log.node.identity.rights import ANYBODY, NOBODY
 
@@ -283,6 +284,7 @@ class Forwarder:
         headers = {name: request.headers[name] for name in SENT_ON if name in request.headers}
         if SESSION_TOKEN in request:
             headers[hdrs.AUTHORIZATION] = f"Bearer {request[SESSION_TOKEN]}"
+        headers |= trace_headers(request)
         headers[hdrs.VIA] = f"1.1 {VIA_BROKER}{self._settings.broker_id}"
         timeout = aiohttp.ClientTimeout(
             total=None,

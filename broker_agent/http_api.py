@@ -120,6 +120,7 @@ class HttpApi:
         self._sender = Sender(threads, buffers, self._headers, recheck=self._identities.recheck)
 
     def _check(self, request: web.Request) -> None:
+        self._identities.note_trace(request)
         self._own_names.check(request)
         self._identities.check(request)
         http_query.check(request, RULES)
@@ -130,6 +131,7 @@ class HttpApi:
             body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
             check=self._check,
             on_refusal=self._identities.refused,
+            on_answer=self._identities.answered,
             no_such_path=self._no_such_path,
         )
         app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)

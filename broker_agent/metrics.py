@@ -139,7 +139,7 @@ class _Collector(Collector):
         yield from certificate_ends(n.certificates)
         yield certificates_revoked(n.revoked)
         yield from requests_refused(n.access.refusals.counts)
-        yield from of_any_node("broker")
+        yield from of_any_node("broker", n.access)
         for name, help_text, total in (
             ("metadata_batch_processing_time_seconds", "Time to apply a batch.", n.batches.seconds),
             ("metadata_batch_records", "Records of a batch that was applied.", float(n.batches.records)),

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from broker_agent.config import BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.node.addresses import WILDCARDS, HostPort, read_url
+from metadata_log.node.audit_settings import AuditSettings
 from metadata_log.node.disk.data_directory import Role
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.records.brokers import BrokerEndpoint
@@ -57,6 +58,7 @@ GROUPS: Final[Mapping[str, type]] = {
     "elections": ElectionSettings,
     "topics": TopicSettings,
     "kafka": KafkaSettings,
+    "audit": AuditSettings,
     "tls": TlsFiles,
     "voters": VoterSettings,
 }
@@ -232,6 +234,15 @@ KEYS: Final = (
         of.YES_OR_NO,
         other_brokers="Whether brokers that are not Kafka's may register, too, and get replicas.",
     ),
+    *_keys("audit", BOTH, of.FILE, file="The audit log, JSON lines; left out: there is none."),
+    *_keys(
+        "audit",
+        BOTH,
+        of.NUMBER,
+        file_bytes="Size at which the file is moved aside.",
+        files_kept="Files moved aside that are kept: FILE.1 is the newest.",
+    ),
+    *_keys("audit", BOTH, of.YES_OR_NO, reads="Whether what only reads is logged, too."),
 )
 
 
@@ -421,6 +432,8 @@ def _tables(
     left_out = {"voters", "advertised.listeners"}
     if isinstance(settings, ControllerSettings) and settings.kafka == KafkaSettings():
         left_out.add("kafka")  # releases without the listener read such a file, too
+    if settings.audit == AuditSettings():
+        left_out.add("audit")  # nor do older releases know of an audit log
     tables: dict[str, list[tuple[str, Any]]] = defaultdict(list)
     for key in keys_of(role):
         if key.table not in left_out:

@@ -8,6 +8,7 @@ from metadata_log.batch import at_address
 from metadata_log.errors import NotAuthorized
 from metadata_log.ids import BrokerId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.identity.refusals import DoorName
 from metadata_log.node.identity.rights import ANYBODY, BROKER, Node, Principal, Right
 from metadata_log.wire.commands import BrokerHeartbeat, Command
 from metadata_log.wire.fetch import OBSERVER
@@ -21,12 +22,14 @@ class Caller(NamedTuple):
     """The sender of a request, as its door knows it.
 
     `address` is the numeric one of the client's connection; None within this process. `request_id` makes the command
-    repeatable; None: a repetition is another command.
+    repeatable; None: a repetition is another command. `trace_id` is that of its W3C trace context.
     """
 
     principal: Principal
     address: str | None = None
     request_id: Uuid | None = None
+    trace_id: str | None = None
+    door: DoorName = "http"
 
     @property
     def node(self) -> Node | None:

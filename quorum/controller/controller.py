@@ -26,10 +26,12 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.audit_log import no_audit_log
 from metadata_log.node.pace import Pace
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import Command, RegisterBroker
+from quorum.controller.audited import Asked, asking
 from quorum.controller.callers import Caller, authorize_command
 from quorum.controller.changes import (
     UNREGISTER,
@@ -102,6 +104,8 @@ class Controller(Upkeep):
             http_url=http_url,
         )
         self._reading_batch_at = reading_batch_at
+        self.audit = no_audit_log()
+        """Takes a line for each command of a client."""
 
     # --- writes
 
@@ -118,7 +122,16 @@ class Controller(Upkeep):
             OutcomeUnknown: nothing was applied within `commit_timeout_ms`; the records may still commit.
             ChangePending, NotCaughtUp: the quorum cannot bear this change of voters now.
         """
-        return await self._carried_out(await self._begin(command, caller))
+        asked = asking(self.audit, lambda: self.committed, command, caller)
+        try:
+            written = await self._carried_out(await self._begin(command, caller))
+        except MetadataError as error:
+            if asked is not None:
+                asked.ended(error)
+            raise
+        if asked is not None:
+            asked.ended(written)
+        return written
 
     async def try_out(self, command: Command, caller: Caller) -> tuple[Written, Decision]:
         """Decide `command` as `submit` does, and return its outcome and the decision; nothing is appended, and no session
@@ -152,10 +165,15 @@ class Controller(Upkeep):
         if not self.is_active:
             raise self.not_controller()
         began: list[_Begun | MetadataError] = []
+        asked: list[Asked | None] = []
         try:
             for write in writes:
-                begun = write if isinstance(write, MetadataError) else await self._begin_one_of(*write)
-                began.append(begun)
+                if isinstance(write, MetadataError):
+                    asked.append(None)
+                    began.append(write)
+                    continue
+                asked.append(asking(self.audit, lambda: self.committed, *write))
+                began.append(await self._begin_one_of(*write))
             proof: MetadataError | None = None
             if any(isinstance(begun, _Begun) and begun.wants_proof for begun in began):
                 try:
@@ -164,7 +182,11 @@ class Controller(Upkeep):
                     )  # begun after the last decision, it proves the leadership for all
                 except NotController as error:
                     proof = error
-            return [await self._result(begun, proof) for begun in began]
+            results = [await self._result(begun, proof) for begun in began]
+            for each, result in zip(asked, results, strict=True):
+                if each is not None:
+                    each.ended(result, noted_by_door=False)
+            return results
         finally:
             for begun in began:
                 if isinstance(begun, _Begun) and begun.waiter is not None:

@@ -80,6 +80,7 @@ def _authorize(parts: Parts, request: web.Request, key: RouteKey) -> None:
 
 def _check(door: Door, request: web.Request) -> None:
     """Refuse a foreign page's request, one without the right, and an unknown query, before anything of it is done."""
+    door.identities.note_trace(request)
     door.own_names.check(request)
     door.identities.check(request)
     http_query.check(request, RULES)
@@ -99,6 +100,7 @@ class DoorRunner(web.AppRunner):
             check=partial(_check, door),
             on_fault=door.on_fault,
             on_refusal=door.identities.refused,
+            on_answer=door.identities.answered,
             buffers=door.body_buffers,
         )
         app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)

@@ -13,6 +13,7 @@ from metadata_log.ids import BrokerId, Uuid, uuid_from_text
 from metadata_log.node.http.answers import JSON, MSGPACK, packed
 from metadata_log.node.http.bodies import read_raw
 from metadata_log.node.http.identities import of
+from metadata_log.node.http.trace import trace_id_of
 from metadata_log.node.identity.access import peer_address
 from metadata_log.node.threads import Threads
 from metadata_log.wire.bodies import check_plain, distinct, unpack
@@ -78,7 +79,7 @@ async def read_broker_body(request: web.Request, threads: Threads) -> Any:
 
 def caller_of(request: web.Request) -> Caller:
     """Return the sender of a request that was let through, without a request id."""
-    return Caller(of(request), peer_address(request.transport))
+    return Caller(of(request), peer_address(request.transport), trace_id=trace_id_of(request))
 
 
 def repeating_caller_of(request: web.Request) -> Caller:

@@ -2,9 +2,10 @@
 Tests: tests/unit/quorum/http/test_app.py.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from aiohttp import web
@@ -15,6 +16,7 @@ from metadata_log.errors import (
     NotController,
     ThrottlingQuotaExceeded,
 )
+from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
 from metadata_log.node.console.login import Login
@@ -33,6 +35,7 @@ from metadata_log.node.http.identities import Identities
 from metadata_log.node.http.query import flag
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import Command
+from quorum.controller.audited import outcome_of
 from quorum.controller.written import Written
 from quorum.http.bodies import caller_of, read_body, read_broker_body, repeating_caller_of
 from quorum.node.parts import Parts
@@ -137,6 +140,28 @@ class Door(Parts):
         return Sender(
             self.reads, self.buffers, self.headers, on_fault=self.on_fault, recheck=self.identities.recheck
         )
+
+    # --- the audit log
+
+    @contextmanager
+    def audited(self, request: web.Request, operation: str) -> Iterator[None]:
+        """Have the audit log take what is carried out within the block and decides nothing."""
+        caller = repeating_caller_of(request)
+        note = partial(
+            self.access.audit.note,
+            door=caller.door,
+            principal=caller.principal.name,
+            address=caller.address,
+            operation=operation,
+            request_id=None if caller.request_id is None else uuid_text(caller.request_id),
+            trace_id=caller.trace_id,
+        )
+        try:
+            yield
+        except MetadataError as error:
+            note(outcome=outcome_of(error), error=error.error, message=error.message)
+            raise
+        note(outcome="allowed")
 
     # --- writes
 

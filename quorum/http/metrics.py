@@ -76,7 +76,7 @@ class _StatusMetrics(Collector):
         yield from certificate_ends(dates_of_node(self._status.tls))
         yield certificates_revoked(revoked_by_node(self._status.tls))
         yield from requests_refused(self._status.access.refusals.counts)
-        yield from of_any_node("controller")
+        yield from of_any_node("controller", self._status.access)
         yield self._election_latency()
         yield from self._raft()
         yield from self._brokers()

@@ -60,7 +60,9 @@ async def show_settings(door: Door, request: web.Request) -> web.Response:
 
 async def transfer_leadership(door: Door, request: web.Request) -> web.Response:
     body = await read_body(request, door.bodies)
-    leader_id = await door.controller.transfer(read_shape(body, Transfer, "transfer").to)
+    wanted = read_shape(body, Transfer, "transfer").to
+    with door.audited(request, "TransferLeadership"):
+        leader_id = await door.controller.transfer(wanted)
     return door.ok(request, {"leader_id": leader_id})
 
 

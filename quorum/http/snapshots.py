@@ -26,7 +26,8 @@ async def list_snapshots(door: Door, request: web.Request) -> web.Response:
 
 async def take_snapshot(door: Door, request: web.Request) -> web.Response:
     await read_no_body(request)
-    offer = await door.keeper.take()
+    with door.audited(request, "TakeSnapshot"):
+        offer = await door.keeper.take()
     return door.ok(request, structs.asdict(offer), status=201)
 
 

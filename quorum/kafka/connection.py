@@ -454,7 +454,9 @@ class KafkaConnection(asyncio.Protocol):
 
     def _asked(self, header: RequestHeader, values: Values) -> Asked:
         self._correlation_id = header.correlation_id
-        return Asked(header.version, values, Caller(self._principal(), self._peer), login=self._login)
+        return Asked(
+            header.version, values, Caller(self._principal(), self._peer, door="kafka"), login=self._login
+        )
 
     def _handle(self, api: Api, asked: Asked) -> None:
         door = self._serving.door

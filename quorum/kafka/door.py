@@ -107,6 +107,7 @@ class Parks(NamedTuple):
     make: Callable[[KafkaDoor, Asked], Any] = lambda _door, asked: asked.values
 
 
+_READS: Final = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 Refuse: TypeAlias = Callable[["Api", Asked, KafkaError], Values]
 """Makes the answer that says an error, from what was asked."""
 
@@ -142,6 +143,15 @@ class Api(NamedTuple):
         """
         if self.operation is not None:
             authorize(caller, self.operation, (CLUSTER,), door.controller.committed)
+            audit = door.access.audit
+            if audit.takes_reads and OPERATIONS[self.operation].does in _READS:
+                audit.note(
+                    door="kafka",
+                    principal=caller.principal.name,
+                    address=caller.address,
+                    operation=self.operation,
+                    outcome="allowed",
+                )
 
     def refusal(self, door: KafkaDoor, asked: Asked, error: MetadataError) -> Values:
         """Return the answer that says an error."""

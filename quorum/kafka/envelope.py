@@ -49,7 +49,7 @@ async def unwrap(door: KafkaDoor, asked: Asked) -> Values:
         values = await _read(door, header, data)
     except ValueError:
         return _refused(INVALID_REQUEST)
-    inner = Asked(header.version, values, Caller(principal, address))
+    inner = Asked(header.version, values, Caller(principal, address, door="kafka"))
     try:
         answer = await _answered(door, api, inner)
     except NotController:

@@ -11,6 +11,8 @@ from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable, read_url
+from metadata_log.node.audit_settings import BOUNDS as OF_AUDIT
+from metadata_log.node.audit_settings import AuditSettings
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.wire.shapes import INT32_MAX
@@ -127,6 +129,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys((f"topics.{name}" for name in TopicSettings.__slots__), (1, limits.LIST_ITEMS_MAX)),
     "topics.undelete_window_ms": (0, limits.UNDELETE_WINDOW_MS_MAX),
     "topics.partitions_per_topic_max": (1, INT32_MAX),
+    **OF_AUDIT,
 }
 """The least and the most of each number, by its key in a settings file."""
 
@@ -160,6 +163,7 @@ class ControllerSettings:
     elections: ElectionSettings = field(default_factory=ElectionSettings)
     topics: TopicSettings = field(default_factory=TopicSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
 
     @property
     def own(self) -> VoterSettings:

@@ -26,6 +26,7 @@ from metadata_log.ids import NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.addresses import address_text
+from metadata_log.node.audit_log import AuditLog
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.collector import short_collections
 from metadata_log.node.disk.data_directory import (
@@ -151,7 +152,8 @@ class _Node:
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session: aiohttp.ClientSession | None = None
         self.tls = None if settings.tls is None else Tls(settings.tls, cluster_id=settings.cluster_id)
-        self.access = Access(settings.principals, cluster_id=settings.cluster_id)
+        audit = stack.enter_context(AuditLog(settings.audit, f"Controller:{settings.node_id}"))
+        self.access = Access(settings.principals, cluster_id=settings.cluster_id, audit=audit)
         self.answer_buffers = AnswerBuffers()
         share_the_interpreter()
         self.bodies = Threads("bodies", threads=1, unfinished_max=limits.BODIES_UNFINISHED_MAX)
@@ -246,6 +248,7 @@ class _Node:
             http_url=self.peers.url_of,
             reading_batch_at=self.committed_log.reading_batch_at,
         )
+        self.controller.audit = self.access.audit
         self.keeper = SnapshotKeeper(
             settings=self.settings,
             controller=self.controller,

@@ -94,6 +94,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/node/disk/durable_files.py": frozenset({"google_crc32c"}),
     "metadata_log/node/identity/certificate_metrics.py": frozenset({"prometheus_client"}),
     "metadata_log/node/node_metrics.py": frozenset({"prometheus_client"}),
+    "metadata_log/node/http/trace.py": frozenset({"aiohttp"}),
     "metadata_log/node/http/server.py": frozenset({"aiohttp"}),
     "metadata_log/node/http/answers.py": frozenset({"aiohttp", "msgpack"}),
     "ops/certificates.py": frozenset({"cryptography"}),

@@ -48,6 +48,8 @@ class Desk:
         self.directory_id = FOUNDERS[NodeId(1)]
         self.refused: dict[NodeId, Refusal] = {}
         self.room = 1 << 30
+        self.client: TestClient[web.Request, web.Application] | None = None
+        """Asks it, within `at_desk`."""
         own = settings(1, undelete_window_ms=lab.undelete_window_ms, kafka=lab.kafka)
         committed_log = CommittedLog(SegmentedLog.open(directory / "log", segment_bytes=1 << 20))
         self.store = store = SnapshotStore(directory / "snapshots", directory / "quarantine")
@@ -148,9 +150,12 @@ async def at_desk(directory: Path) -> AsyncIterator[tuple[Desk, Ask]]:
     desk = Desk(lab, directory)
     client: TestClient[web.Request, web.Application] = TestClient(DoorServer(desk.door))
     async with client:
+        desk.client = client
 
-        async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
-            task = asyncio.create_task(client.request(method, path, json=body))
+        async def ask(
+            method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+        ) -> tuple[int, Any]:
+            task = asyncio.create_task(client.request(method, path, json=body, headers=headers))
             while not task.done():
                 await asyncio.sleep(0.001)
                 lab.quorum.commit()

@@ -11,6 +11,7 @@ from metadata_log.errors import Fault, MetadataError
 from metadata_log.items import Items
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.answers import JSON, MSGPACK, json_bytes, packed, wants_msgpack
+from metadata_log.node.http.trace import trace_headers
 from metadata_log.node.threads import Threads
 
 ENCODED_AT_ONCE: Final = 128
@@ -150,7 +151,7 @@ class Sender:
         with self._buffers.holding(2 * limits.ANSWER_PIECE_BYTES) as hold:
             piece: bytes | None = await anext(pieces, None)
             self._recheck(request)
-            response = web.StreamResponse(headers=self._headers())
+            response = web.StreamResponse(headers={**self._headers(), **trace_headers(request)})
             response.content_type = content_type
             if charset is not None:
                 response.charset = charset

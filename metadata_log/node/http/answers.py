@@ -103,6 +103,7 @@ def errors_answered(
     check: Callable[[web.Request], None],
     on_fault: Callable[[Fault], None] = lambda _: None,
     on_refusal: Callable[[web.Request, MetadataError], None] = lambda _request, _error: None,
+    on_answer: Callable[[web.Request, web.StreamResponse], None] = lambda _request, _response: None,
     no_such_path: Callable[[web.Request], str] = lambda request: f"no such path: {request.path}",
     buffers: BodyBuffers | None = None,
 ) -> Any:
@@ -111,7 +112,8 @@ def errors_answered(
     `check` raises what refuses a request before anything of it is done.
 
     `on_fault` learns of each Fault a handler raised, `on_refusal` of each other MetadataError. `no_such_path` words the
-    refusal of an unknown path. `buffers` counts the bodies of all requests of this process; None: all come here.
+    refusal of an unknown path. `on_answer` is called with each answer; a large one is sent by then. `buffers` counts the
+    bodies of all requests of this process; None: all come here.
     """
     buffers = buffers or BodyBuffers()
 
@@ -127,6 +129,11 @@ def errors_answered(
             response.force_close()
             return response
         request[BODY_BUFFERS] = buffers
+        made = await answered(request, handler)
+        on_answer(request, made)
+        return made
+
+    async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             check(request)
             return await handler(request)

@@ -6,6 +6,7 @@ Tests: tests/unit/quorum/http/test_identity.py.
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -13,6 +14,7 @@ from aiohttp import hdrs, web
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, ForeignCaller, MetadataError, NotAuthorized
 from metadata_log.node.http.routes import RouteKey
+from metadata_log.node.http.trace import TRACE, TRACEPARENT, note_trace, trace_id_of
 from metadata_log.node.identity.access import Access, Peer, peer_address, peer_of
 from metadata_log.node.identity.credentials import BEARER
 from metadata_log.node.identity.rights import ANYBODY, NOBODY, Principal, Right
@@ -24,6 +26,10 @@ ROUTE_PATH: Final = web.RequestKey("route_path", str)
 """Set on a request whose route was found without aiohttp's router."""
 SESSION_TOKEN: Final = web.RequestKey("session_token", str)
 """On a broker: the token of the browser's session with which a request is sent on."""
+NOTED: Final = web.RequestKey("noted", bool)
+"""Whether the refusal of a request is in the audit log already."""
+ASKED_MAX: Final = 500
+"""Characters of a path that are logged."""
 _NO_TOKEN: Final = ""
 """The credential of a request whose Authorization is no `Bearer TOKEN`: no principal has it."""
 
@@ -104,14 +110,44 @@ class Identities:
             return self._access.principal(self._peer_of(request))
         return NOBODY
 
+    def note_trace(self, request: web.Request) -> None:
+        """Remember a request's trace context; one of another form is ignored and counted."""
+        if note_trace(request):
+            self._access.traces_ignored += 1
+
+    def answered(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Answer the trace context back, and have the audit log take what only reads, or is sent on, where it should."""
+        traceparent = request.get(TRACE)
+        if traceparent is not None and not response.prepared:
+            response.headers[TRACEPARENT] = traceparent
+        audit = self._access.audit
+        if not audit.is_on or request.get(NOTED, False):
+            return
+        is_read = request.method in (hdrs.METH_GET, hdrs.METH_HEAD)
+        if (
+            audit.takes_reads
+            if is_read
+            else self._rights.get((request.method, route_path(request))) is Right.TOKEN
+        ):
+            audit.note(
+                door="http",
+                principal=request.get(PRINCIPAL, NOBODY).name,
+                address=peer_address(request.transport),
+                operation=f"{request.method} {request.path[:ASKED_MAX]}",
+                outcome=_outcome_of(response.status),
+                request_id=request.headers.get("X-Request-Id", "")[:ASKED_MAX] or None,
+                trace_id=trace_id_of(request),
+            )
+
     def refused(self, request: web.Request, error: MetadataError) -> None:
         """Count and log the refusal of a request for want of an identity or a right; do nothing for another error."""
-        self._access.refusals.note(
+        request[NOTED] = self._access.refusals.note(
             error,
             door="http",
             principal=request.get(PRINCIPAL, NOBODY).name,
             address=peer_address(request.transport),
-            asked=f"{request.method} {request.path}",
+            asked=f"{request.method} {request.path[:ASKED_MAX]}",
+            trace_id=trace_id_of(request),
         )
 
     def recheck(self, request: web.Request) -> None:
@@ -156,6 +192,15 @@ class Identities:
             return peer_of(request.transport, credential=self._session_token(request))
         token = BEARER.fullmatch(headers[0]) if len(headers) == 1 else None
         return peer_of(request.transport, credential=_NO_TOKEN if token is None else token[1])
+
+
+def _outcome_of(status: int) -> str:
+    """Return the audit log's word for an answer."""
+    if status < HTTPStatus.BAD_REQUEST:
+        return "allowed"
+    if status == HTTPStatus.GATEWAY_TIMEOUT:
+        return "unknown"
+    return "refused" if status != HTTPStatus.INTERNAL_SERVER_ERROR else "failed"
 
 
 def of(request: web.Request) -> Principal:

@@ -26,6 +26,7 @@ import msgspec
 
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, InvalidSettings
+from metadata_log.node.audit_log import AuditLog
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.identity.certificate_dates import ends_at_ms, has_ended
 from metadata_log.node.identity.certified_names import NAME, NODES, name_in
@@ -81,8 +82,9 @@ class Access:
         *,
         cluster_id: str,
         unix_ms: Callable[[], int] = unix_ms,
+        audit: AuditLog | None = None,
     ) -> None:
-        """Read the file.
+        """Read the file. `audit` takes a line for what is refused; None: there is no audit log.
 
         Raises:
             InvalidSettings: the file is missing, or no file of principals.
@@ -99,7 +101,10 @@ class Access:
         self._not_read: str | None = None
         """Why the file that lies there now does not count."""
         self._looked_at = 0.0
-        self.refusals = Refusals()
+        self.refusals = Refusals(audit)
+        self.audit = self.refusals.audit
+        self.traces_ignored = 0
+        """Requests whose traceparent was none of W3C's form."""
         self._seen: OrderedDict[str, Seen] = OrderedDict()
         """Of principals, by name, those seen last at the end."""
         if file is not None:
@@ -214,6 +219,7 @@ class Access:
 
     def reasons(self) -> Iterator[tuple[str, str]]:
         """Yield code and detail of what an operator should see to now."""
+        yield from self.audit.reasons()
         self._look_again()
         if self._not_read is not None:
             yield (

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from metadata_log.errors import AuthenticationFailed, MetadataError, NotAuthorized
+from metadata_log.node.audit_log import AuditLog, no_audit_log
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.recent_warnings import BY_STRANGER
 
@@ -46,7 +47,9 @@ class Refused(NamedTuple):
 class Refusals:
     """What the doors of one node refused."""
 
-    def __init__(self, *, unix_ms: Callable[[], int] = unix_ms) -> None:
+    def __init__(self, audit: AuditLog | None = None, *, unix_ms: Callable[[], int] = unix_ms) -> None:
+        """`audit` takes a line for each; None: nothing does."""
+        self.audit = audit or no_audit_log()
         self._unix_ms = unix_ms
         self._last: OrderedDict[tuple[object, ...], Refused] = OrderedDict()
         """By door, reason, principal, address and what was asked; the newest last."""
@@ -54,15 +57,24 @@ class Refusals:
         """Of requests, by door and reason."""
 
     def note(
-        self, error: MetadataError, *, door: DoorName, principal: str, address: str | None, asked: str
-    ) -> None:
+        self,
+        error: MetadataError,
+        *,
+        door: DoorName,
+        principal: str,
+        address: str | None,
+        asked: str,
+        trace_id: str | None = None,
+    ) -> bool:
         """Count and log an error that says that a sender may not have what it `asked` for; ignore any other error.
+
+        Returns whether it was one.
 
         A log takes so many bytes of such lines in a second, for anybody may cause them.
         """
         reason = REASONS.get(type(error))
         if reason is None:
-            return
+            return False
         self.counts[door, reason] += 1
         asked = asked[:SHOWN_MAX]
         key = door, reason, principal, address, asked
@@ -81,9 +93,22 @@ class Refusals:
                 "asked": asked,
                 "code": error.error,
                 "reason": error.message,
+                "trace_id": trace_id,
                 BY_STRANGER: True,
             },
         )
+        self.audit.note(
+            door=door,
+            principal=principal,
+            address=address,
+            operation=asked,
+            outcome="refused",
+            error=error.error,
+            message=error.message,
+            trace_id=trace_id,
+            by_stranger=reason == "unauthenticated",
+        )
+        return True
 
     def newest(self) -> list[dict[str, Any]]:
         """Return the kinds of requests that were refused last, the newest first."""

@@ -11,6 +11,7 @@ from broker_agent.metrics import AppliedBatches, BrokerNumbers
 from broker_agent.metrics import exposition as broker_exposition
 from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import EMPTY
+from metadata_log.node.audit_log import Counts
 from metadata_log.node.identity.access import Access
 from metadata_log.node.release import release
 from quorum.http.metrics import TurnMetrics, exposition
@@ -222,6 +223,8 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
     """B97: Each number is another one, and so is each line of the answer."""
     access = Access(None, cluster_id="")
     access.refusals.counts["http", "unauthorized"] = 24
+    access.traces_ignored = 30
+    access.audit.counts = Counts(written=31, lost=32, strangers_left_out=33)
     batches = AppliedBatches(count=25, records=26, seconds=27.0)
     numbers = replace(
         BROKER,
@@ -252,6 +255,10 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
     found = values(broker_exposition(numbers))
     assert {name: value for name, value in found.items() if not name.startswith("build_info")} == {
         "current_controller_id": 28,
+        "trace_contexts_ignored_total": 30,
+        "audit_lines_written_total": 31,
+        "audit_lines_lost_total": 32,
+        "audit_lines_left_out_total": 33,
         "current_metadata_version": 0,
         "metadata_age_seconds": 29,
         "metadata_batch_processing_time_seconds_count": 25,

@@ -1,0 +1,57 @@
+"""W3C's trace context: what is one, what is ignored, and that a node answers it back."""
+
+from pathlib import Path
+
+import pytest
+
+from metadata_log.node.http.trace import is_traceparent, new_traceparent
+from tests.support.desk import at_desk
+
+SOUND = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        (SOUND, True),
+        (SOUND.replace("-01", "-00"), True),
+        ("cc" + SOUND[2:], True),
+        ("cc" + SOUND[2:] + "-what-comes-later", True),
+        (SOUND + "-more", False),
+        ("ff" + SOUND[2:], False),
+        (SOUND.upper(), False),
+        (SOUND[:-1], False),
+        (SOUND + "0", False),
+        ("00-" + "0" * 32 + SOUND[35:], False),
+        (SOUND[:36] + "0" * 16 + "-01", False),
+        ("", False),
+        (SOUND + "\n", False),
+        ("cc" + SOUND[2:] + "-\x01", False),
+        ("cc" + SOUND[2:] + "-" + "x" * 300, False),
+        (SOUND.replace("4", "\u0664"), False),
+    ],
+)
+def test_what_is_a_trace_context(text: str, is_one: bool) -> None:
+    assert is_traceparent(text) == is_one
+
+
+def test_one_that_is_made_is_one_and_another_each_time() -> None:
+    made = {new_traceparent() for _ in range(10)}
+    assert len(made) == 10
+    assert all(map(is_traceparent, made))
+
+
+async def test_a_trace_context_is_answered_back_and_garbage_is_counted(tmp_path: Path) -> None:
+    async with at_desk(tmp_path) as (desk, _ask):
+        assert desk.client is not None
+        for path in ("/healthz", "/v1/topics", "/v1/nothing"):
+            async with desk.client.get(path, headers={"traceparent": SOUND}) as answer:
+                assert answer.headers["traceparent"] == SOUND, path
+        for garbage in ("", "x" * 8_000, SOUND.upper()):
+            async with desk.client.get("/healthz", headers={"traceparent": garbage}) as answer:
+                assert (answer.status, "traceparent" in answer.headers) == (200, False)
+        assert desk.access.traces_ignored == 3
+        twice = [("traceparent", SOUND), ("traceparent", SOUND)]
+        async with desk.client.get("/healthz", headers=twice) as answer:
+            assert (answer.status, "traceparent" in answer.headers) == (200, False)
+        assert desk.access.traces_ignored == 4
