@@ -60,6 +60,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "plan": ("declared:PLAN", "Show how a cluster differs from what a file declares."),
     "apply": ("declared:APPLY", "Make topics and settings as a file declares them."),
     "whatif": ("whatif", "What the controller would decide; nothing is written."),
+    "advise": ("advise", "What topics survive, what blocks their writes, and what to change."),
     "features": ("features", "Levels at which the cluster's features are finalized."),
     "log": ("log", "The metadata log."),
     "snapshot": ("snapshot", "Snapshots: the log, folded."),

@@ -132,9 +132,9 @@ ROWS: Final = {
     "A69": Row("acks=all waits for the slowest of the ISR", not_built=_RECORDS_OF_TOPICS),
     "A70": Row("acks=all loses nothing until an unclean election", not_built=_RECORDS_OF_TOPICS),
     "A71": Row("min.insync.replicas=2 loses nothing, and refuses", not_built=_RECORDS_OF_TOPICS),
-    "A72": Row("Five replicas and min.insync.replicas=3 bear two losses", not_built=_RECORDS_OF_TOPICS),
+    "A72": Row("Five replicas and min.insync.replicas=3 bear two losses"),
     "A73": Row("unclean.leader.election.enable is false unless somebody sets it"),
-    "A74": Row("When to choose availability before durability", "advice to operators; docs/limits.md has it"),
+    "A74": Row("When to choose availability before durability"),
     "A75": Row("A client finds the new leader through any address that it has"),
     # groups of consumers
     "A76": Row("A partition goes to one consumer of a group", _GROUPS),

@@ -84,6 +84,7 @@ VERBS = {
         "config check",
         "version",
         "shell",
+        "advise",
         "completion",
         "help",
     ),
