@@ -22,7 +22,7 @@ from metadata_log.node.disk.data_directory import Role, format_directory
 from metadata_log.node.disk.durable_files import replace_file
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.wire.shapes import convert
-from ops.settings import broker_toml, controller_toml
+from ops.settings_writing import broker_toml, controller_toml
 from quorum.node.config import ControllerSettings, TimingSettings, VoterSettings
 
 if TYPE_CHECKING:

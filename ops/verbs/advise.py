@@ -1,4 +1,6 @@
-"""Edge: `advise`: what topics survive with their settings, what blocks their writes, and what to change."""
+"""Edge: `advise`: what topics survive with their settings, what blocks their writes, and what to change.
+Tests: tests/unit/quorum/whatif/test_durability.py.
+"""
 
 from collections.abc import Collection, Sequence
 from itertools import groupby

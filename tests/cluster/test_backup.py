@@ -10,7 +10,8 @@ import pytest
 
 from metadata_log.ids import uuid_from_text
 from metadata_log.node.addresses import HostPort, read_address
-from ops.settings import controller_toml, load_controller_settings
+from ops.settings import load_controller_settings
+from ops.settings_writing import controller_toml
 from tests.cluster.test_voter_commands import (
     end,
     metaquorum,

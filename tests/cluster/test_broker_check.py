@@ -20,7 +20,7 @@ from ops.broker_check.check import AT_A_TIME, FAILED, NOT_REACHED, PASSED, check
 from ops.broker_check.play import Broker, Patience
 from ops.broker_check.points import FIRST_LIFE, SECOND_LIFE
 from ops.cluster_layout import free_ports
-from ops.settings import broker_toml
+from ops.settings_writing import broker_toml
 from tests.support import mistaken_broker
 from tests.support.mistaken_broker import MISTAKES
 

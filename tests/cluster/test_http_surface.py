@@ -29,7 +29,7 @@ from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.replay.slices.opened import sliced_log
 from metadata_log.replay.slices.wanted import Wanted
 from ops import cli
-from ops.settings import broker_toml
+from ops.settings_writing import broker_toml
 from quorum.node.config import ControllerSettings, LogSettings, SnapshotSettings
 from tests.support.processes import free_port, poll_until, running
 from tests.support.wire import (

@@ -17,7 +17,8 @@ import pytest
 
 from metadata_log.ids import NodeId
 from ops import cli
-from ops.settings import controller_toml, load_controller_settings
+from ops.settings import load_controller_settings
+from ops.settings_writing import controller_toml
 from tests.support.processes import free_ports, poll_until, running
 from tests.support.wire import NO_ANSWER, Quorum, ask, controllers, very_calm
 

@@ -279,17 +279,11 @@ ROWS: Final = {
     # settings, and producers
     "B83": Row("Settings: set, delete, append, subtract, replace"),
     # rights and quotas
-    "B84": Row(
-        "ACLs",
-        not_built="roles have rights (metadata_log/node/identity/rights.py); ACLs plug in where these are asked",
-    ),
+    "B84": Row("ACLs"),
     "B85": Row(
         "SCRAM credentials", not_built="certificates and tokens name people and nodes; there is no SASL"
     ),
-    "B86": Row(
-        "Quotas of clients",
-        not_built="brokers with data would enforce them; `tests/cost_of_a_subject` makes users' quotas in a scratch copy",
-    ),
+    "B86": Row("Quotas of clients"),
     "B87": Row("Delegation tokens", not_built="there is no SASL to use them with"),
     "B88": Row("Producer ids in blocks, never backwards"),
     # tools and metrics

@@ -17,14 +17,13 @@ from metadata_log.records.brokers import BrokerEndpoint
 from ops.settings import (
     BOTH,
     GROUPS,
-    broker_toml,
-    controller_toml,
     hosts_to_certify,
     keys_of,
     load_broker_settings,
     load_controller_settings,
     load_for_format,
 )
+from ops.settings_writing import broker_toml, controller_toml
 from quorum.node.config import (
     ControllerSettings,
     KafkaSettings,

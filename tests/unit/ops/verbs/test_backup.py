@@ -16,7 +16,7 @@ from metadata_log.node.addresses import HostPort
 from metadata_log.node.disk.data_directory import format_directory, is_fresh, not_fresh_any_more
 from metadata_log.records.quorum import RAFT_ENDPOINT, Voter, VoterEndpoint
 from ops import cli
-from ops.settings import controller_toml
+from ops.settings_writing import controller_toml
 from ops.verbs import backup
 from quorum.node.restoring import restored
 from snapshots.snapshot_file import snapshot_id, write_snapshot
