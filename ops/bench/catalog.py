@@ -214,6 +214,17 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "console",
+        "How soon the web console paints and shows a change, and what open consoles cost the leader at rest.",
+        no_peer="etcd has no console",
+        flags=(
+            _count("--rounds", 5, 1_000, "pages that are opened, and changes that are seen"),
+            _count("--partitions", 100_000, 1_000_000, "of the cluster"),
+            _count("--consoles", 200, 500, "that are open meanwhile"),
+            _count("--seconds", 20, 3_600, "of rest, without consoles and with them"),
+        ),
+    ),
+    Bench(
         "decisions",
         "What decisions about many partitions cost, and their longest turn of the loop; no process is started.",
         no_peer="etcd stores what its clients decide, and decides nothing about partitions",

@@ -14,6 +14,7 @@ from ops.bench.blackhole import Fault, blackhole
 from ops.bench.broker_loss import broker_loss
 from ops.bench.broker_start import broker_start
 from ops.bench.commit import commit
+from ops.bench.console import console
 from ops.bench.decisions import decisions
 from ops.bench.failover import failover
 from ops.bench.fanout import fanout
@@ -189,6 +190,12 @@ def test_idle() -> None:
     others = ours["open"] + sum(ours[f"lost_{why.value}"] for why in Lost) - 300
     assert -30 <= others <= 30, "the processes open and close other files, too"
     assert ours["rss_kib_each"] < 3_000
+
+
+def test_console() -> None:
+    ours = measured(partial(console, rounds=2, partitions=1_000, consoles=5, seconds=1.0))["ours"]
+    assert ours["requests_max"] <= 8, "the page, who looks, the overview, the newest records, events"
+    assert 0 < ours["painted_ms_p50"] <= ours["shown_ms_p50"] and ours["change_seen_ms_max"] > 0
 
 
 def test_scale() -> None:

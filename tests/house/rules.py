@@ -142,6 +142,8 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "broker_agent/metrics.py": frozenset({"prometheus_client"}),
     # The operator's desk.
     "ops/bench/*.py": frozenset({"aiohttp", "msgpack"}),
+    "ops/bench/chromium.py": frozenset({"playwright"}),
+    "ops/bench/console.py": frozenset({"playwright"}),
     "ops/kafka/clients.py": frozenset({"confluent_kafka"}),
     "ops/broker_check/*.py": frozenset({"aiohttp", "msgpack"}),
     "ops/bench/spark_source.py": frozenset({"pyspark", "pyarrow"}),

@@ -11,6 +11,10 @@ export class Refused extends Error {
 }
 
 const TIMEOUT_MS = 8000;
+let firstSeen = null;
+
+/** The offset of the first answer: what is told from there on, no page has missed. */
+export const firstOffset = () => (firstSeen === null ? null : Number(firstSeen));
 
 async function send(method, path, body) {
   const headers = { Accept: "application/json" };
@@ -22,6 +26,7 @@ async function send(method, path, body) {
   } catch (error) {
     throw new Refused(0, { message: error.name === "TimeoutError" ? `the node did not answer within ${TIMEOUT_MS / 1000} s` : "the node cannot be reached" });
   }
+  firstSeen ??= answer.headers.get("X-High-Watermark");
   const text = await answer.text();
   let value = null;
   try { value = text ? JSON.parse(text) : null; } catch { value = null; }
@@ -94,9 +99,9 @@ const QUIET_MAX_MS = 8000;
 
 /** Follows the node's events, and comes back from where it was: after a break, and when its page is shown again. */
 export class Events extends EventTarget {
-  constructor() {
+  constructor(position) {
     super();
-    this.position = null;
+    this.position = position;
     this.view = null;
     this.state = "connecting";
     this.heard = performance.now();

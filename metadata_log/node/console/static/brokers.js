@@ -1,6 +1,6 @@
 // The brokers: what state each is in and since when, how far it follows, and its states over time.
 import { lines, newest, read } from "./api.js";
-import { button, card, clock, dataLink, duration, facts, h, madeLink, number, offsetLink, replace, since, state, table, title, why, words } from "./dom.js";
+import { button, card, clock, dataLink, duration, facts, h, madeLink, notice, number, offsetLink, replace, since, state, table, title, why, words } from "./dom.js";
 import { intervals, lanesOf } from "./lanes.js";
 import { alterSetting, drain, unregister } from "./moves.js";
 
@@ -54,8 +54,9 @@ const REGISTERED = words({ ACTIVE: "ONLINE", CONTROLLED_SHUTDOWN: "STOPPING", FE
 async function showOne(root, context, id) {
   const head = h("div"), about = h("div"), history = h("div"), settings = h("div"), load = h("div");
   root.append(head, h("div", { class: "grid" }, h("div", { class: "w5 stack" }, about, settings), h("div", { class: "w7 stack" }, load, history)));
-  let found = [];
+  let found = [], isGone = false;
   const refresh = async () => {
+    if (isGone) { replace(load, notice("warn", `Broker ${id} is registered no more.`)); return; }
     const [one, configs, imbalance] = await Promise.all([read(`/v1/brokers/${encodeURIComponent(id)}`), read(`/v1/configs?broker=${encodeURIComponent(id)}`), read("/v1/partitions/imbalance")]);
     replace(head, title(`Broker ${one.broker_id}`, "", state(registered(one)),
       context.may("alter") ? button("Drain", () => drain(context, one.broker_id)) : null,
@@ -85,6 +86,7 @@ async function showOne(root, context, id) {
     refresh,
     concerns: (name, batch, types) => name !== "batch" || batch.brokers.map(String).includes(id) || types.includes("Config"),
     told(name, batch) {
+      if (name === "batch" && "UnregisterBroker" in batch.types && batch.brokers.map(String).includes(id)) isGone = true;
       if (name === "batch" && batch.brokers.map(String).includes(id)) lines(`from=${batch.offset}&until=${batch.end_offset}`).then((more) => { found.push(...more); drawHistory(); }).catch(() => {});
     },
     leave: () => clearInterval(timer),

@@ -33,7 +33,7 @@ export function proposed(context, { title, fields = [], foresee, request, reques
       if (mine !== generation) return;
       replace(shown, h("h2", {}, "What it would do"), foreseen);
       carry.disabled = false;
-    } catch (error) { if (mine === generation) replace(shown, refused(error)); }
+    } catch (error) { if (mine === generation) replace(shown, refused(error, context)); }
   }
 
   async function carryOut() {
@@ -46,11 +46,12 @@ export function proposed(context, { title, fields = [], foresee, request, reques
         last = await (place ? patiently(one) : change(...one));
         failed.push(...itemsOf(last).filter((item) => item.error && !NO_FAULT.has(item.error)));
       }
-    } catch (error) { look.disabled = false; replace(shown, refused(error)); return; }
-    context.refresh();
-    if (failed.length) { cancel.textContent = "Close"; replace(shown, h("h2", {}, `${number(failed.length)} refused`), failed.slice(0, RECORDS_LISTED).map((item) => notice("bad", `${nameOf(item)} ${item.message ?? item.error}`))); return; }
+    } catch (error) { look.disabled = false; replace(shown, refused(error, context)); return; }
+    if (failed.length) { context.refresh(); cancel.textContent = "Close"; replace(shown, h("h2", {}, `${number(failed.length)} refused`), failed.slice(0, RECORDS_LISTED).map((item) => notice("bad", `${nameOf(item)} ${item.message ?? item.error}`))); return; }
     dialog.close();
+    const before = location.hash;
     done(last);
+    if (location.hash === before) context.refresh(); // else what the page shows may be gone
   }
 }
 
@@ -69,10 +70,11 @@ const itemsOf = (answer) => Object.entries(answer ?? {}).find(([name, value]) =>
 const nameOf = (item) => (item.partition === undefined ? item.name ?? item.topic ?? item.resource_name ?? "" : `${item.topic}:${item.partition}`);
 
 /** A refusal; where another controller decides, the way to its console. */
-function refused(error) {
-  const isElsewhere = error.code === "NOT_CONTROLLER";
-  const there = error.controller ? [" ", nodeLink(error.controller, location.hash.replace(/^#\/?/, ""), `Open the console of the active controller (${error.controller.replace(/^https?:\/\//, "")})`)] : null;
-  return notice(isElsewhere ? "warn" : error.level ?? "bad", isElsewhere ? "This controller does not decide: changes are made at the active one." : error.message, there);
+function refused(error, context) {
+  if (error.code !== "NOT_CONTROLLER") return notice(error.level ?? "bad", error.message);
+  if (context.session.role === "broker" || !error.controller) return notice("warn", "No controller decides at this moment: look again.");
+  const there = nodeLink(error.controller, location.hash.replace(/^#\/?/, ""), `Open the console of the active controller (${error.controller.replace(/^https?:\/\//, "")})`);
+  return notice("warn", "This controller does not decide: changes are made at the active one. ", there);
 }
 
 /** Ask for a trial: every check runs, and nothing is written. What a single item refuses is an error; of many, it is shown. */

@@ -152,7 +152,14 @@ export function progress(callOff) {
   } };
 }
 
-export const field = (label, input, more = "") => h("label", { class: "field" }, label, input, more ? h("small", {}, more) : null);
+/** An input with its label, and what there is to know about it. */
+export function field(label, input, more = "") {
+  if (!more) return h("label", { class: "field" }, label, input);
+  described += 1;
+  input.setAttribute("aria-describedby", `about-${described}`);
+  return h("div", { class: "field" }, h("label", { class: "field" }, label, input), h("small", { id: `about-${described}` }, more));
+}
+let described = 0;
 
 export function button(text, onclick, kind = "") {
   return h("button", { type: "button", class: kind, onclick }, text);

@@ -1,5 +1,5 @@
 // The frame: which page is shown, how live it is, and who is logged in.
-import { Events, Refused, change, own, read } from "./api.js";
+import { Events, Refused, change, firstOffset, own, read } from "./api.js";
 import { card, clock, duration, h, mark, nodeLink, notice, number, replace, title, words } from "./dom.js";
 import * as brokers from "./brokers.js";
 import * as log from "./log.js";
@@ -94,7 +94,7 @@ async function refresh() {
 const looks = (view) => JSON.stringify([view?.leader_id, view?.is_active, view?.unreachable, view?.reasons, view?.controller_epoch]);
 
 function follow(events) {
-  let before = null;
+  let before = null, missed = events.position === null;
   events.addEventListener("quorum", () => {
     if (before !== null && looks(events.view) !== before) refreshSoon();
     before = looks(events.view);
@@ -109,7 +109,7 @@ function follow(events) {
     });
   }
   events.addEventListener("state", () => {
-    if (events.state === "live") { before = null; refreshSoon(); }
+    if (events.state === "live") { before = null; if (missed) refreshSoon(); missed = true; }
     draw();
   });
   setInterval(draw, 1000);
@@ -174,7 +174,7 @@ async function start() {
     draw();
     return;
   }
-  if (!context.events) { context.events = new Events(); follow(context.events); }
+  if (!context.events) { context.events = new Events(firstOffset()); follow(context.events); }
   await go();
 }
 

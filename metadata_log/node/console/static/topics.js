@@ -8,6 +8,7 @@ import { LongTable } from "./table.js";
 const ONLY = words({ "": "all topics", unavailable: "without leader", "under-min-isr": "under min ISR", "under-replicated": "under-replicated", "at-min-isr": "at min ISR", "not-preferred": "not preferred", reassigning: "reassigning", deleted: "deleted" });
 const EXPLAINED_BACK = 100_000;
 const NAMED_MAX = 8; // topics that the event of a batch names: with as many it may be about others as well
+const ENDS = ["RemoveTopic", "TopicTombstone"];
 const ELSEWHERE_MS = 5000;
 
 export async function show(root, context) {
@@ -167,8 +168,12 @@ async function tell(root, one) {
 async function showTopic(root, context, name) {
   const rows = partitionRows(context, { topic: name });
   const settings = h("div"), head = h("div");
+  let isShown = false;
+  let isGone = false;
   const refresh = async () => {
-    const [configs] = await Promise.all([read(`/v1/configs?topic=${encodeURIComponent(name)}&effective=1`), rows.refresh()]);
+    if (isGone) { replace(settings, notice("warn", `Topic ${name} was deleted.`)); return; }
+    const [configs] = await Promise.all([read(`/v1/configs?topic=${encodeURIComponent(name)}&effective=1`), isShown ? rows.refresh() : rows.ready]);
+    isShown = true;
     const own = configs.items.filter((one) => one.source === "DYNAMIC_TOPIC_CONFIG");
     replace(settings, card("Settings", { about: `${own.length} of its own` }, table([
       ["setting", (one) => h("span", { class: "mono" }, one.name), "nowrap"],
@@ -185,10 +190,10 @@ async function showTopic(root, context, name) {
   head.append(title(name, "topic", ...changes, dataLink(`/v1/topics/${encodeURIComponent(name)}?consistency=stale`)));
   root.append(head, h("div", { class: "card" }, h("header", {}, h("h2", {}, "Partitions"), h("span", { class: "push" }, rows.count)), rows.scroll), settings);
   rows.scroll.style.maxHeight = "60vh";
-  await rows.ready;
   await refresh();
   const concerns = (event, batch, types) => event !== "batch" || batch.topics.includes(name) || (batch.topics.length >= NAMED_MAX && types.some((type) => /Topic|Partition/.test(type))) || types.includes("Config");
-  return { refresh, concerns };
+  const told = (event, batch) => { if (event === "batch" && batch.topics.includes(name) && batch.types) isGone = ENDS.some((type) => type in batch.types); };
+  return { refresh, concerns, told };
 }
 
 // --- changes
