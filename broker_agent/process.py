@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
@@ -23,8 +24,12 @@ from metadata_log.node.threads import share_the_interpreter
 log = logging.getLogger(__name__)
 
 
-async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) -> None:
-    """Run a broker until SIGINT or SIGTERM; process.json names `text_log` as the file that its log is written to.
+async def run_broker(
+    settings: BrokerSettings, *, text_log: Path | None = None, stop: asyncio.Event | None = None
+) -> None:
+    """Run a broker until `stop` is set, or without it until SIGINT or SIGTERM.
+
+    process.json names `text_log` as the file that its log is written to.
 
     Raises:
         Rejected: the controllers refuse this broker; the message says why.
@@ -46,11 +51,16 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
             directories=lambda: dict.fromkeys(paths, agent.log_dirs[0]),
             cordon=agent.cordon_directories,
         )
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, agent.stop)
+        if stop is None:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, agent.stop)
         async with agent, asyncio.TaskGroup() as tasks:
-            reporting = tasks.create_task(host.run(agent))
-            walking = tasks.create_task(collections.keep_walking())
+            beside: list[asyncio.Task[Any]] = [
+                tasks.create_task(host.run(agent)),
+                tasks.create_task(collections.keep_walking()),
+            ]
+            if stop is not None:
+                beside.append(tasks.create_task(_stop_once(stop, agent)))
             with leaving_no_process_json(settings.data_dir):
                 write_process_json(
                     settings.data_dir,
@@ -65,6 +75,11 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
                 )
                 log.info("broker_started", extra={"broker_id": settings.broker_id, "http": agent.http_url})
                 await agent.run()
-            reporting.cancel()
-            walking.cancel()
+            for task in beside:
+                task.cancel()
         log.info("broker_stopped", extra={"broker_id": settings.broker_id})
+
+
+async def _stop_once(asked: asyncio.Event, agent: BrokerAgent) -> None:
+    await asked.wait()
+    agent.stop()

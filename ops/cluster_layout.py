@@ -6,7 +6,7 @@ import json
 import random
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -54,6 +54,8 @@ class Member:
     data: str
     kafka: str | None = None
     """HOST:PORT of a controller for Kafka's brokers and tools, and of a broker for Kafka's clients; None: nowhere."""
+    process_of: int | None = None
+    """Of a broker: the controller in whose process it runs; None: it has a process of its own."""
 
     @property
     def name(self) -> str:
@@ -76,6 +78,8 @@ class Member:
             entry |= {"raft": self.raft, "directory_id": self.directory_id}
         if self.kafka is not None:
             entry["kafka"] = self.kafka
+        if self.process_of is not None:
+            entry["process_of"] = self.process_of
         return entry | {"config": self.config, "data": self.data}
 
 
@@ -102,6 +106,7 @@ class _BrokerRow(msgspec.Struct):
     data: str
     http: str = ""
     kafka: str | None = None
+    process_of: int | None = None
 
     def member(self) -> Member:
         return Member(role="broker", raft=None, directory_id=None, **msgspec.structs.asdict(self))
@@ -128,7 +133,12 @@ def read_cluster_file(file: Path) -> tuple[str, tuple[Member, ...], tuple[Member
             raise ValueError(f"version {version} is unknown to this release")
         found: _ClusterFile = convert(value, _ClusterFile, "cluster")
         members = *(row.member() for row in found.controllers), *(row.member() for row in found.brokers)
+        known = {controller.id for controller in found.controllers}
         for broker in found.brokers:
+            if broker.process_of is not None and broker.process_of not in known:
+                raise ValueError(
+                    f"broker {broker.id} runs in the process of {broker.process_of}, which is no controller"
+                )
             if bool(broker.http) == (broker.kafka is not None):
                 raise ValueError(f"broker {broker.id} has either http, or kafka if it is one of Kafka's")
         for name in (name for member in members for name in (member.config, member.data)):
@@ -170,11 +180,16 @@ def new_controllers(
 
 
 def new_brokers(
-    places: Iterable[int], ports: Iterator[int], *, tls: bool = False, kafka: bool = False
+    places: Iterable[int],
+    ports: Iterator[int],
+    *,
+    tls: bool = False,
+    kafka: bool = False,
+    hosts: Sequence[int] = (),
 ) -> tuple[Member, ...]:
     """Return the brokers at these places, counted from 0, after the first broker id.
 
-    `kafka`: they are Kafka's.
+    `kafka`: they are Kafka's. `hosts`: the controllers in whose processes the first of them run.
     """
     return tuple(
         Member(
@@ -186,8 +201,9 @@ def new_brokers(
             config=f"broker-{broker_id}.{'properties' if kafka else 'toml'}",
             data=f"broker-{broker_id}",
             kafka=address_text((HOST, next(ports))) if kafka else None,
+            process_of=hosts[place] if place < len(hosts) else None,
         )
-        for broker_id in (limits.FIRST_BROKER_ID + place for place in places)
+        for place, broker_id in ((place, limits.FIRST_BROKER_ID + place) for place in places)
     )
 
 

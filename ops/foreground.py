@@ -16,7 +16,8 @@ from metadata_log.node.clock import unix_ms
 from ops import render
 from ops.admin.connect import BOOTSTRAP_VARIABLE
 from ops.cluster_layout import Member
-from ops.local_cluster import Active, LocalCluster, admin_variables, ended_with, metaquorum_command
+from ops.local_cluster import Active, LocalCluster, admin_variables
+from ops.member_processes import ended_with, metaquorum_command
 from ops.talk import put
 from ops.when import time_text
 
@@ -110,10 +111,12 @@ def _demo_of(cluster: LocalCluster) -> Callable[[LocalCluster, Callable[[str], N
 async def _start(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
     cluster.prepare()
     for member in cluster.members:
-        runs_already = cluster.pid(member.id) is not None
+        runs_already = member.process_of is None and cluster.pid(member.id) is not None
         await cluster.start_one(member.id)
         pid = cluster.pid(member.id)
-        text = f"{member.role} {member.id} {'runs already' if runs_already else 'started'}, process {pid}"
+        how = "runs already" if runs_already else "started"
+        whose = "" if member.process_of is None else f" of controller {member.process_of}"
+        text = f"{member.role} {member.id} {how}, process {pid}{whose}"
         events.report(
             "started", text, role=member.role, id=member.id, pid=pid, http=member.http, kafka=member.kafka
         )
@@ -167,9 +170,12 @@ def _what_next(cluster: LocalCluster, active: Active | None) -> str:
         tries += [
             f"{command} topics create orders --partitions 6 --replication-factor {replication}",
             f"{command} topics describe orders",
-            f"kill -9 {cluster.pid(last.id)}    # broker {last.id}: it is fenced, its leaderships move",
-            cluster.start_command(last.id),
         ]
+        if last.process_of is None:
+            tries += [
+                f"kill -9 {cluster.pid(last.id)}    # broker {last.id}: it is fenced, its leaderships move",
+                cluster.start_command(last.id),
+            ]
     if active is not None and len(cluster.controllers) > 1:
         pid = cluster.pid(active.controller_id)
         tries.append(

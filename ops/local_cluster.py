@@ -27,14 +27,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
-from metadata_log import limits
-from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, InvalidSettings, Rejected, Unavailable
+from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, Rejected
 from metadata_log.ids import random_uuid, uuid_text
 from metadata_log.node.addresses import read_address, read_url
 from metadata_log.node.disk.durable_files import (
     DIRECTORY_MODE,
     FILE_MODE,
-    open_private,
     renamed_os_errors,
     replace_file,
 )
@@ -43,7 +41,6 @@ from metadata_log.node.identity.ownership import check_folder
 from ops.admin.client import ClusterClient
 from ops.admin.exchange import NO_CREDENTIALS, Credentials, Unreachable
 from ops.cluster_layout import (
-    BROKER_SHUTDOWN_TIMEOUT_MS,
     PRINCIPALS,
     Layout,
     Member,
@@ -52,7 +49,19 @@ from ops.cluster_layout import (
     new_controllers,
     read_cluster_file,
 )
-from ops.log_format import STREAM_VARIABLE
+from ops.member_processes import (
+    KAFKA_STOP_TIMEOUT_S,
+    POLL_S,
+    ROOT,
+    STOP_TIMEOUT_S,
+    NotReady,
+    ended_with,
+    guest_of,
+    host_of,
+    metaquorum_command,
+    started,
+    stderr_of,
+)
 from ops.processes import is_locked, running_process
 from quorum.node.config import ControllerSettings
 
@@ -62,16 +71,10 @@ if TYPE_CHECKING:
 READY_TIMEOUT_S: Final = 60.0
 KAFKA_READY_TIMEOUT_S: Final = 240.0
 """Of a cluster with Kafka's brokers: each is formatted and started by a JVM, 5 to 10 s of a processor."""
-STOP_TIMEOUT_S: Final = BROKER_SHUTDOWN_TIMEOUT_MS / 1_000 + limits.STOP_TIMEOUT_MS / 1_000
-KAFKA_STOP_TIMEOUT_S: Final = 60.0
-"""One of Kafka's brokers first hands over its leaderships, and then closes its logs."""
 STOP_APART_S: Final = 1.0
 """A controller is told to stop once the one before has ended, or after this time. A leader whose followers stop with it
 would wait for one of them to take over, for two election timeouts."""
-POLL_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 1.0
-
-_ROOT: Final = Path(__file__).resolve().parents[1]
 
 State: TypeAlias = Literal["starting", "ready", "stopping", "stopped"]
 
@@ -84,12 +87,6 @@ class ClusterMismatch(Rejected):
 
 class NodeFailed(Fault):
     """A node ended while the cluster started; the context has its `exit_code`."""
-
-
-class NotReady(Unavailable):
-    """The cluster did not become ready in time."""
-
-    error, code = "BROKER_NOT_AVAILABLE", 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +107,7 @@ def _as_we_are(_: Member) -> Mapping[str, str]:
 
 
 def _this_release(_: Member) -> Path:
-    return _ROOT
+    return ROOT
 
 
 TLS_FOLDER: Final = "tls"
@@ -128,7 +125,7 @@ class LocalCluster:
     controllers when their files are first written; `environment` gives variables to the nodes started here, and `code` names
     the folder with the release that a node runs. `secure`: a new cluster has TLS and identity, with an authority of its own
     below tls/; one that exists stays as it is. `kafka`: the brokers of a new cluster are Kafka's, for which its controllers
-    listen.
+    listen. `single`: each controller of a new cluster, one by default, has a broker in its process.
 
         async with LocalCluster(path, brokers=1) as cluster:
             cluster.kill(cluster.controllers[0].id)
@@ -145,6 +142,7 @@ class LocalCluster:
         code: Callable[[Member], Path] = _this_release,
         secure: bool = False,
         kafka: bool = False,
+        single: bool = False,
     ) -> None:
         self.directory = directory.resolve()
         self.cluster_id = ""
@@ -152,6 +150,7 @@ class LocalCluster:
         self.brokers: tuple[Member, ...] = ()
         self._wanted = (controllers, brokers)
         self._secure = secure
+        self._single = single
         self.is_for_kafka = kafka
         """Whether the brokers are Kafka's."""
         self._credentials = NO_CREDENTIALS
@@ -218,16 +217,18 @@ class LocalCluster:
 
     def start_command(self, node_id: int) -> str:
         """Return the shell command that starts a node again."""
-        member = self.member(node_id)
+        member = host_of(self.member(node_id), self.controllers)
+        guest = guest_of(member, self.brokers)
         config = shlex.quote(str(self.directory / member.config))
         if member.is_of_kafka:
             return f"{shlex.quote(sys.executable)} -m ops.kafka {config}"
-        return f"{metaquorum_command()} {member.role} run --config {config}"
+        both = "" if guest is None else f" --broker {shlex.quote(str(self.directory / guest.config))}"
+        return f"{metaquorum_command()} {member.role} run --config {config}{both}"
 
     def last_words(self, node_id: int) -> str:
         """Return the last line that a node wrote, which usually says why it ended."""
-        member = self.member(node_id)
-        for file in (_stderr_of(self.directory, member), self.text_log(node_id)):
+        member = host_of(self.member(node_id), self.controllers)
+        for file in (stderr_of(self.directory, member), self.text_log(node_id)):
             with suppress(OSError):
                 lines = file.read_bytes()[-4_096:].decode(errors="replace").split("\n")
                 found = [line.strip() for line in lines if line.strip()]
@@ -237,8 +238,8 @@ class LocalCluster:
 
     def text_log(self, node_id: int) -> Path:
         """Return the file into which a node writes what it does."""
-        member = self.member(node_id)
-        return self.data(node_id) / ("server.log" if member.is_of_kafka else f"{member.role}.log")
+        member = host_of(self.member(node_id), self.controllers)
+        return self.data(member.id) / ("server.log" if member.is_of_kafka else f"{member.role}.log")
 
     # --- start and stop
 
@@ -290,13 +291,19 @@ class LocalCluster:
             raise
 
     async def start_one(self, node_id: int) -> None:
-        """Start one node, unless it runs."""
+        """Start one node, unless it runs, with the broker in its process, or the controller in whose process it runs."""
         if self.pid(node_id) is not None:
             return
-        member = self.member(node_id)
-        self._children[node_id] = started(
-            self.directory, member, code=self._code(member), environment=self._environment(member)
+        member = host_of(self.member(node_id), self.controllers)
+        guest = guest_of(member, self.brokers)
+        child = started(
+            self.directory,
+            member,
+            guest=guest,
+            code=self._code(member),
+            environment=self._environment(member),
         )
+        self._children |= {one.id: child for one in (member, guest) if one is not None}
 
     async def wait_until_ready(self, *, timeout_s: float | None = None) -> None:
         """Wait for one active controller and every broker Online.
@@ -373,7 +380,8 @@ class LocalCluster:
             return
         with suppress(DiskFailed):  # the nodes must end in any case; the write is tried again after them
             self.set_state("stopping")
-        await self._stop_all(self.brokers, apart_s=0.0)
+        is_single = any(member.process_of is not None for member in self.brokers)
+        await self._stop_all(self.brokers, apart_s=STOP_APART_S if is_single else 0.0)
         await self._stop_all(self.controllers, apart_s=STOP_APART_S)
         try:
             self.set_state("stopped")
@@ -453,8 +461,9 @@ class LocalCluster:
         """Choose ids and ports for the nodes that are wanted and missing."""
         controllers, brokers = self._wanted
         fresh = not self.controllers
-        controllers = controllers or (3 if fresh else len(self.controllers))
-        brokers = (3 if fresh else len(self.brokers)) if brokers is None else brokers
+        controllers = controllers or ((1 if self._single else 3) if fresh else len(self.controllers))
+        of_new = controllers if self._single else 3
+        brokers = (of_new if fresh else len(self.brokers)) if brokers is None else brokers
         if not fresh and controllers != len(self.controllers):
             raise ClusterMismatch(
                 f"{self.directory} holds {len(self.controllers)} controllers; voters do not change by a restart: "
@@ -473,6 +482,8 @@ class LocalCluster:
                     f"{self.directory} holds a cluster without a listener for Kafka: take another --dir"
                 )
             self.is_for_kafka = is_for_kafka
+            if self._single and all(member.process_of is None for member in self.brokers):
+                raise ClusterMismatch(f"{self.directory} has a process for each node: take another --dir")
         taken = {read_url(member.http)[1] for member in self.members if member.http}
         taken |= {read_address(at)[1] for member in self.members for at in (member.raft, member.kafka) if at}
         ports = free_ports(taken, self._rng)
@@ -480,55 +491,10 @@ class LocalCluster:
             self.controllers = new_controllers(
                 controllers, ports, self._rng, tls=self._secure, kafka=self.is_for_kafka
             )
+        hosts = [member.id for member in self.controllers] if fresh and self._single else []
         self.brokers += new_brokers(
-            range(len(self.brokers), brokers), ports, tls=self._secure, kafka=self.is_for_kafka
+            range(len(self.brokers), brokers), ports, tls=self._secure, kafka=self.is_for_kafka, hosts=hosts
         )
-
-
-def started(
-    directory: Path, member: Member, *, code: Path = _ROOT, environment: Mapping[str, str] | None = None
-) -> "subprocess.Popen[bytes]":
-    """Start the process of a node, from the release in `code`; `environment` is added to ours."""
-    variables = {**os.environ, STREAM_VARIABLE: "none", **(environment or {})}
-    # With -P, Python does not import a folder named `ops` from the current directory.
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(code), variables.get("PYTHONPATH"))))
-    module = ("ops.kafka",) if member.is_of_kafka else ("ops.cli", member.role, "run", "--config")
-    file = _stderr_of(directory, member)
-    with renamed_os_errors(file), open_private(file, "wb") as output:
-        return subprocess.Popen(  # noqa: S603 fork and exec: a millisecond
-            [sys.executable, "-P", "-m", *module, str(directory / member.config)],
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-
-
-def restart_member(directory: Path, node_id: int) -> None:
-    """Stop one node of a cluster that `up` runs, if it runs, and start it again.
-
-    Raises:
-        InvalidSettings: there is no such cluster or node.
-        NotReady: the node did not end in time.
-    """
-    directory = directory.resolve()
-    check_folder(directory)
-    _, controllers, brokers = read_cluster_file(directory / "cluster.json")
-    member = next((one for one in (*controllers, *brokers) if one.id == node_id), None)
-    if member is None:
-        raise InvalidSettings(f"{directory} has no node {node_id}")
-    data = directory / member.data
-    process = running_process(data)
-    if process is not None:
-        with suppress(ProcessLookupError):
-            os.kill(process["pid"], signal.SIGTERM)
-    deadline = time.monotonic() + (KAFKA_STOP_TIMEOUT_S if member.is_of_kafka else STOP_TIMEOUT_S)
-    while is_locked(data):
-        if time.monotonic() > deadline:
-            raise NotReady(f"{member.role} {member.id} did not end")
-        time.sleep(POLL_S)
-    started(directory, member)
 
 
 async def object_at(client: ClusterClient, url: str, path: str) -> dict[str, Any] | None:
@@ -546,10 +512,6 @@ def admin_variables(cluster: LocalCluster) -> dict[str, str]:
     if cluster.tls is None:
         return {}
     return {f"METAQUORUM_{name.upper()}": str(cluster.directory / file) for name, file in ADMIN_FILES.items()}
-
-
-def _stderr_of(directory: Path, member: Member) -> Path:
-    return directory / f"{member.name}.stderr"
 
 
 def _authority_of(directory: Path, cluster_id: str) -> tuple["Authority", Credentials]:
@@ -573,19 +535,3 @@ def _locked(directory: Path) -> int:
             f"{directory}: another `metaquorum up` runs this cluster: stop it, or take another --dir"
         ) from error
     return fd
-
-
-def metaquorum_command() -> str:
-    """Return the shell command of this installation."""
-    beside = Path(sys.executable).with_name("metaquorum")
-    return shlex.quote(str(beside)) if beside.exists() else f"{shlex.quote(sys.executable)} -m ops.cli"
-
-
-def ended_with(code: int) -> str:
-    """Return an exit code for people; a negative one is the signal that ended the process."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"

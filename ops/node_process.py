@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.errors import DirectoryInUse, DiskFailed, InvariantBroken, MetadataError
+from metadata_log.errors import DirectoryInUse, InvariantBroken, MetadataError, leaves, most_telling
 from metadata_log.node.disk.data_directory import Role
 from metadata_log.node.disk.durable_files import renamed_os_errors
 from ops.log_format import PROCESS_FAILED, setup_logging
@@ -47,27 +47,56 @@ async def _to_its_end(process: Coroutine[Any, Any, None]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
+async def advised(process: Coroutine[Any, Any, None], role: Role) -> None:
+    """Run a node; where an invariant of it is broken and names no runbook, its message gets what to do next."""
+    try:
+        await process
+    except InvariantBroken as error:
+        if "runbook" not in error.context:
+            error.message += WHAT_NEXT[role]
+        raise
+
+
+async def in_one_process(
+    controller: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
+    broker: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
+) -> None:
+    """Run a controller and a broker on this loop until SIGINT or SIGTERM; each is called with the event that stops it.
+
+    The broker stops first: it hands its leaderships over through the controllers, this one among them. What ends one of
+    them unforeseen ends the other.
+    """
+    broker_stops, controller_stops = asyncio.Event(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, broker_stops.set)
+
+    async def broker_first() -> None:
+        await broker(broker_stops)
+        controller_stops.set()
+
+    async def controller_last() -> None:
+        await controller(controller_stops)
+        broker_stops.set()
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(controller_last())
+            tasks.create_task(broker_first())
+    except BaseExceptionGroup as failures:
+        raise most_telling(leaves(failures)) from None
+
+
 def run_node(
-    process: Coroutine[Any, Any, None],
-    role: Role,
+    start: Callable[[], Coroutine[Any, Any, None]],
     text_log: Path,
     make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> int:
     """Run a node to its end; what ended it is the last line of its log, and reported to a person by who called."""
+    with renamed_os_errors(text_log):
+        setup_logging(text_log)
     try:
-        with renamed_os_errors(text_log):
-            setup_logging(text_log)
-    except DiskFailed:
-        process.close()  # it never ran
-        raise
-    try:
-        try:
-            with asyncio.Runner(loop_factory=make_loop) as runner:
-                runner.run(_to_its_end(process))
-        except InvariantBroken as error:
-            if "runbook" not in error.context:
-                error.message += WHAT_NEXT[role]
-            raise
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            runner.run(_to_its_end(start()))
     except BaseException as error:
         # The last line of the log names the cause; the traceback of a bug goes to the log only.
         foreseen = isinstance(error, MetadataError)

@@ -1,8 +1,9 @@
 """Edge: `controller run` and `broker run`: one process in the foreground, its log in its data directory; `broker verify`."""
 
 import shlex
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from metadata_log.node.addresses import HostPort, read_address
 from ops import render
@@ -23,25 +24,46 @@ LOCAL: Final = ("127.0.0.1", 0)
     "run",
     "Run one controller in the foreground until SIGINT or SIGTERM.",
     "controller run --config controller.toml",
+    "controller run --config controller.toml --broker broker.toml",
 )
 @option("--config", read=Path, required=True, metavar="FILE")
-def run_controller_process(*, config: Path) -> int:
+@option(
+    "--broker", read=Path, metavar="FILE", help="and this broker in the same process, to develop and to test"
+)
+def run_controller_process(*, config: Path, broker: Path | None) -> int:
     import asyncio
 
     from metadata_log.node.disk.data_directory import read_meta
-    from ops.node_process import run_node, text_log_of
+    from ops.node_process import advised, in_one_process, run_node, text_log_of
     from ops.processes import keep_files_private
-    from ops.settings import load_controller_settings
+    from ops.settings import load_broker_settings, load_controller_settings
     from quorum.node.server import run_controller
     from quorum.pace.loop_turns import TimedSelector
 
     keep_files_private()
     settings = load_controller_settings(config)
+    guest = None if broker is None else load_broker_settings(broker)
     read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "controller")
     turns = TimedSelector()
-    process = run_controller(settings, text_log=text_log, turns=turns)
-    return run_node(process, "controller", text_log, lambda: asyncio.SelectorEventLoop(turns))
+
+    def controller(stop: asyncio.Event | None = None) -> Coroutine[Any, Any, None]:
+        return advised(run_controller(settings, text_log=text_log, turns=turns, stop=stop), "controller")
+
+    def make_loop() -> asyncio.AbstractEventLoop:
+        return asyncio.SelectorEventLoop(turns)
+
+    if guest is None:
+        return run_node(controller, text_log, make_loop)
+    from broker_agent.process import run_broker
+
+    read_meta(guest.data_dir, "broker", guest.broker_id, guest.cluster_id)
+    text_log_of(guest.data_dir, "broker")  # refuses where another process runs
+
+    def beside(stop: asyncio.Event) -> Coroutine[Any, Any, None]:
+        return advised(run_broker(guest, text_log=text_log, stop=stop), "broker")
+
+    return run_node(lambda: in_one_process(controller, beside), text_log, make_loop)
 
 
 @BROKER.verb(
@@ -51,7 +73,7 @@ def run_controller_process(*, config: Path) -> int:
 def run_broker_process(*, config: Path) -> int:
     from broker_agent.process import run_broker
     from metadata_log.node.disk.data_directory import read_meta
-    from ops.node_process import run_node, text_log_of
+    from ops.node_process import advised, run_node, text_log_of
     from ops.processes import keep_files_private
     from ops.settings import load_broker_settings
 
@@ -59,7 +81,7 @@ def run_broker_process(*, config: Path) -> int:
     settings = load_broker_settings(config)
     read_meta(settings.data_dir, "broker", settings.broker_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "broker")
-    return run_node(run_broker(settings, text_log=text_log), "broker", text_log)
+    return run_node(lambda: advised(run_broker(settings, text_log=text_log), "broker"), text_log)
 
 
 @BROKER.verb(

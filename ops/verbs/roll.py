@@ -260,7 +260,7 @@ def _check_is_asked(directory: Path, cluster_id: str | None) -> None:
 
 def _local(directory: Path) -> "Callable[[Node], None]":
     """Return what restarts a node of a local cluster."""
-    from ops.local_cluster import restart_member
+    from ops.member_processes import restart_member
 
     def restart(node: "Node") -> None:
         restart_member(directory, node.id)

@@ -24,6 +24,7 @@ LOCAL_BROKERS_MAX: Final = 50
     help="default: ./metaquorum-data",
 )
 @flag("--secure", help="with TLS and identity, if the cluster is a new one")
+@flag("--single", help="a new cluster: each controller, one by default, has a broker in its process")
 @flag("--demo", help="show by itself what a cluster does, then stop")
 @flag("--kafka", help="the same, with brokers of Apache Kafka: nodes are killed while a client produces")
 @flag("--stay", help="run on after a demo")
@@ -35,6 +36,7 @@ def run_up(
     brokers: int | None,
     folder: Path,
     secure: bool,
+    single: bool,
     demo: bool,
     kafka: bool,
     stay: bool,
@@ -50,9 +52,13 @@ def run_up(
     from ops.processes import keep_files_private
 
     keep_files_private()
+    if single and (demo or kafka):
+        fail_usage(f"--single is without --{'kafka' if kafka else 'demo'}, which kills single nodes")
     if kafka:
         _prepare_kafka()
-    cluster = LocalCluster(folder, controllers=controllers, brokers=brokers, secure=secure, kafka=kafka)
+    cluster = LocalCluster(
+        folder, controllers=controllers, brokers=brokers, secure=secure, kafka=kafka, single=single
+    )
     try:
         asyncio.run(run_in_foreground(cluster, Events(asked.output), demo=demo or kafka, stay=stay))
     except ClusterMismatch as error:
@@ -77,5 +83,12 @@ def _prepare_kafka() -> None:
 
 
 NOUN: Final = Verb(
-    run_up, examples=("up", "up --controllers 5 --brokers 2 --dir /tmp/cluster", "up --demo", "up --kafka")
+    run_up,
+    examples=(
+        "up",
+        "up --controllers 5 --brokers 2 --dir /tmp/cluster",
+        "up --single",
+        "up --demo",
+        "up --kafka",
+    ),
 )

@@ -101,9 +101,15 @@ class _Stopped(Exception):
 
 
 async def run_controller(
-    settings: ControllerSettings, *, text_log: Path | None = None, turns: TimedSelector | None = None
+    settings: ControllerSettings,
+    *,
+    text_log: Path | None = None,
+    turns: TimedSelector | None = None,
+    stop: asyncio.Event | None = None,
 ) -> None:
-    """Be a controller until SIGINT or SIGTERM; `turns` is the loop's selector, if it counts turns.
+    """Be a controller until `stop` is set, or without it until SIGINT or SIGTERM.
+
+    `turns` is the loop's selector, if it counts turns.
 
     Raises:
         Fault: its message says what broke, where, and what to do.
@@ -126,6 +132,11 @@ async def run_controller(
         check_space(settings.data_dir, limits.FREE_BYTES_TO_START + wanted)
         try:
             node = _Node(settings, meta, stack, recent, lock)
+            if stop is None:
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    asyncio.get_running_loop().add_signal_handler(number, node.stop_asked.set)
+            else:
+                node.stop_asked = stop
             await node.run(text_log, turns)
         except Fault as fault:
             if str(settings.data_dir) not in fault.message:
@@ -364,9 +375,6 @@ class _Node:
         Raises:
             Fault: a part cannot go on.
         """
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.stop_asked.set)
         try:
             await self.snapshot_fetch.hash_all()
             await self.transport.listen()
@@ -379,7 +387,7 @@ class _Node:
             self.history_process.shut_down()
             for threads in (self.files, self.bodies, self.reads, self.past_reads, self.downloads):
                 await threads.shut_down()
-            await loop.shutdown_default_executor()
+            await asyncio.get_running_loop().shutdown_default_executor()
 
     async def _serve(self, text_log: Path | None, turns: TimedSelector | None) -> None:
         """Run all parts until asked to stop, while the doors are open; raises as `run`."""

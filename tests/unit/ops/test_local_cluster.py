@@ -22,7 +22,8 @@ from metadata_log.node.addresses import address_text
 from metadata_log.node.disk.data_directory import DirectoryLock, load_meta, write_process_json
 from ops.cluster_layout import free_ports, read_cluster_file
 from ops.kafka.properties import read_properties
-from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with
+from ops.local_cluster import ClusterMismatch, LocalCluster
+from ops.member_processes import ended_with
 from ops.processes import is_locked, running_process
 from ops.settings import load_broker_settings, load_controller_settings
 from tests.support.processes import poll_until
@@ -30,8 +31,10 @@ from tests.support.processes import poll_until
 ROOT: Final = Path(__file__).parents[3]
 
 
-def prepared(directory: Path, *, controllers: int | None = None, brokers: int | None = None) -> LocalCluster:
-    cluster = LocalCluster(directory, controllers=controllers, brokers=brokers)
+def prepared(
+    directory: Path, *, controllers: int | None = None, brokers: int | None = None, single: bool = False
+) -> LocalCluster:
+    cluster = LocalCluster(directory, controllers=controllers, brokers=brokers, single=single)
     cluster.prepare()
     cluster._release()
     return cluster
@@ -85,6 +88,31 @@ def test_a_cluster_of_kafkas_brokers(tmp_path: Path) -> None:
         assert settings.kafka_address is not None
         assert address_text(settings.kafka_address) == member.kafka
         assert [address_text(voter.kafka or ("", 0)) for voter in settings.voters] == addresses
+
+
+def test_a_cluster_whose_controllers_have_brokers_in_their_processes(tmp_path: Path) -> None:
+    """Goal: a start finds again what shares a process; brokers that are added have processes of their own."""
+    directory = tmp_path / "c"
+    shapes = []
+    for controllers, brokers, single in ((2, 3, True), (None, 4, False), (None, None, True)):
+        cluster = LocalCluster(directory, controllers=controllers, brokers=brokers, single=single)
+        cluster.prepare()
+        cluster._release()
+        _, _, known = read_cluster_file(directory / "cluster.json")
+        assert known == cluster.brokers
+        shapes.append([broker.process_of for broker in known])
+    assert shapes == [[1, 2, None], [1, 2, None, None], [1, 2, None, None]]
+    assert [len(prepared(tmp_path / "one", single=True).members)] == [2]
+    both = f"controller run --config {directory}/controller-2.toml --broker {directory}/broker-12.toml"
+    assert [cluster.start_command(node).endswith(both) for node in (2, 12, 13)] == [True, True, False]
+    assert cluster.text_log(12) == cluster.text_log(2)
+    apart = prepared(tmp_path / "apart", controllers=1, brokers=1)
+    with pytest.raises(ClusterMismatch, match="a process for each node"):
+        LocalCluster(apart.directory, single=True).prepare()
+    file = directory / "cluster.json"
+    file.write_text(file.read_text().replace('"process_of": 2', '"process_of": 7'))
+    with pytest.raises(InvalidSettings, match="process of 7, which is no controller"):
+        LocalCluster(directory).prepare()
 
 
 def test_brokers_that_are_added_are_as_those_that_are_there(tmp_path: Path) -> None:

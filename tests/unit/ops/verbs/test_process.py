@@ -1,5 +1,6 @@
 """Edge: how a process ends, and what it reports about a broken invariant."""
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -44,7 +45,7 @@ def test_who_names_no_runbook_is_told_what_to_do(
     monkeypatch.setattr(node_process, "setup_logging", lambda _: None)
     said = error.message
     with pytest.raises(InvariantBroken) as ended:
-        node_process.run_node(_ending(error), role, tmp_path / f"{role}.log")
+        node_process.run_node(lambda: node_process.advised(_ending(error), role), tmp_path / f"{role}.log")
     assert ended.value.message == said + added
     assert ("wiped-voter" in added) == (role == "controller" and added != "")
 
@@ -99,3 +100,51 @@ def test_signals_that_come_while_a_process_stops_change_nothing(tmp_path: Path, 
         assert process.stderr is not None
         said = process.stderr.read()
     assert process.returncode == 0, said
+
+
+class Told:
+    """Two nodes that note what happens to them; each ends once it is told to, or fails."""
+
+    def __init__(self, *, failing: str | None = None) -> None:
+        self.events: list[str] = []
+        self._failing = failing
+
+    async def node(self, role: str, stop: asyncio.Event) -> None:
+        self.events.append(f"{role} started")
+        if role == self._failing:
+            raise InvariantBroken(BACKWARDS)
+        try:
+            await stop.wait()
+        except asyncio.CancelledError:
+            self.events.append(f"{role} cancelled")
+            raise
+        await asyncio.sleep(0)
+        self.events.append(f"{role} ended")
+
+    async def run(self) -> None:
+        await node_process.in_one_process(
+            lambda stop: self.node("controller", stop), lambda stop: self.node("broker", stop)
+        )
+
+
+async def test_in_one_process_the_broker_ends_before_the_controller() -> None:
+    told = Told()
+    running = asyncio.ensure_future(told.run())
+    await asyncio.sleep(0.01)
+    signal.raise_signal(signal.SIGTERM)
+    await running
+    assert told.events == ["controller started", "broker started", "broker ended", "controller ended"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "events"),
+    [
+        ("controller", ["controller started", "broker started", "broker cancelled"]),
+        ("broker", ["controller started", "broker started", "controller cancelled"]),
+    ],
+)
+async def test_what_ends_one_node_of_a_process_ends_the_other(failing: str, events: list[str]) -> None:
+    told = Told(failing=failing)
+    with pytest.raises(InvariantBroken, match=BACKWARDS):
+        await told.run()
+    assert told.events == events
