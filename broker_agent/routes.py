@@ -31,6 +31,8 @@ FORWARDED: Final[Sequence[RouteKey]] = (
     ("DELETE", "/v1/controllers/{id}"),
     ("GET", "/v1/quotas"),
     ("PATCH", "/v1/quotas"),
+    ("GET", "/v1/users"),
+    ("PATCH", "/v1/users"),
     ("GET", "/v1/features"),
     ("POST", "/v1/features"),
     ("POST", "/v1/batch"),

@@ -326,6 +326,30 @@ class UnknownRoute(Rejected):
     error, code = "INVALID_REQUEST", 42
 
 
+class UnsupportedSaslMechanism(Rejected):
+    """The number or the name is of no mechanism of SASL that is known here."""
+
+    error, code = "UNSUPPORTED_SASL_MECHANISM", 33
+
+
+class ResourceNotFound(Rejected):
+    """A user has no such credential."""
+
+    error, code = "RESOURCE_NOT_FOUND", 91
+
+
+class DuplicateResource(Rejected):
+    """A request names a user twice."""
+
+    error, code = "DUPLICATE_RESOURCE", 92
+
+
+class UnacceptableCredential(Rejected):
+    """A credential has no user, too few or too many iterations, or no password."""
+
+    error, code = "UNACCEPTABLE_CREDENTIAL", 93
+
+
 class OffsetInFuture(Rejected):
     """The offset lies beyond the high watermark."""
 

@@ -25,6 +25,7 @@ from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import SnapshotRow, records_of
 from metadata_log.image.subject import SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder, TopicsImage, placed_partitions, tombstones
+from metadata_log.image.users import CredentialKey, UsersBuilder, UsersImage
 from metadata_log.limits import (
     KIB,
     LINES_COUNTED_AT_ONCE,
@@ -59,6 +60,7 @@ class MetadataImage:
     controllers: ControllersImage = field(default_factory=immutables.Map)
     quotas: QuotasImage = field(default_factory=immutables.Map)
     acls: AclsImage = field(default_factory=AclsImage)
+    users: UsersImage = field(default_factory=immutables.Map)
     results: RequestResults = field(default_factory=RequestResults)
     begun: BegunImage = field(default_factory=immutables.Map, compare=False)
     """Changes in parts that take brokers out of service; an older snapshot does not say them."""
@@ -131,6 +133,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     quotas: frozenset[tuple[Entity, str]] = frozenset()
     """Entity and key of each."""
     acls: frozenset[Uuid] = frozenset()
+    users: frozenset[CredentialKey] = frozenset()
 
 
 class _Uncounted(NamedTuple):
@@ -184,6 +187,7 @@ def _size_of(before: MetadataImage, touched: Delta) -> _Size:
         + len(touched.brokers)
         + len(touched.quotas)
         + len(touched.acls)
+        + len(touched.users)
     )
     lines, size = keys, _IMAGE_BYTES + _KEY_BYTES * (keys + len(touched.partitions))
     for topic_id in touched.topics:
@@ -298,6 +302,7 @@ SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (
     ControllersBuilder,
     QuotasBuilder,
     AclsBuilder,
+    UsersBuilder,
 )
 """A subject comes after those it depends on."""
 
@@ -312,6 +317,7 @@ _SNAPSHOT_ORDER: Final[tuple[tuple[str, Callable[[Any], Iterator[SnapshotRow]]],
     (ControllersBuilder.FIELD, ControllersBuilder.records),
     (QuotasBuilder.FIELD, QuotasBuilder.records),
     (AclsBuilder.FIELD, AclsBuilder.records),
+    (UsersBuilder.FIELD, UsersBuilder.records),
 )
 """Part of the format: equal images have equal snapshots, byte for byte."""
 

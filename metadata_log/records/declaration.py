@@ -15,7 +15,7 @@ T = TypeVar("T", bound=type)
 R = TypeVar("R", bound=tuple[Any, ...])
 
 Secrets = Mapping[str, Callable[[Any], bool]]
-"""By field: whether the value there, which is text or None, is a secret in a given record."""
+"""By field: whether the value there, which is text, bytes or None, is a secret in a given record."""
 NO_SECRETS: Final[Secrets] = {}
 
 
@@ -99,7 +99,7 @@ def shown(record: R) -> R:
     key_field = declaration.mask_key
     key = None if key_field is None else getattr(record, key_field)
     hidden: dict[str, Any] = {
-        name: mask(value, key)
+        name: mask(value, key) if isinstance(value, str) else mask_bytes(value, key)
         for name, is_secret in secret_fields.items()
         if (value := getattr(record, name)) is not None and is_secret(record)
     }
@@ -120,3 +120,9 @@ def mask(secret: str, key: bytes | None) -> str:
     if key is None:
         return f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"
     return f"hmac-sha256:{hmac.digest(key, secret.encode(), hashlib.sha256).hex()}"
+
+
+def mask_bytes(secret: bytes, key: bytes | None) -> bytes:
+    """Return what is shown instead of secret bytes, which always have a key."""
+    assert key is not None, "secret bytes without a key of their masks"
+    return hmac.digest(key, secret, hashlib.sha256)

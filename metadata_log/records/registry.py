@@ -20,6 +20,7 @@ from metadata_log.records import (
     quotas,
     snapshots,
     topics,
+    users,
 )
 from metadata_log.records.declaration import declaration_of, json_names_of, shown
 from metadata_log.records.rows import reader_of, run_reader_of
@@ -36,6 +37,7 @@ SUBJECTS: Final[tuple[ModuleType, ...]] = (
     quotas,
     snapshots,
     acls,
+    users,
 )
 """What the log speaks of. A subject has the same name in every room that has a file for it; exported columns come in this
 order."""
@@ -50,6 +52,7 @@ Record: TypeAlias = (
     | producer_ids.Record
     | controllers.Record
     | quotas.Record
+    | users.Record
     | snapshots.Record
     | acls.Record
 )

@@ -275,6 +275,28 @@ class QuotasChanged(Written):
     entries: list[QuotaOutcome]
 
 
+class ScramCredential(TypedDict):
+    mechanism: str
+    iterations: int
+
+
+class User(TypedDict):
+    user: str
+    credentials: list[ScramCredential]
+
+
+class Users(Listing):
+    items: list[User]
+
+
+class UserOutcome(Outcome):
+    user: str
+
+
+class UsersChanged(Written):
+    users: list[UserOutcome]
+
+
 class FeatureLevel(TypedDict):
     feature: str
     level: int
@@ -402,6 +424,7 @@ class State(Listing):
     voters: list[dict[str, Any]] | None
     controllers: list[dict[str, Any]]
     quotas: list[Quota]
+    users: list[User]
 
 
 class Session(TypedDict):

@@ -16,7 +16,7 @@ from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
 from quorum.controller.callers import Caller
 from quorum.controller.written import Written
-from quorum.http import brokers, configs, features, partitions, quotas, topics
+from quorum.http import brokers, configs, features, partitions, quotas, topics, users
 from quorum.http.bodies import caller_of, read_body, request_id_from
 from quorum.http.door import Door, Write, is_large, offsets_of
 from quorum.http.routes import writing
@@ -28,6 +28,7 @@ KINDS: Final[Mapping[str, Write]] = {
     **partitions.WRITES,
     **features.WRITES,
     **quotas.WRITES,
+    **users.WRITES,
 }
 """By the operation that a command of a batch names."""
 

@@ -25,7 +25,7 @@ from metadata_log.wire.commands import (
 from metadata_log.wire.fetch import FetchAnswer, FetchRequest, SnapshotOffer
 from quorum.decide.registry import OPERATIONS
 from quorum.http import answer_shapes as answers
-from quorum.http import batch, configs, features, partitions, producer_ids, quorum, quotas, topics
+from quorum.http import batch, configs, features, partitions, producer_ids, quorum, quotas, topics, users
 from quorum.http.app import ROUTES
 from quorum.http.bodies import NDJSON, OCTETS
 from quorum.http.events import EVENT_STREAM
@@ -79,6 +79,8 @@ TOLD: Final[Mapping[RouteKey, Told]] = {
     ("PUT", "/v1/configs"): Told(answers.ResourcesChanged, configs.AllSettings),
     ("GET", "/v1/quotas"): Told(answers.Quotas),
     ("PATCH", "/v1/quotas"): Told(answers.QuotasChanged, quotas.WantedQuotas),
+    ("GET", "/v1/users"): Told(answers.Users),
+    ("PATCH", "/v1/users"): Told(answers.UsersChanged, users.ChangedCredentials),
     ("GET", "/v1/features"): Told(answers.Features),
     ("POST", "/v1/features"): Told(answers.FeaturesChanged, features.WantedLevels),
     ("POST", "/v1/producer-ids"): _of_nodes(answers.Block, producer_ids.WantedBlock),

@@ -22,7 +22,7 @@ from metadata_log.kafka.messages import API_VERSIONS, Malformed, RequestHeader, 
 from metadata_log.kafka.messages import REQUESTS as SCHEMAS
 from metadata_log.kafka.reading import Values
 from metadata_log.node.collector import leave_no_cycle
-from metadata_log.node.identity.access import Peer, peer_address, peer_certificate
+from metadata_log.node.identity.access import peer_address, peer_certificate
 from metadata_log.node.identity.rights import NOBODY, Principal
 from metadata_log.node.pace import Pieces
 from metadata_log.node.recent_warnings import BY_STRANGER
@@ -401,9 +401,7 @@ class KafkaConnection(asyncio.Protocol):
         now_s = self._loop.time()
         if now_s >= self._known_until_s:
             try:
-                self._known = self._serving.door.access.principal(
-                    Peer(self._certificate, self._login.credential)
-                )
+                self._known = self._serving.door.principal(self._certificate, self._login)
             except AuthenticationFailed:
                 self._known = NOBODY
             self._known_until_s = now_s + limits.IDENTITY_CHECK_S

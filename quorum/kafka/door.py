@@ -10,18 +10,26 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import quote
 
-from metadata_log.errors import Fault, MetadataError, ThrottlingQuotaExceeded
+from metadata_log.errors import AuthenticationFailed, Fault, MetadataError, ThrottlingQuotaExceeded
 from metadata_log.kafka.messages import ANSWERS, REQUESTS, answer_tail
 from metadata_log.kafka.reading import Values
 from metadata_log.kafka.schemas import Versions
+from metadata_log.node.identity.access import Peer
+from metadata_log.node.identity.certified_names import NAME
+from metadata_log.node.identity.rights import Principal
 from metadata_log.records.acls import AclOperation
+from metadata_log.records.users import UserScramCredentialRecord
 from quorum.controller.callers import Caller, authorize
 from quorum.decide.access import CLUSTER
 from quorum.decide.registry import OPERATIONS
 from quorum.kafka.errors import KafkaError, kafka_error, whole
 from quorum.kafka.refused_brokers import RefusedBrokers
 from quorum.node.parts import Parts
+
+_PRINTABLE: Final = "".join(map(chr, range(0x21, 0x7F)))
+_NAME_LENGTH_MAX: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,19 +48,57 @@ class KafkaDoor(Parts):
         """Key, oldest and newest version of each request that clients may send."""
         return tuple((key, *api.versions) for key, api in sorted(self.apis.items()) if api.is_advertised)
 
+    def principal(self, certificate: Mapping[str, Any] | None, login: "Login") -> Principal:
+        """Return the principal of a connection; NOBODY before login. A login by SCRAM counts while its credential does.
+
+        Raises:
+            AuthenticationFailed: what the connection has shown counts no longer.
+        """
+        proved = login.proved
+        if proved is None:
+            return self.access.principal(Peer(certificate, login.credential))
+        now = self.controller.committed.users.get((proved.name, proved.mechanism))
+        if now is None or now != proved.credential:
+            raise AuthenticationFailed("the credential of this login was changed or taken away: log in again")
+        return self.named("User", proved.name)
+
+    def named(self, kind: str, name: str) -> Principal:
+        """Return the principal of a name that Kafka's login or one of its brokers proves: the file of principals gives it
+        its rights.
+        """
+        known = f"{kind}:{name}"
+        if kind == "User" and NAME.fullmatch(known):
+            return self.access.named(known)
+        # No file of principals has such a name: it has no rights while identity is on. Records show it in plain characters.
+        shown = quote(known, safe=_PRINTABLE.replace("%", ""))[:_NAME_LENGTH_MAX]
+        return self.access.named(f"User:{shown}")
+
     @cached_property
     def not_registered(self) -> RefusedBrokers:
         return RefusedBrokers(self.now_ms)
 
 
-class Login:
-    """What a connection has shown by SASL: `credential` is a token, `is_new` until the connection knows of it."""
+class Proved(NamedTuple):
+    """Which user has shown by SCRAM that it knows its password, and the credential at that time."""
 
-    __slots__ = ("credential", "has_failed", "is_new", "mechanism")
+    name: str
+    mechanism: int
+    credential: UserScramCredentialRecord | None
+
+
+class Login:
+    """What a connection has shown by SASL: `credential` is a token, `is_new` until the connection knows of it.
+
+    `exchange` is a login by SCRAM under way, `proved` one that is done.
+    """
+
+    __slots__ = ("credential", "exchange", "has_failed", "is_new", "mechanism", "proved")
 
     def __init__(self) -> None:
         self.mechanism: str | None = None
         self.credential: str | None = None
+        self.exchange: Any = None
+        self.proved: Proved | None = None
         self.is_new = False
         self.has_failed = False
         """Its connection is closed behind the answer."""

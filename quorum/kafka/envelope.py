@@ -7,7 +7,6 @@ gives it, and a name that is not in there has none. So a stolen key of a broker 
 import ipaddress
 import struct
 from typing import Final
-from urllib.parse import quote
 
 from metadata_log import limits
 from metadata_log.errors import MetadataError, NotController
@@ -20,7 +19,6 @@ from metadata_log.kafka.messages import (
     request_header,
 )
 from metadata_log.kafka.reading import Values
-from metadata_log.node.identity.certified_names import NAME
 from metadata_log.node.identity.rights import Principal
 from quorum.controller.callers import Caller
 from quorum.kafka.door import Answer, Api, Asked, AtOnce, KafkaDoor, Waits, tail_in_time
@@ -28,8 +26,6 @@ from quorum.kafka.door import Answer, Api, Asked, AtOnce, KafkaDoor, Waits, tail
 ENVELOPE: Final = 58
 NONE, INVALID_REQUEST, PRINCIPAL_DESERIALIZATION_FAILURE = 0, 42, 97
 _VERSION: Final = struct.Struct(">h")
-_PRINTABLE: Final = "".join(map(chr, range(0x21, 0x7F)))
-_NAME_LENGTH_MAX: Final = 200
 
 
 async def unwrap(door: KafkaDoor, asked: Asked) -> Values:
@@ -77,12 +73,7 @@ def _principal(door: KafkaDoor, data: bytes | None) -> Principal:
     if version not in PRINCIPAL.versions:
         raise Malformed(f"a principal in version {version}")
     kind, name, _ = read_whole(PRINCIPAL, version, data, _VERSION.size)
-    known = f"{kind}:{name}"
-    if kind == "User" and NAME.fullmatch(known):
-        return door.access.named(known)
-    # No file of principals has such a name, so it has no rights while identity is on. Records show it in plain characters.
-    shown = quote(known, safe=_PRINTABLE.replace("%", ""))[:_NAME_LENGTH_MAX]
-    return door.access.named(f"User:{shown}")
+    return door.named(kind, name)
 
 
 async def _read(door: KafkaDoor, header: RequestHeader, data: bytes) -> Values:

@@ -16,7 +16,6 @@ NO_ACLS: Final = KafkaError(54, "this controller has no access control lists")
 """SECURITY_DISABLED, as from a Kafka without an authorizer."""
 NO_TOKENS: Final = KafkaError(61, "this controller has no delegation tokens")
 """DELEGATION_TOKEN_AUTH_DISABLED."""
-NO_SCRAM: Final = KafkaError(UNSUPPORTED_VERSION, "this controller has no SCRAM credentials")
 NO_KAFKA_CONTROLLERS: Final = KafkaError(
     UNSUPPORTED_VERSION, "controllers of Kafka cannot take part in this quorum"
 )
@@ -32,12 +31,6 @@ def _each_acl(values: Values) -> Values:
 
 def _each_filter(values: Values) -> Values:
     return (NO_THROTTLE, [(*NO_ACLS, ()) for _ in values[0]])
-
-
-def _each_credential(values: Values) -> Values:
-    deletions, upsertions = values
-    users = dict.fromkeys(each[0] for each in (*deletions, *upsertions))
-    return (NO_THROTTLE, [(user, *NO_SCRAM) for user in users])
 
 
 def _of(make: Callable[[Values], Values]) -> Waits:
@@ -77,8 +70,6 @@ APIS: Final = (
     Api(31, _of(_each_filter), NOTHING, in_envelopes=True),
     *(Api(key, _whole(key, NO_TOKENS), NOTHING, in_envelopes=True) for key in (38, 39, 40)),
     Api(41, _whole(41, NO_TOKENS), NOTHING),
-    Api(50, _whole(50, NO_SCRAM), NOTHING),
-    Api(51, _of(_each_credential), NOTHING, in_envelopes=True),
     *(
         Api(key, AtOnce(partial(_ASKING.refuse, key)), NOTHING, is_advertised=False)
         for key in CONTROLLERS_ONLY

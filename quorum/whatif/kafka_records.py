@@ -3,6 +3,7 @@
 The versions are those of the newest metadata.version. Tagged fields that have their default are left out.
 """
 
+import base64
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -96,6 +97,8 @@ def _value(field: Field, value: Any, version: int, word: Word) -> Any:
 def _item(field: Field, value: Any, version: int, word: Word) -> Any:
     if field.fields:
         return _named(field.fields, value, version, word)
+    if field.kind == "bytes":
+        return base64.b64encode(value).decode()
     return word(value) if field.kind == "uuid" else value
 
 

@@ -40,6 +40,7 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
+from metadata_log.records.users import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from snapshots.fold import fold
 from snapshots.history import image_at
 from snapshots.snapshot_file import read_snapshot, write_snapshot
@@ -201,8 +202,11 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
     topics, configs = set[TopicId](), set[tuple[int, str, str]]()
     partitions: dict[TopicId, set[int]] = {}
     quotas, acls = set[tuple[Entity, str]](), set[Uuid]()
+    users = set[tuple[str, int]]()
     for record in records:
         match record:
+            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+                users.add((record.name, record.mechanism))
             case ClientQuotaRecord():
                 quotas.add((quota_entity(record.entity), record.key))
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
@@ -236,6 +240,7 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
         configs=frozenset(configs),
         quotas=frozenset(quotas),
         acls=frozenset(acls),
+        users=frozenset(users),
         claim=any(isinstance(record, ControllerClaimRecord) for record in records),
     )
 
@@ -277,6 +282,7 @@ def test_a_delta_names_every_key_that_differs(seed: int) -> None:
         ]
         assert {key for key, _ in values[0] ^ values[1]} <= delta.quotas
         assert {*before.acls.by_id} ^ {*after.acls.by_id} <= delta.acls
+        assert {key for key, _ in {*before.users.items()} ^ {*after.users.items()}} <= delta.users
         assert {name for name, _ in {*before.features.items()} ^ {*after.features.items()}} <= delta.features
         assert delta.quorum == (
             (before.quorum.kraft_version, before.quorum.voters)

@@ -44,6 +44,7 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
+from metadata_log.records.users import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
 CLUSTER_ID = "A" * 22
 FIRST_TIME_MS = 1_700_000_000_000
@@ -424,6 +425,15 @@ def _remove_acl(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [RemoveAccessControlEntryRecord(rng.choice(sorted(image.acls.by_id)))]
 
 
+def _credential(rng: random.Random, image: MetadataImage) -> list[Record]:
+    if image.users and rng.random() < 0.3:
+        return [RemoveUserScramCredentialRecord(*rng.choice(sorted(image.users)))]
+    mask_key = rng.choice((None, rng.randbytes(16)))
+    secrets = (rng.randbytes(9), rng.randbytes(32), rng.randbytes(32))
+    name = rng.choice(("ann", "größe|"))
+    return [UserScramCredentialRecord(name, rng.choice((1, 2)), *secrets, 4_096, mask_key)]
+
+
 def _new_voters(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [_voters(rng)]
 
@@ -440,6 +450,7 @@ _KINDS = (
     *(_register_controller, _register_controller, _unregister_controller),
     *(_quota, _quota),
     *(_create_acl, _create_acl, _remove_acl),
+    *(_credential, _credential),
 )
 
 

@@ -285,6 +285,22 @@ def alter_quotas(run: Run, line: Line) -> Answer:
     return {"results": [_result(code, message) for code, message, _ in rows]}
 
 
+def alter_credentials(run: Run, line: Line) -> Answer:
+    deletions = [(each["name"], each["mechanism"]) for each in line.get("deletions") or ()]
+    upsertions = [
+        (
+            each["name"],
+            each["mechanism"],
+            or_default(each, "iterations", 4_096),
+            or_default(each, "salt", "salt").encode(),
+            or_default(each, "salted_password", "password").encode(),
+        )
+        for each in line.get("upsertions") or ()
+    ]
+    _, rows = exchange(run, 51, 0, (deletions, upsertions))
+    return {"results": [_result(code, message, user=user) for user, code, message in rows]}
+
+
 # --- partitions
 
 
@@ -355,6 +371,7 @@ THROUGH_BYTES: Final[Mapping[str, Operation]] = {
     "LegacyAlterConfigs": alter_wholly,
     "UpdateFeatures": update_features,
     "AlterClientQuotas": alter_quotas,
+    "AlterUserScramCredentials": alter_credentials,
     "ElectLeaders": elect_leaders,
     "AlterPartitionReassignments": reassign,
     "ListPartitionReassignments": list_reassignments,

@@ -22,6 +22,7 @@ RECORDS = {  # by type: the letter of the entity's line in the digest, how many 
     3: ("p", 2, (0, 1, 6, 7, 2, 3, 4, 5, 8, 9, 10, 11, 12)), 5: ("p", 2, (0, 1, 2, 7, 6, 8, 9, 5, 10, 11, 12)),
     4: ("c", 3, (0, 1, 2, 3, 4)), 12: ("f", 1, (0, 1)), 1004: ("q", 0, (0,)), 1005: ("v", 0, (0,)),
     27: ("n", 1, (0, 2, 1, 3, 4, 5)), 1010: ("n", 1, (0, 1)),
+    11: ("s", 2, (0, 1, 2, 3, 4, 5, 6)), 22: ("s", 2, (0, 1)),
     14: ("u", 2, (0, 1, 2)),  # without its last field, which says that it is removed
     18: ("a", 1, (0, 1, 2, 3, 4, 5, 6, 7)), 19: ("a", 1, (0,)),
     15: ("i", 0, (0, 0, 0)), 1002: ("snapshot", 0, (0, 1, 2, 3, 4)),  # of a 15 its last field alone; a 1002 until its 1003
@@ -98,7 +99,7 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
                 told |= {3: told[3] + (fields[2] is not None), 4: told[4] + 1}
             self[key] = told
             is_removed = (kind == 4 and fields[3] is None) or (kind == 12 and not fields[1])
-            if kind in (1, 19, 1010) or is_removed or (kind == 14 and fields[3]):
+            if kind in (1, 19, 22, 1010) or is_removed or (kind == 14 and fields[3]):
                 del self[key]
 
     def digest(self) -> str:
@@ -109,6 +110,9 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
                 if letter == "c":
                     is_secret = 4 in row or row[2].endswith(SECRETS)  # 4: the key of its mask
                     columns[3:] = [masked(*columns[2:]) if is_secret else row[3]]
+                if letter == "s":  # 2 to 4: secrets, where there is a key of their masks, 6
+                    masks = [hmac.digest(row[6], row[n], "sha256") if row[6] else row[n] for n in (2, 3, 4)]
+                    columns[2:] = [*masks, row[5]]
                 line = "|".join([letter, *map(text, columns)])
                 line += "-" * (letter == "b" and row[9] is None)  # whether any are cordoned was not told
                 h = sha256(line.encode()).hexdigest()

@@ -34,6 +34,7 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
+from metadata_log.records.users import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from tests.support.histories import Step, step_of
 
 Values = tuple[Any, ...]
@@ -353,6 +354,17 @@ FAMILIES: Final[Mapping[str, Family]] = {
         lambda moment: {_acl_key(acl): () for acl in moment.image.acls.by_id.values()},
         (),
         {AccessControlEntryRecord: ("create", _acl_key)},
+    ),
+    "user_changes": Family(
+        ("user_name", "scram_mechanism"),
+        ("scram_iterations",),
+        ("prev_iterations",),
+        lambda moment: {key: (each.iterations,) for key, each in moment.image.users.items()},
+        (None,),
+        {
+            UserScramCredentialRecord: ("set", lambda record: (record.name, record.mechanism)),
+            RemoveUserScramCredentialRecord: ("remove", lambda record: (record.name, record.mechanism)),
+        },
     ),
     "controller_changes": Family(
         ("node_id",),

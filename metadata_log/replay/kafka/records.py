@@ -31,6 +31,7 @@ from metadata_log.records.quotas import ClientQuotaRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.records.users import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from metadata_log.replay.opaque import OpaqueRecord, unread
 
 AnyRecord: TypeAlias = Record | OpaqueRecord
@@ -194,6 +195,9 @@ def counterpart(record: Decoded) -> Record | None:
                 endpoints=tuple(sorted(found.endpoints, key=attrgetter("name"))),
                 features=tuple(sorted(found.features, key=attrgetter("name"))),
             )
+        case UserScramCredentialRecord():
+            # Without a key of masks nothing of a secret is shown.
+            return found._replace(salt=b"", stored_key=b"", server_key=b"")
         case ClientQuotaRecord(entity):
             return found._replace(entity=tuple(sorted(entity, key=attrgetter("entity_type"))))
         case VotersRecord(voters):
@@ -212,6 +216,7 @@ _NO_OP: Final = NoOpRecord()
 _NO_STATE: Final = (
     *(SnapshotHeaderRecord, SnapshotFooterRecord, NoOpRecord, ControllerClaimRecord),
     *(PartitionChangeRecord, RemoveTopicRecord, UnregisterControllerRecord),
+    RemoveUserScramCredentialRecord,
 )
 """The records around the state in a checkpoint, and those that only a log holds."""
 

@@ -45,7 +45,8 @@ def test_the_whole_state() -> None:
     state = listed(state_json(made.image))
     assert list(state) == [
         *("end_offset", "controller_epoch", "time_ms", "digest", "brokers", "topics", "configs", "features"),
-        *("next_producer_id", "kraft_version", "voters", "controllers", "quotas", "deleted_topics"),
+        *("next_producer_id", "kraft_version", "voters", "controllers", "quotas", "acls", "users"),
+        "deleted_topics",
     ]
     assert state["digest"] == digest(made.image)
     assert [topic["name"] for topic in state.pop("topics")] == ["s", "t"]

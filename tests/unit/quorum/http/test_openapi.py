@@ -131,6 +131,9 @@ async def tour(asked: Callable[..., Any]) -> None:
     await asked("PUT", "/v1/configs", {"resources": [{"topic": "t", "configs": {}}]})
     quotas = [{"user": None, "client_id": "a", "set": {"request_percentage": 2}}]
     await asked("PATCH", "/v1/quotas", {"entries": quotas})
+    who = {"user": "ann", "mechanism": "SCRAM-SHA-256"}
+    what = {"iterations": 4096, "salt": "c2FsdA==", "salted_password": "cGFzc3dvcmQ="}
+    await asked("PATCH", "/v1/users", {"upsertions": [who | what]})
     await asked("GET", "/v1/configs?topic=t")
     await asked("GET", "/v1/configs?topic=t&effective=1")
     for path in (
@@ -143,7 +146,16 @@ async def tour(asked: Callable[..., Any]) -> None:
         "principals",
     ):
         await asked("GET", f"/v1/{path}")
-    for path in ("features", "quotas", "quorum", "quorum/settings", "controllers", "snapshots", "state"):
+    for path in (
+        "features",
+        "quotas",
+        "users",
+        "quorum",
+        "quorum/settings",
+        "controllers",
+        "snapshots",
+        "state",
+    ):
         await asked("GET", f"/v1/{path}")
     commands = [{"operation": "DeleteTopics", "body": {"name": "u"}}]
     await asked("POST", "/v1/batch", {"commands": commands})

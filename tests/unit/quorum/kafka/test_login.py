@@ -12,7 +12,7 @@ from metadata_log.kafka.messages import API_VERSIONS
 from metadata_log.node.identity.credentials import trusting
 from metadata_log.node.identity.tls import Tls
 from ops.certificates import Authority
-from quorum.kafka.login import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from quorum.kafka.login import OFFERED, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.support.kafka_client import KafkaClient, request_bytes, sized
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk, until
 from tests.support.lab import CLUSTER, setting, uuid
@@ -37,7 +37,7 @@ def file_of_principals(directory: Path) -> Path:
 
 
 async def login(client: KafkaClient, message: str) -> Any:
-    assert await client.ask(SASL_HANDSHAKE, 1, "PLAIN") == (0, ("PLAIN",))
+    assert await client.ask(SASL_HANDSHAKE, 1, "PLAIN") == (0, OFFERED)
     return await client.ask(SASL_AUTHENTICATE, 2, message.encode())
 
 
@@ -96,7 +96,7 @@ def test_another_name_or_token_is_refused_and_ends_the_connection(tmp_path: Path
 def test_before_login_only_the_way_to_it_is_open(tmp_path: Path) -> None:
     async def story(desk: KafkaDesk) -> None:
         async with desk.client() as client:
-            assert await client.ask(SASL_HANDSHAKE, 0, "GSSAPI") == (33, ("PLAIN",))
+            assert await client.ask(SASL_HANDSHAKE, 0, "GSSAPI") == (33, OFFERED)
             assert (await client.ask(SASL_AUTHENTICATE, 0, b"\0alice\0x"))[0] == 34
             client.send(CLUSTER_QUESTION[0], 2, CLUSTER_QUESTION[2:])
             assert await client.is_closed()

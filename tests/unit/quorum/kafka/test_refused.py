@@ -25,8 +25,6 @@ FILTER = (2, None, 3, None, None, 3, 3)
         (39, (b"", 1), lambda answer: answer[0]),
         (40, (b"", 1), lambda answer: answer[0]),
         (41, (None,), lambda answer: answer[0]),
-        (50, (None,), lambda answer: answer[1]),
-        (51, ([("a", 1)], [("a", 2, 4096, b"", b""), ("b", 1, 4096, b"", b"")]), lambda answer: answer[1]),
     ],
 )
 def test_what_is_not_here_is_refused_as_kafka_without_it_refuses_it(
@@ -35,8 +33,7 @@ def test_what_is_not_here_is_refused_as_kafka_without_it_refuses_it(
     async def story(desk: KafkaDesk) -> None:
         async with desk.client() as client:
             answer = await client.ask(key, REQUESTS[key].versions.last, *values)
-        expected: dict[int, Any] = {29: 54, 30: [54, 54], 31: [54], 38: 61, 39: 61, 40: 61, 41: 61, 50: 35}
-        expected[51] = tuple((user, 35, "this controller has no SCRAM credentials") for user in "ab")
+        expected: dict[int, Any] = {29: 54, 30: [54, 54], 31: [54], 38: 61, 39: 61, 40: 61, 41: 61}
         assert answered(answer) == expected[key]
 
     at_kafka_desk(tmp_path, story)
@@ -61,14 +58,13 @@ def test_every_key_has_a_row_and_those_of_controllers_are_not_advertised() -> No
     assert {key for key, api in APIS.items() if not api.is_advertised} == set(CONTROLLERS_ONLY)
 
 
-@pytest.mark.parametrize("key", [30, 31, 51])
+@pytest.mark.parametrize("key", [30, 31])
 def test_many_refusals_are_made_and_encoded_beside_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: int
 ) -> None:
     items: dict[int, tuple[Any, ...]] = {
         30: ([ACL] * 5_000,),
         31: ([FILTER] * 5_000,),
-        51: ([(f"u{number}", 1) for number in range(5_000)], ()),
     }
 
     async def story(desk: KafkaDesk) -> None:
