@@ -32,13 +32,13 @@ from metadata_log.errors import (
 from metadata_log.ids import Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CLOCK_DRIFT_PERCENT, FETCH_BYTES_DEFAULT
+from metadata_log.metadata_versions import OUR_BROKERS_FROM
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.features import (
     ELIGIBLE_LEADER_REPLICAS_LEVEL,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
-    METADATA_VERSION_MIN,
     METAQUORUM_VERSION,
     METAQUORUM_VERSION_LEVEL,
     METAQUORUM_VERSION_MIN,
@@ -59,7 +59,7 @@ FETCH_SILENCE_SHARE: Final = 6
 controller."""
 
 SUPPORTED_FEATURES: Final = (
-    FeatureRange(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
+    FeatureRange(METADATA_VERSION, OUR_BROKERS_FROM, METADATA_VERSION_LEVEL),
     FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     FeatureRange(METAQUORUM_VERSION, METAQUORUM_VERSION_MIN, METAQUORUM_VERSION_LEVEL),
 )

@@ -37,6 +37,7 @@ from quorum.node.config import (
     KAFKA_SECURITY,
     ControllerSettings,
     ElectionSettings,
+    FeatureSettings,
     KafkaSettings,
     LogSettings,
     SnapshotSettings,
@@ -56,6 +57,7 @@ GROUPS: Final[Mapping[str, type]] = {
     "snapshot": SnapshotSettings,
     "elections": ElectionSettings,
     "topics": TopicSettings,
+    "features": FeatureSettings,
     "kafka": KafkaSettings,
     "audit": AuditSettings,
     "tls": TlsFiles,
@@ -93,6 +95,7 @@ def _keys(table: str, roles: tuple[Role, ...], kind: Kind, /, **does: str) -> It
         yield Key(table, key, kind, told, roles)
 
 
+_FOUNDING: Final = "With which a cluster is founded: a level, its name, or a release (4.1)."
 KEYS: Final = (
     *_keys("", BOTH, of.CLUSTER_ID, cluster_id="The cluster, the same in every file of it."),
     *_keys(
@@ -214,6 +217,13 @@ KEYS: Final = (
         undelete_window_ms="How long a deleted topic can be restored; 0: it is gone at once, as in Kafka.",
         partitions_per_topic_max="More partitions are refused with POLICY_VIOLATION.",
         replication_factor_min="A new topic with fewer replicas is refused with POLICY_VIOLATION.",
+    ),
+    *_keys("features", CONTROLLER, of.METADATA_VERSION, founding_metadata_version=_FOUNDING),
+    *_keys(
+        "features",
+        CONTROLLER,
+        of.YES_OR_NO,
+        unstable_levels="Whether levels that Kafka may still change can be finalized; the same on all controllers.",
     ),
     *_keys(
         "kafka",

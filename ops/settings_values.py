@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from broker_agent.config import SECURITY_PROTOCOLS
 from metadata_log.ids import Uuid, is_reserved, uuid_from_text, uuid_text
+from metadata_log.metadata_versions import UNSTABLE_LEVEL, level_of, name_of
 from metadata_log.node.addresses import (
     HostPort,
     address_text,
@@ -18,6 +19,7 @@ from metadata_log.node.addresses import (
     read_address,
     read_url,
 )
+from metadata_log.records.features import METADATA_VERSION_MIN
 
 T = TypeVar("T")
 _LISTENER_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
@@ -67,6 +69,15 @@ def listener_name(value: object) -> str:
     if not isinstance(value, str) or not _LISTENER_NAME.fullmatch(value):
         raise ValueError("wanted the name of a listener: letters, digits, _, . and -")
     return value
+
+
+def metadata_version(value: object) -> int:
+    """Return a level of metadata.version by its number, its name or a release."""
+    if isinstance(value, bool) or not isinstance(value, int | str) or (level := level_of(str(value))) is None:
+        raise ValueError(
+            f"wanted a level of metadata.version: {METADATA_VERSION_MIN} to {UNSTABLE_LEVEL}, a name, or a release (4.1)"
+        )
+    return level
 
 
 def one_of(choices: Sequence[str]) -> Kind:
@@ -206,4 +217,5 @@ TOLD: Final = _plain("HOST:PORT", reachable, address_text)
 LISTENER: Final = _plain(
     "PROTOCOL://HOST:PORT", listener, lambda at: f"{SECURITY_PROTOCOLS[at[2]]}://{address_text(at[:2])}"
 )
+METADATA_VERSION: Final = _plain("level", metadata_version, name_of)
 LISTENER_NAME: Final = _plain("name of a listener", listener_name)

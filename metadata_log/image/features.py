@@ -7,7 +7,13 @@ import immutables
 
 from metadata_log.digest import hex_of_text
 from metadata_log.image.subject import Builders, SubjectBuilder
-from metadata_log.records.features import METAQUORUM_VERSION, METAQUORUM_VERSION_MIN, FeatureLevelRecord
+from metadata_log.records.features import (
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    METAQUORUM_VERSION,
+    METAQUORUM_VERSION_MIN,
+    FeatureLevelRecord,
+)
 from metadata_log.records.registry import Record
 
 if TYPE_CHECKING:
@@ -61,6 +67,11 @@ class FeaturesBuilder(SubjectBuilder[FeaturesImage]):
 def metaquorum_version(features: FeaturesImage) -> int:
     """Return the level that says which records of ours are written; 1 in a log that names none."""
     return features.get(METAQUORUM_VERSION, METAQUORUM_VERSION_MIN)
+
+
+def metadata_level(features: FeaturesImage) -> int:
+    """Return the level of metadata.version; that of a new cluster in a log that names none."""
+    return features.get(METADATA_VERSION, METADATA_VERSION_LEVEL)
 
 
 def feature_line(name: str, level: int) -> str:

@@ -9,10 +9,10 @@ from typing import Final
 
 from metadata_log.ids import TopicId
 from metadata_log.kafka.batches import batch_bytes, framed, framed_control
-from metadata_log.kafka.counterparts import NOT_IN_KAFKA, WRITTEN, all_encoded, encoded
+from metadata_log.kafka.counterparts import KNOWN_FROM, NOT_IN_KAFKA, WRITTEN, all_encoded, encoded
 from metadata_log.kafka.endpoints import with_listener
 from metadata_log.kafka.translation import CONTROL_TYPES
-from metadata_log.records.features import METADATA_VERSION, METADATA_VERSION_MIN, FeatureLevelRecord
+from metadata_log.records.features import METADATA_VERSION, METADATA_VERSION_LEVEL, FeatureLevelRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -29,7 +29,8 @@ def checkpoint(
 ) -> Iterator[bytes]:
     """Yield the batches of a checkpoint; `records` are a snapshot's, in its order, without header and footer.
 
-    Deleted topics, and records without a counterpart, are left out. `listener` as of `with_listener`.
+    Deleted topics, and records without a counterpart at the level of metadata.version, are left out. `listener` as of
+    `with_listener`.
 
     Raises:
         ValueError: the level of metadata.version is older than those that this project writes for.
@@ -46,6 +47,8 @@ def checkpoint(
             head = None
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
             writer.level = record.level
+        if KNOWN_FROM.get(type(record), 0) > writer.level:
+            continue
         waiting.append(record)
         if len(waiting) == BATCH_RECORDS:
             yield from writer.data(with_listener(waiting, listener))
@@ -73,7 +76,7 @@ class _Writer:
     def __init__(self, header: SnapshotHeaderRecord) -> None:
         self._header = header
         self._end_offset = 0
-        self.level = METADATA_VERSION_MIN
+        self.level = METADATA_VERSION_LEVEL
 
     def control(self, records: Sequence[Record]) -> bytes:
         framed_records = framed_control(

@@ -171,7 +171,7 @@ class Counterpart:
         if place is None:
             return Source(None, self.kafka_alone[field.name])
         if field.name in self._dropped and version not in field.versions:
-            return Source(None)
+            return Source(None, field.default)
         return Source(place, self._absent(field), conversion.to_kafka)
 
     def _absent(self, field: Field) -> Any:

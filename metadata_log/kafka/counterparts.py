@@ -1,7 +1,8 @@
 """Pure: Kafka's records and ours, in both directions.
 
-A subject's file in `subjects/` lists its rows as `COUNTERPARTS`, and its records without any counterpart as `NOT_IN_KAFKA`,
-each with the reason. This file finds it by the subject's name.
+A subject's file in `subjects/` lists its rows as `COUNTERPARTS`, its records without any counterpart as `NOT_IN_KAFKA`,
+each with the reason, and those that old levels of metadata.version lack as `KNOWN_FROM`. This file finds it by the subject's
+name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,10 @@ NOT_IN_KAFKA: Final[Mapping[type[Record], str]] = {
     of: reason for module in _found() for of, reason in getattr(module, "NOT_IN_KAFKA", {}).items()
 }
 """Our records without a counterpart, and why there is none."""
+KNOWN_FROM: Final[Mapping[type[Record], int]] = {
+    of: level for module in _found() for of, level in getattr(module, "KNOWN_FROM", {}).items()
+}
+"""The lowest level of metadata.version whose log has Kafka's record of ours; where all have it, it is not named."""
 READ: Final[Mapping[str, Counterpart]] = {row.kafka: row for row in COUNTERPARTS if row.is_read}
 """By the name of Kafka's record."""
 WRITTEN: Final[Mapping[type[Record], Counterpart]] = {row.ours: row for row in COUNTERPARTS if row.is_written}

@@ -11,7 +11,7 @@ from typing import Any, Final
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import MIGRATING, TopicId
 from metadata_log.kafka.batches import batch_bytes, framed, framed_control
-from metadata_log.kafka.counterparts import WRITTEN, all_encoded, encoded
+from metadata_log.kafka.counterparts import KNOWN_FROM, WRITTEN, all_encoded, encoded
 from metadata_log.kafka.endpoints import with_listener
 from metadata_log.kafka.records import is_control
 from metadata_log.records.partitions import PartitionChangeRecord
@@ -23,6 +23,7 @@ from metadata_log.sliced import Sliced, chunks
 CONTROL_TYPES: Final = frozenset(of for of, row in WRITTEN.items() if is_control(row.kafka))
 """Our records that Kafka's quorum writes itself, in control batches."""
 _NO_OP: Final = NoOpRecord()
+_ALL_KNOWN_FROM: Final = max(KNOWN_FROM.values(), default=0)
 
 
 def translating(
@@ -42,7 +43,8 @@ def translating(
         NoCounterpart: a topic is restored; Kafka's brokers can only begin after it, with a snapshot.
         ValueError: the level is older than those that this project writes for.
     """
-    records = with_listener(_without_gone_topics(batch.records, deleted), listener)
+    known = _without_unknown(_without_gone_topics(batch.records, deleted), level)
+    records = with_listener(known, listener)
     made: list[bytes] = []
     base_offset = batch.base_offset
     for is_of_quorum, run in _runs(records):
@@ -96,6 +98,13 @@ def _data(records: Sequence[Record], *, level: int) -> Sliced[bytes]:
         if done < len(records):
             yield
     return b"".join(parts)
+
+
+def _without_unknown(records: Sequence[Record], level: int) -> Sequence[Record]:
+    """Replace records that Kafka's log lacks at a level by NoOps."""
+    if level >= _ALL_KNOWN_FROM:
+        return records
+    return [_NO_OP if KNOWN_FROM.get(type(record), 0) > level else record for record in records]
 
 
 def _without_gone_topics(records: Sequence[Record], deleted: Collection[TopicId]) -> Sequence[Record]:

@@ -7,8 +7,10 @@ from metadata_log.records.declaration import NO_SECRETS, record
 
 METADATA_VERSION = "metadata.version"
 METADATA_VERSION_LEVEL = 30
-"""Kafka 4.3-IV0; with it a cluster is founded. It alone decides record versions where a log is translated for Kafka."""
-METADATA_VERSION_MIN = 25
+"""Kafka 4.3-IV0, the newest stable level; with it a cluster is founded. The finalized level decides record versions where a
+log is translated for Kafka (`metadata_log/metadata_versions.py`)."""
+METADATA_VERSION_MIN = 7
+"""Kafka 3.3-IV3, the oldest level with which Kafka 4.3 starts."""
 METAQUORUM_VERSION = "metaquorum.version"
 METAQUORUM_VERSION_LEVEL = 4
 """The newest level that this release knows, with which it founds a cluster. Records that older releases do not know are

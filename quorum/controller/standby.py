@@ -50,7 +50,7 @@ from quorum.controller.reign import InFlight, Reign
 from quorum.controller.sessions import Sessions
 from quorum.controller.waiters import Waiter, Waiters
 from quorum.decide.decision import Decision
-from quorum.decide.features import founded_with_kafka
+from quorum.decide.features import founded_with
 from quorum.decide.quorum import claim, identities
 from quorum.node.config import ControllerSettings, VoterSettings
 from quorum.raft.raft_log import RaftLog, Voters
@@ -203,12 +203,16 @@ class Standby:
         image = self.committed
         settings = self._settings
         min_isr = settings.topics.static_configs[MIN_IN_SYNC_REPLICAS]
+        level = settings.features.founding_metadata_version
         decision = claim(
             image,
             node_id=settings.node_id,
             cluster_id=settings.cluster_id,
             voters=configured_voters(settings),
-            founded_with=() if settings.listen_kafka is None else founded_with_kafka(min_isr),
+            metadata_version=level,
+            founded_with=()
+            if settings.listen_kafka is None
+            else founded_with(level, min_insync_replicas=min_isr, for_kafka=True),
             is_handed_over=self.raft.status().was_asked_to_lead,
         )
         self.reign = Reign(image, session_timeout_ms=settings.timing.session_timeout_ms)

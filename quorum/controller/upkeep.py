@@ -116,6 +116,7 @@ class Upkeep(Standby):
             topic_defaults=self._topic_defaults,
             topic_policy=self._topic_policy,
             checks_as_brokers=True,
+            takes_unstable_levels=self._settings.features.unstable_levels,
             ineligible=reign.changes.leaving(),
             records_max=self.records_per_part_max,
             is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,

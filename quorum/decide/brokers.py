@@ -46,6 +46,7 @@ from quorum.decide.decision import (
     Walk,
     WalkKind,
 )
+from quorum.decide.directories import has_directories
 from quorum.decide.elections import changes_on_leaving
 from quorum.decide.heartbeat import HeartbeatAnswered, heartbeat
 from quorum.decide.parts import part_of
@@ -116,7 +117,7 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
             command.rack,
             fenced,
             stopping,
-            command.log_dirs,
+            command.log_dirs if has_directories(image) else (),
             None,
         )
     )
@@ -191,9 +192,20 @@ def _check_id(context: DecideContext, broker_id: BrokerId) -> None:
 
 
 def _check_registration(image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None) -> None:
-    broker_id, log_dirs = command.broker_id, command.log_dirs
     if existing is None and len(image.brokers) >= BROKERS_MAX:
         raise PolicyViolation(f"{BROKERS_MAX} brokers are registered; unregister some that are gone")
+    if has_directories(image):
+        _check_directories(image, command)
+    for what, names in (
+        ("endpoint", [endpoint.name for endpoint in command.endpoints]),
+        ("feature", [feature.name for feature in command.features]),
+    ):
+        if len(set(names)) != len(names):
+            raise InvalidRegistration(f"two {what}s have the same name: {', '.join(sorted(names))}")
+
+
+def _check_directories(image: MetadataImage, command: RegisterBroker) -> None:
+    broker_id, log_dirs = command.broker_id, command.log_dirs
     if not log_dirs:
         raise InvalidRegistration("no log directory is named")
     if any(map(is_reserved, log_dirs)):
@@ -208,12 +220,6 @@ def _check_registration(image: MetadataImage, command: RegisterBroker, existing:
                 f"log directory {uuid_text(shared)} belongs to broker {other.broker_id}: if it was copied, give this broker "
                 "a data directory of its own (metaquorum storage format)"
             )
-    for what, names in (
-        ("endpoint", [endpoint.name for endpoint in command.endpoints]),
-        ("feature", [feature.name for feature in command.features]),
-    ):
-        if len(set(names)) != len(names):
-            raise InvalidRegistration(f"two {what}s have the same name: {', '.join(sorted(names))}")
 
 
 def _check_features(image: MetadataImage, command: RegisterBroker) -> None:

@@ -86,6 +86,7 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     `unix_ms` is the time that a batch appended now is stamped with.
     Replicas are placed by `placement_rng`, by default by `rng`. With `checks_as_brokers`, a decision also refuses what
     Kafka's request layer refuses, on its brokers and controllers, before the controller decides (docs/kafka-checks.md).
+    With `takes_unstable_levels`, levels of features that Kafka may still change can be finalized.
     `is_linked` answers whether this controller is linked with another one now. `raft_status` returns Raft's view, in which
     a change of voters is pending from its append on; None: changes of voters are decided by the log alone.
     """
@@ -102,6 +103,7 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     topic_defaults: TopicDefaults = TOPIC_DEFAULTS
     topic_policy: TopicPolicy = NO_POLICY
     checks_as_brokers: bool = False
+    takes_unstable_levels: bool = False
     placement_rng: PlacementRandom | None = None
     ineligible: frozenset[BrokerId] = NOBODY
     records_max: int = RECORDS_PER_PART_MAX

@@ -6,8 +6,17 @@ Source: KIP-858; Kafka's ReplicationControlManager. Tests: tests/unit/quorum/dec
 from typing import NamedTuple
 
 from metadata_log.batch import Cause
-from metadata_log.errors import NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
+from metadata_log.errors import (
+    NotLeaderOrFollower,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from metadata_log.ids import TopicId, Uuid
+from metadata_log.image.features import metadata_level
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.metadata_versions import DIRECTORIES_FROM
+from metadata_log.records.features import METADATA_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
 from metadata_log.wire.commands import AssignReplicasToDirs
@@ -32,6 +41,14 @@ class ReplicasAssigned(NamedTuple):
     results: tuple[ReplicaAssigned, ...]
 
 
+def has_directories(image: MetadataImage) -> bool:
+    """Answer whether brokers and partitions have directories at the level of metadata.version.
+
+    Brokers of older levels register once more when the level has risen.
+    """
+    return metadata_level(image.features) >= DIRECTORIES_FROM
+
+
 def assign(context: DecideContext, command: AssignReplicasToDirs) -> Sliced[Decision]:
     """Decide where a broker's replicas lie; one that is refused does not change what becomes of the others.
 
@@ -39,9 +56,15 @@ def assign(context: DecideContext, command: AssignReplicasToDirs) -> Sliced[Deci
     directory whose failure is being carried out in parts: the walk over its partitions may be past this one.
 
     Raises:
+        UnsupportedVersion: the level of metadata.version has no directories.
         StaleBrokerEpoch: the broker is not registered under this epoch.
     """
     image, broker_id = context.image, command.broker_id
+    if not has_directories(image):
+        raise UnsupportedVersion(
+            f"{METADATA_VERSION} {metadata_level(image.features)} has no directories of replicas; "
+            f"they begin at {DIRECTORIES_FROM}"
+        )
     broker = registered(image, broker_id, command.broker_epoch)
     electorate, without = Electorate(context), Electorate(context, leaving=broker_id)
     failing = context.changes.failing_directories(broker_id)

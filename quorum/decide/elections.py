@@ -26,9 +26,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.errors import CandidateIsNoReplica
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId, Uuid
+from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
+from metadata_log.metadata_versions import NO_EPOCH_BUMP_FROM
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord
 from quorum.decide.context import DecideContext
@@ -82,11 +84,13 @@ def change(
     election: Election = Election.ONLINE,
     min_isr: int | None = None,
     directory_of_new: Callable[[BrokerId], Uuid] = lambda _: UNASSIGNED,
+    bumps_on_shrink: bool = False,
 ) -> PartitionChangeRecord | None:
     """Return the record that brings a partition to a target, with the leader that it then needs.
 
     None where nothing changes; an ISR in another order is a change. A leader that stays is not named, so its epoch
-    stays, unless a replica leaves the assignment. `min_isr` is None without eligible leader replicas.
+    stays, unless a replica leaves the assignment, or the ISR where `bumps_on_shrink`. `min_isr` is None without eligible
+    leader replicas.
 
     The function is long because its order is that of Kafka's PartitionChangeBuilder, to be compared line by line.
     """
@@ -122,6 +126,8 @@ def change(
         eligible = ()
     if forced_isr is None and (isr or min_isr is not None) and isr != was.isr:
         forced_isr = isr
+    if bumps_on_shrink and named is None and forced_isr is not None and not set(was.isr) <= set(forced_isr):
+        named = was.leader
     if target.recovery_state not in (None, was.leader_recovery_state):
         recovery = target.recovery_state
     record = PartitionChangeRecord(
@@ -250,6 +256,7 @@ class Electorate:
         self._joining, self._leaving, self._crashed = joining, leaving, crashed
         self._refuses_strangers = refuses_strangers
         self._has_eligible = bool(self._image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
+        self._bumps_on_shrink = bumps_on_shrink(self._image)
         self._rules: dict[TopicId, Rules] = {}
         self._decided: dict[tuple[int, Rules], PartitionChangeRecord | None] = {}
         """By identity of a partition, which the image keeps, and the rules of its topic: the change of one of the
@@ -316,6 +323,7 @@ class Electorate:
             election=election or rules.election,
             min_isr=rules.min_isr,
             directory_of_new=lambda broker_id: directory_of_new_replica(self._image, broker_id),
+            bumps_on_shrink=self._bumps_on_shrink,
         )
 
     def _present(self, partition: PartitionImage, isr: Replicas) -> Replicas:
@@ -445,6 +453,7 @@ def without_directory(
         may_lead=lambda _: False,
         target=Target(isr=tuple(each for each in partition.isr if each != broker_id)),
         min_isr=len(partition.isr) if has_eligible else None,
+        bumps_on_shrink=bumps_on_shrink(image),
     )
 
 
@@ -455,6 +464,11 @@ def changes_on_joining(context: DecideContext, broker_id: BrokerId | None) -> Vi
         after=context.changes.elected_to
     ):
         yield (topic_id, partition_id), electorate.change(topic_id, partition_id, partition)
+
+
+def bumps_on_shrink(image: MetadataImage) -> bool:
+    """Answer whether leader epochs rise whenever a replica leaves an ISR, as at old levels of metadata.version."""
+    return metadata_level(image.features) < NO_EPOCH_BUMP_FROM
 
 
 def directory_of_new_replica(image: MetadataImage, broker_id: BrokerId) -> Uuid:

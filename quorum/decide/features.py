@@ -6,12 +6,13 @@ Tests: tests/unit/quorum/decide/test_controllers.py.
 
 import enum
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.errors import InvalidRequest, InvalidUpdateVersion
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.metadata_versions import DEPENDS_ON, added_between, formatted_with, newest
 from metadata_log.records.brokers import FeatureRange
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, ConfigRecord
 from metadata_log.records.features import (
@@ -21,6 +22,7 @@ from metadata_log.records.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
+    METADATA_VERSION_MIN,
     METAQUORUM_VERSION,
     METAQUORUM_VERSION_LEVEL,
     METAQUORUM_VERSION_MIN,
@@ -58,16 +60,26 @@ class UpdateFeatures(Command):
 
 
 SUPPORTED: Final = {
-    METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
+    METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     METAQUORUM_VERSION: (METAQUORUM_VERSION_MIN, METAQUORUM_VERSION_LEVEL),
     **{name: (0, level) for name, level in BROKERS_FEATURES.items()},
 }
-"""The levels, both ends inclusive, at which this release can finalize a feature."""
+"""The levels, both ends inclusive, at which this release can finalize a feature; unstable ones only on request."""
 REGISTERED: Final = tuple(FeatureRange(name, *levels) for name, levels in sorted(SUPPORTED.items()))
 """What a controller of this release registers."""
 _DISABLED: Final = (0, 0)
 """What a node supports of a feature that its registration does not name."""
+
+
+def supported(*, unstable: bool) -> Mapping[str, tuple[int, int]]:
+    """Return the levels at which a controller can finalize features, whose settings ask for unstable ones or do not."""
+    return {**SUPPORTED, METADATA_VERSION: (METADATA_VERSION_MIN, newest(unstable=unstable))}
+
+
+def registered(*, unstable: bool) -> tuple[FeatureRange, ...]:
+    """Return what such a controller registers."""
+    return tuple(FeatureRange(name, *levels) for name, levels in sorted(supported(unstable=unstable).items()))
 
 
 class FeaturesUpdated(NamedTuple):
@@ -80,23 +92,27 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     """Decide other levels of features, of all that are named or of none.
 
     With eligible leader replicas on, min.insync.replicas is one setting of the whole cluster: it is written if it was
-    not, and those of single brokers are deleted.
+    not, and those of single brokers are deleted. A lower level of metadata.version is refused where its records cannot hold
+    what those of the present one can, whether or not the log has any such record, and also where it is asked for as unsafe:
+    Kafka 4.3.1 refuses both.
 
     Raises:
         InvalidRequest: a feature is given twice.
         InvalidUpdateVersion: a level is not supported by this controller, by a registered broker or controller, or a voter
-            is not registered; or it lies in the other direction; or it would lower metaquorum.version.
+            is not registered; or it lies in the other direction; or it would lower metaquorum.version, or lose metadata;
+            or it needs a higher level of metadata.version.
     """
     records: list[Record] = []
     if context.checks_as_brokers:
         times = Counter(wanted.feature for wanted in command.updates)
         if twice := sorted(name for name, count in times.items() if count > 1):
             raise InvalidRequest(f"a feature is given twice: {', '.join(twice)}")
+    proposed = {**context.image.features, **{wanted.feature: wanted.level for wanted in command.updates}}
     for wanted in command.updates:
         if wanted.feature == KRAFT_VERSION:
             _check_kraft_version(context.image, wanted)
             continue
-        _check(context, wanted)
+        _check(context, wanted, proposed)
         records.append(FeatureLevelRecord(wanted.feature, wanted.level))
     if any(each.feature == ELIGIBLE_LEADER_REPLICAS_VERSION and each.level > 0 for each in command.updates):
         records = [*_one_min_isr(context), *records]
@@ -104,16 +120,24 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     return Decision(records=() if command.validate_only else records, outcome=outcome)
 
 
-def founded_with_kafka(min_insync_replicas: str) -> tuple[Record, ...]:
-    """Return what a cluster with brokers of Kafka is founded with beside metadata.version, as `kafka-storage format` of 4.3.
+def founded_with(metadata_version: int, *, min_insync_replicas: str, for_kafka: bool) -> tuple[Record, ...]:
+    """Return what a cluster is founded with beside metadata.version, as `kafka-storage format` of 4.3.1 formats one.
 
-    With eligible leader replicas on, the cluster's min.insync.replicas is in the log from the beginning.
+    Features that mean something to Kafka's brokers and clients alone are finalized where it is founded for them: other
+    brokers do not carry them. No node is registered yet; one that knows the level of metaquorum.version with which a
+    cluster is founded supports all of these levels. With eligible leader replicas on, the cluster's min.insync.replicas is
+    in the log from the beginning.
     """
-    levels = {ELIGIBLE_LEADER_REPLICAS_VERSION: ELIGIBLE_LEADER_REPLICAS_LEVEL, **BROKERS_FEATURES}
-    return (
-        *(FeatureLevelRecord(name, level) for name, level in levels.items()),
-        ConfigRecord(BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, min_insync_replicas),
-    )
+    levels = formatted_with(metadata_version)
+    if not for_kafka:
+        levels = {name: level for name, level in levels.items() if name not in BROKERS_FEATURES}
+    records: list[Record] = [
+        FeatureLevelRecord(name, level)
+        for name, level in sorted(levels.items(), key=lambda item: item[0] in BROKERS_FEATURES)
+    ]
+    if ELIGIBLE_LEADER_REPLICAS_VERSION in levels:
+        records.append(ConfigRecord(BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, min_insync_replicas))
+    return tuple(records)
 
 
 def _check_kraft_version(image: MetadataImage, wanted: FeatureUpdate) -> None:
@@ -126,12 +150,14 @@ def _check_kraft_version(image: MetadataImage, wanted: FeatureUpdate) -> None:
         raise InvalidUpdateVersion(f"{KRAFT_VERSION} cannot become {wanted.level}: it is {present}, for good")
 
 
-def _check(context: DecideContext, wanted: FeatureUpdate) -> None:
+def _check(context: DecideContext, wanted: FeatureUpdate, proposed: Mapping[str, int]) -> None:
+    """Check one update; `proposed` are the levels of all features once all of the request are finalized."""
     name, level, upgrade_type = wanted
     where = f"{name} cannot become {level}"
     present = context.image.features.get(name, 0)
-    low, high = SUPPORTED.get(name, _DISABLED)
-    if name not in SUPPORTED or not low <= level <= high:
+    known = supported(unstable=context.takes_unstable_levels)
+    low, high = known.get(name, _DISABLED)
+    if name not in known or not low <= level <= high:
         raise InvalidUpdateVersion(f"{where}: this controller supports {low} to {high}")
     if level < present and name == METAQUORUM_VERSION:
         raise InvalidUpdateVersion(
@@ -146,6 +172,15 @@ def _check(context: DecideContext, wanted: FeatureUpdate) -> None:
         raise InvalidUpdateVersion(f"{where}: it is {present}; ask for a downgrade")
     if level > present and upgrade_type is not UpgradeType.UPGRADE:
         raise InvalidUpdateVersion(f"{where}: it is {present}; ask for an upgrade")
+    if name == METADATA_VERSION and (gone := added_between(level, present)):
+        lost = ", ".join(f"{each.adds} ({each.level})" for each in reversed(gone))
+        raise InvalidUpdateVersion(
+            f"{where}: it is {present}, and records of {level} cannot hold: {lost}. Kafka 4.3.1 refuses this too, as safe "
+            f"and as unsafe; metaquorum features preview {name}={level} lists what the cluster has of it"
+        )
+    least = DEPENDS_ON.get((name, level), 0)
+    if proposed.get(METADATA_VERSION, METADATA_VERSION_LEVEL) < least:
+        raise InvalidUpdateVersion(f"{where}: it needs {METADATA_VERSION} {least} or higher")
 
 
 def _blockers(context: DecideContext, name: str, level: int) -> Iterator[str]:
@@ -166,7 +201,7 @@ def _blockers(context: DecideContext, name: str, level: int) -> Iterator[str]:
     controllers: dict[tuple[int, int], list[str]] = defaultdict(list)
     for controller_id, controller in sorted(image.controllers.items()):
         if controller_id == context.node_id:
-            continue  # `SUPPORTED` has decided already
+            continue  # `supported` has decided already
         levels = _levels_of(controller.features, name)
         if not levels[0] <= level <= levels[1]:
             is_linked = context.is_linked(controller_id)

@@ -16,9 +16,11 @@ from metadata_log.errors import StaleBrokerEpoch
 from metadata_log.ids import BrokerId, Uuid, uuid_text
 from metadata_log.image.begun import LOG_DIR_OFFLINE, SHUTDOWN_GRANTED
 from metadata_log.image.brokers import BrokerImage
+from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
+from metadata_log.metadata_versions import CORDONED_FROM
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
@@ -322,6 +324,8 @@ def _directory_records(
     """
     failed = tuple(log_dir for log_dir in broker.log_dirs if log_dir in request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
+    if metadata_level(context.image.features) < CORDONED_FROM:
+        cordoned = None
     known = broker.cordoned_log_dirs
     # Named in another order, they are the same.
     is_cordoned_anew = cordoned is not None and (known is None or set(cordoned) != set(known))

@@ -81,7 +81,8 @@ def _takers(image: _SameBrokers) -> tuple[UsableBroker, ...]:
     return tuple(
         UsableBroker(broker.broker_id, broker.rack, broker.fenced)
         for broker in (brokers[broker_id] for broker_id in sorted(brokers))
-        if not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())
+        # At old levels of metadata.version a broker says none.
+        if not broker.log_dirs or not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())
     )
 
 

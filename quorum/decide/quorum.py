@@ -82,14 +82,16 @@ def claim(
     node_id: NodeId,
     cluster_id: str,
     voters: tuple[Voter, ...],
+    metadata_version: int = METADATA_VERSION_LEVEL,
     founded_with: Sequence[Record] = (),
     is_handed_over: bool = False,
 ) -> Decision:
     """Decide the batch with which a node becomes the active controller; `is_handed_over`: the one before asked for it.
 
-    The first claim of all founds the quorum of the configured voters, and the cluster's features; `founded_with` follows
-    them. From then on the log names the voters; settings of the same voters only change their addresses. An address for
-    Kafka's brokers stays where the settings have none: the file of this node may be older than those of the others.
+    The first claim of all founds the quorum of the configured voters, and the cluster's features, with metadata.version at
+    the level `metadata_version`; `founded_with` follows them. From then on the log names the voters; settings of the same
+    voters only change their addresses. An address for Kafka's brokers stays where the settings have none: the file of this
+    node may be older than those of the others.
     """
     known = {voter.node_id: voter for voter in image.quorum.voters or ()}
     voters = tuple(_reached_by_kafka(voter, known.get(voter.node_id)) for voter in sorted(voters))
@@ -101,7 +103,7 @@ def claim(
         records += [QuorumVersionRecord(KRAFT_VERSION_LEVEL), VotersRecord(voters)]
     if image.end_offset == 0:
         records += [
-            FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL),
+            FeatureLevelRecord(METADATA_VERSION, metadata_version),
             FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),
             *founded_with,
         ]

@@ -349,6 +349,7 @@ class Quorum(TypedDict):
 class QuorumSettings(Listing):
     topics: dict[str, Any]
     elections: dict[str, Any]
+    features: dict[str, Any]
     session_timeout_ms: int
 
 

@@ -2,6 +2,7 @@
 Tests: tests/unit/quorum/http/test_administration.py.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from aiohttp import web
@@ -10,7 +11,7 @@ from msgspec import Meta
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import LIST_ITEMS_MAX
 from metadata_log.wire.shapes import Natural32, Shape, check_text, read_shape
-from quorum.decide.features import SUPPORTED, FeaturesUpdated, FeatureUpdate, UpdateFeatures, UpgradeType
+from quorum.decide.features import FeaturesUpdated, FeatureUpdate, UpdateFeatures, UpgradeType, supported
 from quorum.http.door import Door, Write, carry_out
 from quorum.http.routes import reading, writing
 
@@ -27,19 +28,20 @@ class WantedLevels(Shape, frozen=True):
 
 
 async def list_features(door: Door, request: web.Request) -> web.Response:
-    return await door.read_items(request, _described)
+    known = supported(unstable=door.settings.features.unstable_levels)
+    return await door.read_items(request, lambda image: _described(image, known))
 
 
-def _described(image: MetadataImage) -> list[dict[str, Any]]:
-    """Return the finalized features, and those that this release can finalize, by name."""
+def _described(image: MetadataImage, known: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
+    """Return the finalized features, and those that this controller can finalize, by name."""
     return [
         {
             "feature": name,
             "level": image.features.get(name, 0),
-            "supported_min": SUPPORTED.get(name, (None, None))[0],
-            "supported_max": SUPPORTED.get(name, (None, None))[1],
+            "supported_min": known.get(name, (None, None))[0],
+            "supported_max": known.get(name, (None, None))[1],
         }
-        for name in sorted({*image.features, *SUPPORTED})
+        for name in sorted({*image.features, *known})
     ]
 
 

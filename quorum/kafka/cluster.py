@@ -7,7 +7,7 @@ from metadata_log.kafka.messages import ANSWERS, API_VERSIONS, REQUESTS, answer_
 from metadata_log.kafka.reading import Values
 from metadata_log.records.acls import AclOperation
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL
-from quorum.decide.features import SUPPORTED
+from quorum.decide.features import supported as supported_levels
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor, Prepared
 from quorum.kafka.errors import NONE, UNSUPPORTED_VERSION, KafkaError, whole
 from quorum.kafka.fetches import kafka_address
@@ -42,7 +42,8 @@ def api_versions(door: KafkaDoor, asked: Asked) -> Prepared:
     kraft_version = image.quorum.kraft_version
     if kraft_version:
         finalized = (*finalized, (KRAFT_VERSION, kraft_version, kraft_version))
-    supported = [*((name, *levels) for name, levels in sorted(SUPPORTED.items()))]
+    known = supported_levels(unstable=door.settings.features.unstable_levels)
+    supported = [*((name, *levels) for name, levels in sorted(known.items()))]
     supported.append((KRAFT_VERSION, 0, KRAFT_VERSION_LEVEL))
     if version < FEATURES_FROM_0:
         supported = [feature for feature in supported if feature[1] > 0]

@@ -17,10 +17,10 @@ from metadata_log.batch import RecordBatch
 from metadata_log.codec import decode_all, decoding
 from metadata_log.errors import LogDamaged, OffsetCompacted
 from metadata_log.ids import TopicId
+from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.kafka.translation import translating
 from metadata_log.node.pace import Pieces
-from metadata_log.records.features import METADATA_VERSION, METADATA_VERSION_MIN
 from metadata_log.records.quorum import Voter
 from metadata_log.records.topics import TopicRestoreRecord
 from metadata_log.sliced import Sliced, at_once
@@ -122,7 +122,7 @@ class TranslatedLog(AppliedListener):
             self._keep(batch, len(frame))
 
     def _note(self, base_offset: int, image: MetadataImage) -> None:
-        level = image.features.get(METADATA_VERSION, METADATA_VERSION_MIN)
+        level = metadata_level(image.features)
         now = _Circumstances(base_offset, level, image.quorum.voters or (), self._deleted)
         if not self._circumstances or self._circumstances[-1][1:] != now[1:]:
             self._circumstances.append(now)

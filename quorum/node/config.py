@@ -10,11 +10,13 @@ from typing import Any, Final
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.metadata_versions import OUR_BROKERS_FROM, UNSTABLE_LEVEL, newest
 from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable, read_url
 from metadata_log.node.audit_settings import BOUNDS as OF_AUDIT
 from metadata_log.node.audit_settings import AuditSettings
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
+from metadata_log.records.features import METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
 from metadata_log.wire.shapes import INT32_MAX
 
 
@@ -116,6 +118,16 @@ class KafkaSettings:
     """Whether brokers that are not Kafka's may register, too. They would be given replicas of Kafka's topics."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureSettings:
+    """The levels of features: with which a cluster is founded, and which can be finalized later."""
+
+    founding_metadata_version: int = METADATA_VERSION_LEVEL
+    """Read at the founding alone. Levels of other features follow from it, as `kafka-storage format` chooses them."""
+    unstable_levels: bool = False
+    """Whether this controller finalizes levels that Kafka may still change. The same on all controllers."""
+
+
 _DAY_MS: Final = 24 * 3600 * 1000
 _INT64_MAX: Final = 2**63 - 1
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -164,6 +176,7 @@ class ControllerSettings:
     topics: TopicSettings = field(default_factory=TopicSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
+    features: FeatureSettings = field(default_factory=FeatureSettings)
 
     @property
     def own(self) -> VoterSettings:
@@ -230,6 +243,7 @@ class ControllerSettings:
         self._check_voters()
         self._check_bounds()
         self._check_timing()
+        self._check_features()
         self._check_kafka()
 
     def _check_voters(self) -> None:
@@ -282,6 +296,19 @@ class ControllerSettings:
         if timing.commit_timeout_ms < timing.election_timeout_max_ms:
             raise InvalidSettings("timing.commit_timeout_ms must be at least election_timeout_max_ms")
 
+    def _check_features(self) -> None:
+        level, most = self.features.founding_metadata_version, newest(unstable=self.features.unstable_levels)
+        if not METADATA_VERSION_MIN <= level <= most:
+            raise InvalidSettings(
+                f"features.founding_metadata_version = {level} is outside {METADATA_VERSION_MIN} to {most}"
+                + (" (unstable_levels = true adds the unstable one)" if level == UNSTABLE_LEVEL else "")
+            )
+        if self.listen_kafka is None and level < OUR_BROKERS_FROM:
+            raise InvalidSettings(
+                f"features.founding_metadata_version = {level}: without listen.kafka it must be at least "
+                f"{OUR_BROKERS_FROM}: other brokers say their log directories"
+            )
+
     def _check_kafka(self) -> None:
         """Check what a listener for Kafka's brokers asks of the other settings."""
         if self.listen_kafka is None:
@@ -332,5 +359,6 @@ def settings_in_decisions(settings: ControllerSettings) -> dict[str, Any]:
     return {
         "topics": asdict(settings.topics),
         "elections": asdict(settings.elections),
+        "features": asdict(settings.features),
         "session_timeout_ms": settings.timing.session_timeout_ms,
     }

@@ -32,7 +32,7 @@ from metadata_log.wire.shapes import INT64_MAX, Shape, read_shape
 from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.callers import Caller
 from quorum.controller.controller import Controller
-from quorum.decide.features import REGISTERED
+from quorum.decide.features import registered
 from quorum.node.config import KAFKA_SECURITY, ControllerSettings
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def registration_of(settings: ControllerSettings, incarnation_id: Uuid) -> Regis
         controller_id=settings.node_id,
         incarnation_id=incarnation_id,
         endpoints=endpoints,
-        features=REGISTERED,
+        features=registered(unstable=settings.features.unstable_levels),
     )
 
 

@@ -13,8 +13,10 @@ from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE, Cause, RecordBatch
 from metadata_log.codec import packed_records
 from metadata_log.ids import BrokerId, NodeId
+from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX, SESSION_CHECK_AGAIN_MS
+from metadata_log.metadata_versions import TRANSACTIONS_FROM
 from metadata_log.records.brokers import RegisterBrokerRecord
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, ConfigRecord
 from metadata_log.records.features import (
@@ -62,11 +64,19 @@ class Options:
     unclean_leader_election_interval_ms: int = 300_000
     controller_id: int = 3_000
     placement_seed: int = 0
+    metadata_version: int = METADATA_VERSION_LEVEL
+    takes_unstable_levels: bool = True
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "Options":
         """Return the options of a cluster whose active controller answers GET /v1/quorum/settings with `settings`."""
-        told = {**settings["topics"], **settings["elections"], **settings}
+        features = settings.get("features", {})  # an older controller does not say them
+        told = {
+            **settings["topics"],
+            **settings["elections"],
+            **settings,
+            "takes_unstable_levels": features.get("unstable_levels", False),
+        }
         return cls(**{name: told[name] for name in cls.__dataclass_fields__ if name in told})
 
 
@@ -79,6 +89,8 @@ class Written:
     cause: Cause | None
     has_eligible: bool
     """Whether eligible leader replicas were on before it."""
+    level: int
+    """That of metadata.version before it."""
 
 
 @dataclass(slots=True)
@@ -171,7 +183,8 @@ class Cluster:
             records=tuple(records),
         )
         has_eligible = image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
-        written = Written(self.now_ms, tuple(records), cause, has_eligible)
+        level = metadata_level(image.features)
+        written = Written(self.now_ms, tuple(records), cause, has_eligible, level)
         # Scripts count offsets as Kafka's records do.
         end_offset = image.end_offset + count_in_kafka(written.records, has_eligible=has_eligible)
         self.image = replace(apply(image, batch).image, end_offset=end_offset)
@@ -208,6 +221,7 @@ class Cluster:
             topic_policy=TopicPolicy(options.partitions_per_topic_max, options.replication_factor_min),
             unix_ms=self.image.last_time_ms,
             checks_as_brokers=self._checks_as_brokers,
+            takes_unstable_levels=options.takes_unstable_levels,
             placement_rng=self._placement_rng,
             records_max=RECORDS_PER_BATCH_MAX,
             is_linked=lambda node_id: self._linked is None or node_id in self._linked,
@@ -277,7 +291,7 @@ class Cluster:
 
 def activation(options: Options) -> tuple[Record, ...]:
     """Return the records of a founding that this project has as well."""
-    records: list[Record] = [FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL)]
+    records: list[Record] = [FeatureLevelRecord(METADATA_VERSION, options.metadata_version)]
     if options.eligible_leader_replicas:
         records += [
             FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, options.eligible_leader_replicas),
@@ -287,10 +301,17 @@ def activation(options: Options) -> tuple[Record, ...]:
 
 
 def founded(options: Options) -> MetadataImage:
-    """Return the state of an empty cluster at the offset where Kafka's begins: behind a control record and a transaction."""
+    """Return the state of an empty cluster at the offset where Kafka's begins: behind a control record, and a transaction
+    where its level has them.
+    """
     records = activation(options)
+    others = 3 if options.metadata_version >= TRANSACTIONS_FROM else 1
     header = SnapshotHeaderRecord(
-        cluster_id=CLUSTER_ID, end_offset=3 + len(records), controller_epoch=1, last_time_ms=0, last_crc=0
+        cluster_id=CLUSTER_ID,
+        end_offset=others + len(records),
+        controller_epoch=1,
+        last_time_ms=0,
+        last_crc=0,
     )
     # The level of our own records is not among Kafka's, so it takes no offset of theirs.
     levels = (FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),)

@@ -1,6 +1,6 @@
 """Pure: records as Kafka's own JSON converter writes them, with names in snake case and uuids by name.
 
-The versions are those of the newest metadata.version. Tagged fields that have their default are left out.
+The level of metadata.version says which versions are written. Tagged fields that have their default are left out.
 """
 
 import base64
@@ -22,13 +22,15 @@ Word = Callable[[bytes], str]
 """Returns the name of a uuid."""
 
 
-def as_kafka_json(record: Record, word: Word) -> dict[str, Any]:
-    """Return a record as Kafka shows it; one that Kafka does not know, as our name and its fields."""
+def as_kafka_json(record: Record, word: Word, *, level: int = METADATA_VERSION_LEVEL) -> dict[str, Any]:
+    """Return a record as Kafka shows it at a level of metadata.version; one that Kafka does not know, as our name and its
+    fields.
+    """
     row = WRITTEN.get(type(record))
     if row is None or READ.get(row.kafka) is not row:
         fields = {name: _plain(value, word) for name, value in record._asdict().items()}
         return {"type": type_name(record), "version": 0, **fields}
-    version = row.version_of(record, METADATA_VERSION_LEVEL)
+    version = row.version_of(record, level)
     shown = _named(row.schema.fields, row.values(record, version), version, word)
     if isinstance(record, ConfigRecord) and record.value is not None and is_masked(record):
         # Not a mask: the same script gets the same keys, so a reader of a mask could try secrets against it.
@@ -36,8 +38,10 @@ def as_kafka_json(record: Record, word: Word) -> dict[str, Any]:
     return {"type": f"{_WORD.sub('_', row.kafka)}_RECORD".upper(), "version": version, **shown}
 
 
-def batch_as_kafka_json(records: Sequence[Record], word: Word, *, has_eligible: bool) -> list[dict[str, Any]]:
-    """Return the records of a batch as Kafka writes them.
+def batch_as_kafka_json(
+    records: Sequence[Record], word: Word, *, has_eligible: bool, level: int = METADATA_VERSION_LEVEL
+) -> list[dict[str, Any]]:
+    """Return the records of a batch as Kafka writes them at a level of metadata.version.
 
     Where eligible leader replicas are on (`has_eligible`), a change of min.insync.replicas is followed by a record that
     takes all of them away from a topic or from all topics; this project's log says of each partition what that changes.
@@ -51,7 +55,7 @@ def batch_as_kafka_json(records: Sequence[Record], word: Word, *, has_eligible: 
             waiting = []
         if isinstance(record, PartitionChangeRecord) and settings:
             continue
-        shown.append(as_kafka_json(record, word))
+        shown.append(as_kafka_json(record, word, level=level))
         waiting += [record] if isinstance(record, ConfigRecord) and record in settings else []
     return shown + [_clear_elr(setting) for setting in waiting]
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from metadata_log.errors import MetadataError
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.metadata_versions import level_of
 from quorum.whatif import acls, brokers, clients, configs, partitions, topics
 from quorum.whatif.cluster import Cluster, Options
 from quorum.whatif.kafka_records import batch_as_kafka_json
@@ -71,7 +72,9 @@ class Script:
             answer = {"error": error_of(error)}
         batches = run.take_batches()
         answer["batches"] = [
-            batch_as_kafka_json(batch.records, run.names.word, has_eligible=batch.has_eligible)
+            batch_as_kafka_json(
+                batch.records, run.names.word, has_eligible=batch.has_eligible, level=batch.level
+            )
             for batch in batches
         ]
         if name == "AdvanceTime":
@@ -87,9 +90,10 @@ class Script:
 
 
 def _chosen(line: Mapping[str, Any]) -> dict[str, Any]:
-    level = line.get("metadata_version")
-    if level not in (None, 30, "4.3-IV0"):
-        raise BadScript(
-            f"metadata_version {level}: records are written as 4.3-IV0 (30) has them, and in no other way"
-        )
-    return {name: line[name] for name in Options.__dataclass_fields__ if line.get(name) is not None}
+    chosen = {name: line[name] for name in Options.__dataclass_fields__ if line.get(name) is not None}
+    if "metadata_version" in chosen:
+        level = level_of(str(chosen["metadata_version"]))
+        if level is None:
+            raise BadScript(f"metadata_version {chosen['metadata_version']}: there is no such level")
+        chosen["metadata_version"] = level
+    return chosen

@@ -36,6 +36,7 @@ def difference(script: Sequence[Line], kafkas: Iterable[dict[str, Any]]) -> Diff
         answer = run.answer(line)
         if line["op"] == "Options":
             assert (answer["error"], answer["next_offset"]) == (None, expected["next_offset"])
+            before.follow(expected["batches"])
             continue
         mine, kafka = ours.answer(answer), theirs.answer(expected)
         if faults or mine != kafka:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from metadata_log.records.features import METADATA_VERSION, METADATA_VERSION_LEVEL
+
 Key: TypeAlias = tuple[str, int]
 """A topic id and the number of a partition."""
 _FENCED: Final = {1: True, -1: False}
@@ -36,8 +38,8 @@ class Partition:
     last_known: list[int]
 
     def directory_of(self, broker_id: int) -> str | None:
-        """Return the log directory of a broker's replica; None where it has none."""
-        by_replica = dict(zip(self.replicas, self.directories, strict=True))
+        """Return the log directory of a broker's replica; None where it has none, or old levels do not say it."""
+        by_replica = dict(zip(self.replicas, self.directories, strict=False))
         return by_replica.get(broker_id)
 
 
@@ -45,6 +47,8 @@ class Partition:
 class KafkaIndexes:
     """The brokers and partitions of a log, and both indexes."""
 
+    level: int = METADATA_VERSION_LEVEL
+    """Of metadata.version."""
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     partitions: dict[Key, Partition] = field(default_factory=dict)
@@ -106,6 +110,8 @@ class KafkaIndexes:
                 broker = self.brokers[record["broker_id"]]
                 broker.is_fenced = _FENCED.get(record.get("fenced", 0), broker.is_fenced)
                 broker.log_dirs = record.get("log_dirs") or broker.log_dirs
+            case "FEATURE_LEVEL_RECORD" if record["name"] == METADATA_VERSION:
+                self.level = record["feature_level"]
             case "TOPIC_RECORD":
                 self.topics[record["topic_id"]] = record["name"]
             case "REMOVE_TOPIC_RECORD":

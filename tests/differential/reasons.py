@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from metadata_log.metadata_versions import CONTROLLERS_FROM
 from tests.differential.comparison import Difference
 from tests.differential.kafka_indexes import Key
 
@@ -150,6 +151,20 @@ def _grown_table(difference: Difference) -> bool:
     )
 
 
+def _registered_early(difference: Difference) -> bool:
+    ours, kafka = difference.ours, difference.kafka
+    return (
+        difference.line["op"] == "RegisterController"
+        and difference.before.level < CONTROLLERS_FROM
+        and not difference.faults
+        and (ours["error"], kafka["error"]) == (None, {"error": "UNSUPPORTED_VERSION", "code": 35})
+        and _equal_without(
+            replace(difference, kafka={**kafka, "error": None}),
+            lambda record: record["type"] == "REGISTER_CONTROLLER_RECORD",
+        )
+    )
+
+
 def _records(answer: Mapping[str, Any]) -> list[Record]:
     return [record for batch in answer["batches"] for record in batch]
 
@@ -223,6 +238,13 @@ REASONS: Final = (
         "that its hash table lists first, which depends on the topic's size at its last change; no state says that",
         "ReplicationControlManager.createPartitions, BaseHashTable.baseAddOrReplace",
         _grown_table,
+    ),
+    Reason(
+        "early-registration",
+        "a controller registers at a level of metadata.version whose log has no such record: Kafka refuses it; here "
+        "controllers register at all levels, since features rest on it, and Kafka's brokers see a NoOp",
+        "ClusterControlManager.registerController",
+        _registered_early,
     ),
 )
 

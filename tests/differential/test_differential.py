@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import pytest
 
+from metadata_log.records.features import METADATA_VERSION_LEVEL
 from quorum.whatif.script import Script
 from tests.differential import __main__ as program
 from tests.differential import kafka
@@ -63,6 +64,8 @@ def test_a_reason_explains_no_other_error_beside_it(name: str) -> None:
 )
 def test_a_reason_explains_no_other_record_beside_it(name: str) -> None:
     lines, kafkas = case(name)
+    if not kafkas[-1]["batches"]:
+        kafkas[-1]["batches"] = [[]]
     other = {
         "type": "PARTITION_CHANGE_RECORD",
         "version": 2,
@@ -84,6 +87,7 @@ def test_a_reason_needs_what_went_before(name: str) -> None:
     for broker in empty.brokers.values():
         broker.is_fenced = False
     empty.topics = dict.fromkeys(last.before.topics, "another")
+    assert empty.level == METADATA_VERSION_LEVEL
     bare = Difference(last.number, last.line, last.kafka, last.ours, last.faults, empty)
     if name == "lost-directory":
         empty.partitions = last.before.partitions

@@ -19,6 +19,8 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": ("name", "mechanism"),
     "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": ("id",),
 }
+_OTHER_NAMES: Final = {"ZERO": "MIGRATING"}
+"""The id of a directory that nobody reported is also the one of no topic."""
 
 
 class Normal:
@@ -52,7 +54,7 @@ class Normal:
         if isinstance(value, list):
             return [self._plain(item) for item in value]
         if not isinstance(value, dict):
-            return value
+            return _OTHER_NAMES.get(value, value)
         return {
             name: self._epoch(item) if name == "broker_epoch" else self._plain(self._in_order(name, item))
             for name, item in value.items()

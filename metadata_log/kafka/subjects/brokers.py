@@ -39,8 +39,8 @@ COUNTERPARTS: Final = (
             "rack": NONE_FOR_EMPTY,
         },
         kafka_alone={"is_migrating_zk_broker": False},
-        versions={25: 3, 30: 4},
-        dropped=("cordoned_log_dirs",),
+        versions={7: 1, 8: 2, 17: 3, 30: 4},
+        dropped=("log_dirs", "cordoned_log_dirs"),
     ),
     Counterpart("UnregisterBroker", UnregisterBrokerRecord),
     Counterpart(

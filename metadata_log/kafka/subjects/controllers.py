@@ -3,11 +3,15 @@
 from typing import Final
 
 from metadata_log.kafka.counterpart import Counterpart, rows_of
+from metadata_log.metadata_versions import CONTROLLERS_FROM
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 
 NO_REGISTRATION_EPOCH: Final = -1
 """Kafka's controllers have none, in the log or in a checkpoint: one state has one digest, wherever its log begins."""
+
+KNOWN_FROM: Final = {RegisterControllerRecord: CONTROLLERS_FROM}
+"""Kafka's controllers do not register below this level; ours do, since features rest on it."""
 
 COUNTERPARTS: Final = (
     Counterpart(

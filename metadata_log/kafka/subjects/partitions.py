@@ -14,11 +14,17 @@ def _with_directories(partition: PartitionRecord) -> PartitionRecord:
     return partition._replace(directories=(MIGRATING,) * len(partition.replicas))
 
 
+_VERSIONS: Final = {7: 0, 17: 1, 23: 2}
+_DROPPED: Final = ("directories", "eligible_leader_replicas", "last_known_elr")
+"""Levels whose versions lack them have no such values: a downgrade that would lose some is refused."""
+
 COUNTERPARTS: Final = (
     Counterpart(
         "Partition",
         PartitionRecord,
         conversions={"eligible_leader_replicas": EMPTY_FOR_NULL, "last_known_elr": EMPTY_FOR_NULL},
+        versions=_VERSIONS,
+        dropped=_DROPPED,
         completed=_with_directories,
     ),
     Counterpart(
@@ -29,5 +35,7 @@ COUNTERPARTS: Final = (
             "leader_recovery_state": none_for(-1),
             "directories": NONE_FOR_EMPTY,
         },
+        versions=_VERSIONS,
+        dropped=_DROPPED,
     ),
 )

@@ -42,7 +42,7 @@ COUNTERPARTS: Final = (
         ours_alone={"controller_epoch": 0, "cluster_id": ""},
         # The voters in force at its offset, which is what the writer knows beside the claim.
         kafka_alone={"version": 0, "voters": (), "granting_voters": ()},
-        versions={25: 0},
+        versions={7: 0},
     ),
     Counterpart("KRaftVersion", QuorumVersionRecord, kafka_alone={"version": 0}),
     Counterpart(

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeAlias, TypeVar
 
+from metadata_log.metadata_versions import ELIGIBLE_FROM
+from metadata_log.records.features import METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
+
 T = TypeVar("T")
 Line: TypeAlias = dict[str, Any]
 
@@ -72,6 +75,13 @@ class Partition:
         return bool(self.adding or self.removing)
 
 
+def _level(rng: random.Random, *, has_eligible: bool) -> int:
+    """Return the level of most clusters, or any that has what a cluster needs."""
+    if rng.random() < 0.5:
+        return METADATA_VERSION_LEVEL
+    return rng.randint(ELIGIBLE_FROM if has_eligible else METADATA_VERSION_MIN, METADATA_VERSION_LEVEL)
+
+
 class Picture:
     """The cluster as the script's lines so far should have left it; `lines` are these."""
 
@@ -80,6 +90,8 @@ class Picture:
         rng = self.rng
         drawn = rng.random() < 0.5
         self.has_eligible = drawn if has_eligible is None else has_eligible
+        self.level = _level(rng, has_eligible=self.has_eligible)
+        """Of metadata.version."""
         self.session_ms = rng.choice([9_000, 9_000, 9_000, 3_000, 18_000])
         self.static_unclean = rng.random() < 0.15
         self.cluster_unclean: str | None = None
@@ -88,6 +100,7 @@ class Picture:
         self.lines: list[Line] = []
         self.emit(
             "Options",
+            metadata_version=self.level,
             eligible_leader_replicas=int(self.has_eligible),
             session_timeout_ms=self.session_ms,
             min_insync_replicas=self.min_isr,

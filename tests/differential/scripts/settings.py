@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from metadata_log.records.features import BROKERS_FEATURES
+from metadata_log.records.features import BROKERS_FEATURES, METADATA_VERSION_LEVEL
 from tests.differential.scripts.picture import CONTROLLER_ID, LEFT_OUT, MIN_ISR, UNCLEAN, Picture
 from tests.differential.scripts.topics import DELETE_ON_DISABLE, REMOTE, configs
 
@@ -103,11 +103,13 @@ def allocate_producer_ids(picture: Picture) -> None:
 
 def update_features(picture: Picture) -> None:
     rng, level = picture.rng, picture.mostly(picture.has_eligible, 0.7, not picture.has_eligible)
+    near = [picture.level + step for step in (-2, -1, -1, 0, 1, 2, 5)]
+    wanted = rng.choice([30, 29, 31, 99, 0, *near])
     update = rng.choice(
         [
             {
                 "feature": "metadata.version",
-                "max_version_level": rng.choice([30, 29, 31, 99, 0]),
+                "max_version_level": wanted,
                 "upgrade_type": rng.choice([1, 2, 3]),
             },
             {"feature": "no.such.feature", "max_version_level": 1, "upgrade_type": 1},
@@ -124,6 +126,8 @@ def update_features(picture: Picture) -> None:
         ]
     )
     validate = picture.chance(0.3)
+    if update["feature"] == "metadata.version" and not validate and update["upgrade_type"] == 1:
+        picture.level = wanted if picture.level < wanted <= METADATA_VERSION_LEVEL else picture.level
     if update["feature"] == "eligible.leader.replicas.version" and not validate:
         picture.has_eligible = level
     picture.emit("UpdateFeatures", feature_updates=[update], validate_only=validate or LEFT_OUT)

@@ -209,5 +209,5 @@ def test_the_level_decides_the_version() -> None:
     assert {level: each.version for level, each in found.items()} == {25: 3, 29: 3, 30: 4, 31: 4}
     assert ours(found[29]) == registered._replace(cordoned_log_dirs=None)
     assert ours(found[30]) == registered
-    with pytest.raises(ValueError, match=r"metadata\.version 24 is below 25"):
-        all_encoded([registered], level=24)
+    with pytest.raises(ValueError, match=r"metadata\.version 6 is below 7"):
+        all_encoded([registered], level=6)

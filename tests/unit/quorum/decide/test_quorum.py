@@ -20,7 +20,7 @@ from metadata_log.records.quorum import (
 )
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
-from quorum.decide.features import founded_with_kafka
+from quorum.decide.features import founded_with
 from quorum.decide.quorum import (
     AddVoter,
     RemoveVoter,
@@ -68,7 +68,7 @@ def test_a_cluster_for_kafkas_brokers_is_founded_as_kafka_does() -> None:
         node_id=NodeId(1),
         cluster_id=CLUSTER_ID,
         voters=(voter(1),),
-        founded_with=founded_with_kafka("2"),
+        founded_with=founded_with(30, min_insync_replicas="2", for_kafka=True),
     )
     image = step_of(EMPTY, list(decision.records)).image
     assert {**image.features, "kraft.version": image.quorum.kraft_version} == {
@@ -87,7 +87,7 @@ def test_a_cluster_for_kafkas_brokers_is_founded_as_kafka_does() -> None:
         node_id=NodeId(1),
         cluster_id=CLUSTER_ID,
         voters=(voter(1),),
-        founded_with=founded_with_kafka("3"),
+        founded_with=founded_with(30, min_insync_replicas="3", for_kafka=True),
     )
     assert again.records == (ControllerClaimRecord(NodeId(1), 2, CLUSTER_ID),)
 

@@ -177,7 +177,7 @@ async def test_the_settings_that_decisions_rest_on_are_told(tmp_path: Path) -> N
         assert status == 200
         assert told["end_offset"] == controller.committed.end_offset
         options = Options.of_settings(told)
-        assert options == Options(undelete_window_ms=60_000)
+        assert options == Options(undelete_window_ms=60_000, takes_unstable_levels=False)
 
 
 async def test_requests_about_deleted_topics_are_checked(tmp_path: Path) -> None:

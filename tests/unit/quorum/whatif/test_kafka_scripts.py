@@ -13,8 +13,6 @@ from tests.support.kafka_answers import Normal
 from tests.support.kafka_golden import CASES, Lines, scripts
 
 RANDOM = range(40)
-LEVEL = 30
-"""Of metadata.version, whose records this project writes."""
 
 
 def check(script: Lines) -> None:
@@ -35,10 +33,18 @@ def test_a_case_is_answered_as_kafka_answers_it(case: str) -> None:
         check(script)
 
 
-def test_a_script_of_another_level_is_refused() -> None:
-    """Kafka writes other records below it."""
-    answer = Script().answer({"op": "Options", "metadata_version": LEVEL - 1})
+@pytest.mark.parametrize("level", [6, 32, "3.2-IV0", "none", True])
+def test_a_script_of_no_level_is_refused(level: object) -> None:
+    answer = Script().answer({"op": "Options", "metadata_version": level})
     assert answer["error"]["error"] == "BAD_SCRIPT"
+
+
+@pytest.mark.parametrize("level", [27, "27", "4.1", "4.1-IV1"])
+def test_a_script_names_its_level_as_kafka_does(level: object) -> None:
+    run = Script()
+    assert run.answer({"op": "Options", "metadata_version": level})["error"] is None
+    registered = run.answer({"op": "RegisterBroker", "broker_id": 1})
+    assert registered["batches"][0][0]["version"] == 3
 
 
 @pytest.fixture(scope="module")
