@@ -404,6 +404,70 @@ def hosts_to_certify(path: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*hosts, *http.take("allowed_hosts", list_of(host_name), default=())]))
 
 
+<<<<<<< HEAD
+=======
+def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
+    """Return the file that `load_controller_settings` reads as `settings`; `data_dir` is relative to the file."""
+    voters = [key for key in KEYS if key.table == "voters"]
+    around = Around(Path(), tls=settings.tls is not None)
+    rows = [
+        [
+            (key.key, key.kind.write(value, around))
+            for key in voters
+            if (value := getattr(voter, key.key)) is not None
+        ]
+        for voter in settings.voters
+    ]
+    return _toml([*_tables(settings, "controller", data_dir), *(("[[voters]]", row) for row in rows)])
+
+
+def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
+    """Return the file that `load_broker_settings` reads as `settings`; `data_dir` is relative to the file."""
+    around = Around(Path(), tls=settings.tls is not None)
+    tables = _tables(settings, "broker", data_dir)
+    if settings.advertised_listeners:
+        rows = [
+            (json.dumps(name), of.LISTENER.write(at, around)) for name, *at in settings.advertised_listeners
+        ]
+        tables.append(("[advertised.listeners]", rows))
+    return _toml(tables)
+
+
+def _tables(
+    settings: ControllerSettings | BrokerSettings, role: Role, data_dir: str
+) -> list[tuple[str, list[tuple[str, Any]]]]:
+    """Return the tables with a key for each setting that has a value."""
+    around = Around(Path(), tls=settings.tls is not None)
+    is_secure = settings.tls is not None and settings.principals is not None
+    given = {"data_dir": data_dir, "insecure": None if is_secure else True}
+    left_out = {"voters", "advertised.listeners"}
+    if isinstance(settings, ControllerSettings) and settings.kafka == KafkaSettings():
+        left_out.add("kafka")  # releases without the listener read such a file, too
+    left_out |= {"audit"} if settings.audit == AuditSettings() else set()  # older releases do not know it
+    tables: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+    for key in keys_of(role):
+        if key.table not in left_out:
+            value: Any = given[key.key] if key.key in given else _value(settings, key.field)
+            if value is not None and value != ():
+                tables[key.table].append((key.key, key.kind.write(value, around)))
+    return [(f"[{name}]" if name else "", rows) for name, rows in tables.items()]
+
+
+def _value(settings: object, field: Sequence[str]) -> Any:
+    for name in field:
+        settings = None if settings is None else getattr(settings, name)
+    return settings
+
+
+def _toml(tables: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> str:
+    """Return TOML; a JSON string, number or list of strings is written in TOML the same way."""
+    return "\n".join(
+        "".join([f"{head}\n" if head else "", *(f"{name} = {json.dumps(value)}\n" for name, value in rows)])
+        for head, rows in tables
+    )
+
+
+>>>>>>> 69674264 (monitoring: alerts that promtool tests, dashboards, an example for Prometheus, and a runbook for each; quorum health says that an identity is needed)
 def _check_same_port(path: Path, settings: ControllerSettings) -> None:
     """Refuse a node that advertises a port of its listening host on which it does not listen.
 

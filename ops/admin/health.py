@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from metadata_log.errors import MetadataError
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.node.identity.certificate_dates import Dated
 from metadata_log.wire.shapes import convert
@@ -47,6 +48,8 @@ class NodeAnswers:
     """The reason to report if one of the two is None."""
     failure_code: str | None = None
     """Its code, where a date of the node's certificate is the reason."""
+    refusal: MetadataError | None = None
+    """What the node refused this client with, for want of an identity or a right."""
     answered_s: float = 0.0
     """When `ready` was answered, by a monotonic clock."""
 

@@ -8,9 +8,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, Final, TypeVar, cast
 
-from metadata_log.errors import Fault, OutcomeUnknown, Rejected, Unavailable
+from metadata_log.errors import (
+    AuthenticationFailed,
+    Fault,
+    MetadataError,
+    NotAuthorized,
+    OutcomeUnknown,
+    Rejected,
+    Unavailable,
+)
 from metadata_log.node.addresses import http_url
 from metadata_log.node.attempts import Attempt, answers_in_time
 from metadata_log.records.brokers import SSL_PROTOCOL
@@ -36,8 +45,15 @@ _SILENT: Final = f"does not answer (no answer within {SILENT_S:g} s)"
 
 
 def judged(client: ClusterClient, *, expect_brokers: int | None = None) -> dict[str, Any]:
-    """Return the cluster's health: `health` is green, yellow or red, and `reasons` say why."""
+    """Return the cluster's health: `health` is green, yellow or red, and `reasons` say why.
+
+    Raises:
+        AuthenticationFailed, NotAuthorized: all controllers refuse this client, so nothing is known of their health.
+    """
     nodes = survey(client)
+    refusals = [node.refusal for node in nodes]
+    if refusals and refusals[0] is not None and None not in refusals:
+        raise refusals[0]
     brokers = _brokers(client, nodes)
     broker_ready, broker_failures = _broker_ready(client, brokers or [])
     # A node that answers late makes the others' answers old.
@@ -76,8 +92,11 @@ def survey(client: ClusterClient) -> list[NodeAnswers]:
                 return NodeAnswers(url=url, **answers, failure=failure, failure_code=_cause(error))
             body = _json(answer)
             if not is_sound(body):
+                refusal = _refusal(answer)
                 failure = f"answers {path} with {answer.status}, and not as a controller does"
-                return NodeAnswers(url=url, **answers, failure=failure)
+                if refusal is not None:
+                    failure = f"refuses this client: {refusal.message}"
+                return NodeAnswers(url=url, **answers, failure=failure, refusal=refusal)
             answers[key] = body
             if answer.came_by_a_broker:
                 brokers.append(
@@ -135,6 +154,17 @@ def _json(answer: Answer) -> Any:
         return answer.json()
     except Unreachable:
         return None
+
+
+def _refusal(answer: Answer) -> MetadataError | None:
+    """Return the error of a node that refuses this client for want of an identity or a right; None for any other answer."""
+    if answer.status not in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return None
+    try:
+        error = answer.error()
+    except Unreachable:
+        return None
+    return error if isinstance(error, AuthenticationFailed | NotAuthorized) else None
 
 
 def _brief(client: ClusterClient, urls: Sequence[str], most_s: float) -> ClusterClient:

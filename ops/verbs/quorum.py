@@ -217,7 +217,7 @@ NOUN.verb(
 
 @NOUN.verb(
     "health",
-    "Judge the cluster: green, yellow or red, and why (exit code 0, 10, 20).",
+    "Judge the cluster: green, yellow or red, and why (exit code 0, 10, 20; 3: you need an identity).",
     "quorum health",
     "quorum health --wait --for 30s --expect-brokers 3",
 )

@@ -273,3 +273,21 @@ def test_a_transfer_is_repeated_where_it_names_who_shall_lead(flags: list[str], 
         successor.answer = lambda _: Reply(body=b'{"leader_id":2}')
         assert cli.main(["quorum", "transfer", *flags, "--bootstrap", f"{dying.url},{successor.url}"]) == code
         assert [json.loads(seen.body) for seen in successor.seen] == [{"to": 2}] * (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code"),
+    [("SASL_AUTHENTICATION_FAILED", 401, 58), ("CLUSTER_AUTHORIZATION_FAILED", 403, 31)],
+)
+def test_the_health_of_a_cluster_that_refuses_the_client_is_not_red_but_not_known(
+    capsys: pytest.CaptureFixture[str], name: str, status: int, code: int
+) -> None:
+    """It was red, exit code 20: no reason to wake anybody is a missing --cert."""
+    with node() as first, node() as second:
+        for told in (first, second):
+            told.answer = lambda _: error(name, status, code=code)
+        assert cli.main(["quorum", "health", "--bootstrap", f"{first.url},{second.url}"]) == 3
+        assert f"because {name}" in capsys.readouterr().err
+        second.answer = cut_off
+        assert cli.main(["quorum", "health", "--bootstrap", f"{first.url},{second.url}"]) == 20
+        assert f"refuses this client: because {name}" in capsys.readouterr().out
