@@ -2,6 +2,7 @@
 
 The directory is formatted as ours are: Kafka's own format takes the cluster from its `meta.json`. The JVM keeps `lock` open,
 so a process is found, and its end is seen, as of every node. `process.json` is written before Kafka listens.
+KAFKA_RELEASE chooses another of the pinned releases.
 As in Kafka's scripts, KAFKA_HEAP_OPTS and KAFKA_JVM_PERFORMANCE_OPTS replace the flags of its JVM.
 Tests: tests/kafka.
 """
@@ -20,9 +21,10 @@ from metadata_log.node.clock import unix_ms
 from metadata_log.node.disk.data_directory import DirectoryLock, Meta, load_meta, write_process_json
 from ops.kafka.java import FORMAT, SERVER, java_command
 from ops.kafka.properties import CLIENT_LISTENER, read_properties
-from ops.toolchain.jars import Jars, kafka_jars
+from ops.toolchain.jars import KAFKA_VERSION, Jars, kafka_jars
 
 LOG_FILE: Final = "server.log"
+RELEASE_VARIABLE: Final = "KAFKA_RELEASE"
 
 
 def main() -> int:
@@ -46,7 +48,7 @@ def _become(config: Path) -> Never:
     meta = load_meta(data)
     if meta.node_id != node_id:
         raise InvalidSettings(f"{config}: node.id is {node_id}, but {data} belongs to node {meta.node_id}")
-    jars = kafka_jars()
+    jars = kafka_jars(os.environ.get(RELEASE_VARIABLE, KAFKA_VERSION))
     lock = DirectoryLock(data)
     lock.acquire()
     lock.outlive_exec()

@@ -1,6 +1,7 @@
 """Edge: Apache Kafka as jars of Maven Central, and the Java that runs them. Tests: tests/unit/ops/test_toolchain.py.
 
-`kafka/ivy.xml` pins what is taken, and `kafka/SHA256SUMS` the content of each jar. Ivy, which PySpark brings, takes them, so
+`kafka/ivy.xml` pins what is taken, and `kafka/SHA256SUMS` the content of each jar; `kafka_older/` does so for the release
+with which a rolling upgrade begins. Ivy, which PySpark brings, takes them, so
 a machine needs no Maven; it keeps them in its own cache as well. Java is the one that Spark runs on.
 """
 
@@ -17,7 +18,10 @@ from metadata_log.replay.session import JavaMissing, java_home
 from ops.toolchain import ToolMissing, say, tools_directory
 
 KAFKA_VERSION: Final = "4.3.1"
+OLDER_VERSION: Final = "4.1.1"
 PINNED: Final = Path(__file__).with_name("kafka")
+_PINNED: Final = {KAFKA_VERSION: PINNED, OLDER_VERSION: Path(__file__).with_name("kafka_older")}
+"""What is taken, by the release."""
 _BUILD_TIMEOUT_S: Final = 900
 """The 94 jars are 56 MB: about a minute here; a slow network may need several."""
 
@@ -34,20 +38,22 @@ class Jars:
         return f"{self.folder}/*"
 
 
-def kafka_jars() -> Jars:
-    """Return Kafka's servers and tools; take them from Maven Central if they are not here.
+def kafka_jars(release: str = KAFKA_VERSION) -> Jars:
+    """Return Kafka's servers and tools of a release; take them from Maven Central if they are not here.
 
     Raises:
-        ToolMissing: as `retrieve`.
+        ToolMissing: as `retrieve`, or no such release is pinned.
     """
-    java = java_binary()
-    version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(PINNED.iterdir()))).hexdigest()
-    folder = tools_directory() / f"kafka-{KAFKA_VERSION}-{version[:12]}"
+    java, pinned = java_binary(), _PINNED.get(release)
+    if pinned is None:
+        raise ToolMissing(f"Kafka {release} is not pinned here: {' and '.join(sorted(_PINNED))} are")
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(pinned.iterdir()))).hexdigest()
+    folder = tools_directory() / f"kafka-{release}-{version[:12]}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             fresh = Path(scratch, "fresh")
-            retrieve("node", fresh)
+            retrieve("node", fresh, pinned=pinned)
             if not folder.is_dir():
                 # Under a name of its own until it is whole: no process finds half of it.
                 fresh.rename(folder)
@@ -66,35 +72,38 @@ def java_binary() -> str:
         raise ToolMissing(f"Kafka needs Java: {missing.message}") from missing
 
 
-def retrieve(configuration: str, lib: Path, *, sums: Path = PINNED / "SHA256SUMS") -> None:
-    """Take the jars of a configuration of `kafka/ivy.xml` from Maven Central into `lib`, and compare their sums with `sums`.
+def retrieve(configuration: str, lib: Path, *, pinned: Path = PINNED, sums: Path | None = None) -> None:
+    """Take the jars of a configuration of an ivy.xml in `pinned` from Maven Central into `lib`, and compare their sums.
+
+    `sums` has them; None: SHA256SUMS beside the ivy.xml.
 
     Raises:
         ToolMissing: there is no Java or no PySpark, Maven Central cannot be reached, or a jar has another sum.
     """
-    java = java_binary()
+    java, sums = java_binary(), sums or pinned / "SHA256SUMS"
     spark = importlib.util.find_spec("pyspark")
     if spark is None or not spark.submodule_search_locations:
         raise ToolMissing(
             "Kafka's jars are taken by Ivy, which PySpark brings, and PySpark is not here: pip install 'metaquorum[replay]'"
         )
     ivy = next(Path(spark.submodule_search_locations[0], "jars").glob("ivy-*.jar"))
-    say(f"taking the jars of Kafka {KAFKA_VERSION} from Maven Central (once, about a minute)")
+    release = next((each for each, at in _PINNED.items() if at == pinned), "")
+    say(f"taking the jars of Kafka {release} from Maven Central (once, about a minute)")
     run(
         [
-            *(java, "-jar", str(ivy), "-ivy", str(PINNED / "ivy.xml"), "-warn", "-types", "jar", "bundle"),
+            *(java, "-jar", str(ivy), "-ivy", str(pinned / "ivy.xml"), "-warn", "-types", "jar", "bundle"),
             *("-confs", configuration, "-retrieve", f"{lib}/[artifact]-[revision].[ext]"),
         ],
         failure="cannot take Kafka's jars from https://repo1.maven.org/maven2: "
         "reach it, with a JAVA_HOME whose Java trusts the certificates of your network",
     )
     lines = sums.read_text(encoding="ascii").splitlines()
-    pinned = {name: pinned_sum for pinned_sum, name in map(str.split, lines)}
+    wanted = {name: pinned_sum for pinned_sum, name in map(str.split, lines)}
     for jar in sorted(lib.iterdir()):
         found = hashlib.sha256(jar.read_bytes()).hexdigest()
-        if pinned.get(jar.name) != found:
+        if wanted.get(jar.name) != found:
             raise ToolMissing(
-                f"{jar.name} has the SHA-256 {found}, but {sums} pins {pinned.get(jar.name)}: "
+                f"{jar.name} has the SHA-256 {found}, but {sums} pins {wanted.get(jar.name)}: "
                 "remove ~/.ivy2/cache and try once more; if it stays so, do not run it"
             )
 

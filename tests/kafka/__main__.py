@@ -5,6 +5,7 @@
 --partitions 100000: how long brokers take to read so many, in turns with Kafka's own controllers
 --leaderships 20000: how long a broker that leads so many waits for its controlled shutdown, beside Kafka's own controllers
 --idle-brokers 1000: what so many cost the active controller; no Java
+--upgrade: brokers of 4.1 and 4.3 in one cluster, and their rolling upgrade, and that of the level, under load
 --large-topics 100: topics of 9,999 partitions that are created and deleted, so many; no Java
 
 Exit code 1: an acknowledged record was lost or doubled, one failed, or a broker found a fault; or there was an election.
@@ -21,6 +22,7 @@ from tests.kafka.faults import run
 from tests.kafka.idle_brokers import idle_brokers
 from tests.kafka.large_topics import large_topics
 from tests.kafka.shutting_down import shut_down
+from tests.kafka.upgrading import upgrade
 
 
 def main() -> int:
@@ -38,6 +40,7 @@ def main() -> int:
     parser.add_argument("--leaderships", type=int, metavar="N")
     parser.add_argument("--idle-brokers", type=int, metavar="N")
     parser.add_argument("--large-topics", type=int, metavar="N")
+    parser.add_argument("--upgrade", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, metavar="DIR", help="empty or new; holds the data of all nodes")
     asked = parser.parse_args()
@@ -57,6 +60,10 @@ def main() -> int:
         large = asyncio.run(large_topics(out, times=asked.large_topics))
         print(large.text())
         return 1 if large.elections else 0
+    if asked.upgrade:
+        upgraded = asyncio.run(upgrade(out))
+        print(upgraded.text())
+        return 0 if upgraded.holds else 1
     verdict = asyncio.run(run(out, minutes=asked.minutes, kills=asked.kills, seed=asked.seed))
     print(verdict.text())
     return 0 if verdict.holds else 1

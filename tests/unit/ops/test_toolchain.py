@@ -48,12 +48,14 @@ def test_of_a_checkout_the_tools_stay_inside(tmp_path: Path) -> None:
     assert toolchain.tools_directory() == Path(__file__).resolve().parents[3] / ".tools"
 
 
-def test_every_jar_of_kafka_is_pinned_to_one_version_and_one_sum() -> None:
+@pytest.mark.parametrize("release", [jars.KAFKA_VERSION, jars.OLDER_VERSION])
+def test_every_jar_of_kafka_is_pinned_to_one_version_and_one_sum(release: str) -> None:
+    pinned = jars._PINNED[release]
     asked = re.findall(
-        r'org="org.apache.kafka" name="([^"]+)" rev="([^"]+)"', (jars.PINNED / "ivy.xml").read_text()
+        r'org="org.apache.kafka" name="([^"]+)" rev="([^"]+)"', (pinned / "ivy.xml").read_text()
     )
-    assert {version for _, version in asked} == {jars.KAFKA_VERSION}
-    lines = [line.split() for line in (jars.PINNED / "SHA256SUMS").read_text().splitlines()]
+    assert {version for _, version in asked} == {release}
+    lines = [line.split() for line in (pinned / "SHA256SUMS").read_text().splitlines()]
     assert all(re.fullmatch("[0-9a-f]{64}", found) for found, _ in lines)
     names = [name for _, name in lines]
     assert len(names) == len(set(names)) and {f"{name}-{version}.jar" for name, version in asked} < set(names)
@@ -81,3 +83,11 @@ def test_without_java_the_message_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setattr(jars, "java_home", missing)
     with pytest.raises(toolchain.ToolMissing, match="Kafka needs Java: install a JDK"):
         jars.kafka_jars()
+
+
+def test_a_release_of_kafka_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "java_binary", lambda: "java")
+    with pytest.raises(
+        toolchain.ToolMissing, match=r"Kafka 4\.2\.0 is not pinned here: 4\.1\.1 and 4\.3\.1 are"
+    ):
+        jars.kafka_jars("4.2.0")
