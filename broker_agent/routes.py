@@ -34,6 +34,7 @@ FORWARDED: Final[Sequence[RouteKey]] = (
     ("GET", "/v1/users"),
     ("PATCH", "/v1/users"),
     ("GET", "/v1/features"),
+    ("GET", "/v1/features/preview"),
     ("POST", "/v1/features"),
     ("POST", "/v1/batch"),
     ("GET", "/v1/state"),

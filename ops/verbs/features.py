@@ -1,9 +1,10 @@
-"""Edge: `features list|upgrade|downgrade`."""
+"""Edge: `features list|upgrade|downgrade|preview`."""
 
 from typing import Final
+from urllib.parse import quote
 
 from ops.changes import Change, change
-from ops.options import Network, Noun, argument, reading
+from ops.options import Network, Noun, argument, flag, reading
 from ops.render import Column
 
 NEW_CLUSTERS: Final = (
@@ -18,6 +19,7 @@ FEATURES: Final = (
 )
 
 
+LOSSES: Final = (Column("kind"), Column("key"), Column("field"), Column("value"))
 NOUN: Final = Noun()
 
 
@@ -49,13 +51,44 @@ def run_upgrade(asked: Change, *, feature: tuple[str, int]) -> int:
 
 @NOUN.verb(
     "downgrade",
-    "Finalize a feature at a lower level; 0 switches it off.",
+    "Finalize a feature at a lower level; 0 switches it off. One that would lose metadata is refused, as in Kafka.",
     "features downgrade eligible.leader.replicas.version=0",
+    "features downgrade metadata.version=27 --dry-run",
 )
 @argument("feature", "NAME=LEVEL", read=_level)
+@flag(
+    "--unsafe",
+    help="ask for it as unsafe; Kafka 4.3 and this release refuse what loses metadata all the same",
+)
 @change
-def run_downgrade(asked: Change, *, feature: tuple[str, int]) -> int:
-    return _update(asked, feature, "safe_downgrade")
+def run_downgrade(asked: Change, *, feature: tuple[str, int], unsafe: bool) -> int:
+    return _update(asked, feature, "unsafe_downgrade" if unsafe else "safe_downgrade")
+
+
+@NOUN.verb(
+    "preview",
+    "List what a lower level of a feature could not hold, row by row. Nothing is changed.",
+    "features preview metadata.version=23",
+    "features preview eligible.leader.replicas.version=0",
+)
+@argument("feature", "NAME=LEVEL", read=_level)
+@reading
+def run_preview(asked: Network, *, feature: tuple[str, int]) -> int:
+    name, level = feature
+    told = asked.client().read(f"/v1/features/preview?feature={quote(name, safe='')}&level={level}")
+
+    def table() -> str:
+        lines = [f"{name} is {told['present']}; at {level} {told['count']} fields would be lost"]
+        lines += [f"  {each['level']} ({each['name']}) added: {each['adds']}" for each in told["adds"]]
+        if told["adds"]:
+            lines.append("  so the downgrade is refused, as Kafka 4.3.1 refuses it")
+        if len(told["items"]) < told["count"]:
+            lines.append(f"  the first {len(told['items'])} are shown")
+        rows = asked.table(LOSSES, told["items"], empty="")
+        return "\n".join([*lines, *([rows] if told["items"] else [])])
+
+    asked.show(told, table=table)
+    return 0
 
 
 def _update(asked: Change, feature: tuple[str, int], upgrade_type: str) -> int:

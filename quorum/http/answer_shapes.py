@@ -308,6 +308,32 @@ class Features(Listing):
     items: list[FeatureLevel]
 
 
+class Added(TypedDict):
+    """What a level of metadata.version can say that the one below cannot."""
+
+    level: int
+    name: str
+    adds: str
+
+
+class LostField(TypedDict):
+    kind: str
+    key: str
+    field: str
+    value: str
+
+
+class LevelPreview(Listing):
+    """The first rows of what a lower level could not hold; `count` of all."""
+
+    items: list[LostField]
+    feature: str
+    level: int
+    present: int
+    count: int
+    adds: list[Added]
+
+
 class FeaturesChanged(Written):
     features: list[FeatureLevel]
 

@@ -82,6 +82,7 @@ TOLD: Final[Mapping[RouteKey, Told]] = {
     ("GET", "/v1/users"): Told(answers.Users),
     ("PATCH", "/v1/users"): Told(answers.UsersChanged, users.ChangedCredentials),
     ("GET", "/v1/features"): Told(answers.Features),
+    ("GET", "/v1/features/preview"): Told(answers.LevelPreview),
     ("POST", "/v1/features"): Told(answers.FeaturesChanged, features.WantedLevels),
     ("POST", "/v1/producer-ids"): _of_nodes(answers.Block, producer_ids.WantedBlock),
     ("GET", "/v1/quorum"): Told(answers.Quorum),

@@ -31,6 +31,42 @@ def test_a_level_is_asked_for_as_a_change_of_its_kind(verb: str, upgrade_type: s
     assert (seen.method, seen.path, json.loads(seen.body)) == ("POST", "/v1/features", {"updates": [update]})
 
 
+def test_an_unsafe_downgrade_is_asked_for_as_one() -> None:
+    written = {"features": [{"feature": NAME, "level": 0}], "offsets": {"base": 5, "end": 6}}
+    with node() as told:
+        told.answer = lambda _: Reply(body=json.dumps(written).encode())
+        assert cli.main(["features", "downgrade", f"{NAME}=0", "--unsafe", "--bootstrap", told.url]) == 0
+        (seen,) = told.seen
+    assert json.loads(seen.body)["updates"][0]["upgrade_type"] == "unsafe_downgrade"
+
+
+def test_a_preview_lists_what_a_lower_level_could_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    """C14."""
+    told_of = {
+        "end_offset": 9,
+        "controller_epoch": 1,
+        "feature": "metadata.version",
+        "level": 22,
+        "present": 30,
+        "count": 2,
+        "adds": [{"level": 23, "name": "4.0-IV1", "adds": "eligible leader replicas"}],
+        "items": [{"kind": "partition", "key": "orders:0", "field": "last_known_elr", "value": "2"}],
+    }
+    with node() as told:
+        told.answer = lambda _: Reply(body=json.dumps(told_of).encode())
+        assert cli.main(["features", "preview", "metadata.version=22", "--bootstrap", told.url]) == 0
+        (seen,) = told.seen
+    assert (seen.method, seen.path) == ("GET", "/v1/features/preview?feature=metadata.version&level=22")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == [
+        "metadata.version is 30; at 22 2 fields would be lost",
+        "  23 (4.0-IV1) added: eligible leader replicas",
+        "  so the downgrade is refused, as Kafka 4.3.1 refuses it",
+        "  the first 1 are shown",
+    ]
+    assert lines[-1].split() == ["partition", "orders:0", "last_known_elr", "2"]
+
+
 @pytest.mark.parametrize("level", ["", "x", "=1", "x=", "x=-1", "x=1.5", "x=100000", "x=١"])
 def test_what_is_no_level_is_refused_before_anything_is_sent(
     level: str, capsys: pytest.CaptureFixture[str]

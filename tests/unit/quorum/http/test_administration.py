@@ -317,6 +317,28 @@ async def test_topics_get_more_partitions(tmp_path: Path) -> None:
         assert (await ask("POST", "/v1/topics/partitions", {"topics": []}))[0] == 400
 
 
+async def test_what_a_lower_level_could_not_hold_is_listed_and_its_downgrade_refused(tmp_path: Path) -> None:
+    """C14, B81: the preview names what the refusal names, and the log keeps everything."""
+    async with over_http(tmp_path) as (controller, ask):
+        await a_topic(ask)
+        for node_id in (2, 3):
+            assert (await ask("POST", "/v1/controllers/register", registered(node_id), packed=True))[0] == 200
+        before = controller.committed
+        path = "/v1/features/preview?feature=metadata.version&level="
+        status, told = await ask("GET", f"{path}16")
+        assert (status, told["present"], [each["level"] for each in told["adds"]]) == (200, 30, [17, 23, 30])
+        kinds = {(each["kind"], each["field"]) for each in told["items"]}
+        assert told["count"] == len(told["items"]) and ("broker", "log_dirs") in kinds
+        assert (await ask("GET", f"{path}30"))[1]["items"] == []
+        for query in ("", "?feature=metadata.version", "?level=3", "?feature=metadata.version&level=x"):
+            assert (await ask("GET", f"/v1/features/preview{query}"))[0] == 400
+        for kind in ("safe_downgrade", "unsafe_downgrade"):
+            update = {"feature": "metadata.version", "level": 22, "upgrade_type": kind}
+            status, refused = await ask("POST", "/v1/features", {"updates": [update]})
+            assert (status, refused["error"]) == (400, "INVALID_UPDATE_VERSION")
+        assert controller.committed is before or controller.committed.features == before.features
+
+
 async def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
     """B94"""
     async with over_http(tmp_path) as (controller, ask):

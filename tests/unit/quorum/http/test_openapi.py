@@ -157,6 +157,7 @@ async def tour(asked: Callable[..., Any]) -> None:
         "state",
     ):
         await asked("GET", f"/v1/{path}")
+    await asked("GET", "/v1/features/preview?feature=metadata.version&level=14")
     commands = [{"operation": "DeleteTopics", "body": {"name": "u"}}]
     await asked("POST", "/v1/batch", {"commands": commands})
     await asked("GET", "/v1/topics?deleted=true")
