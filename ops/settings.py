@@ -29,6 +29,8 @@ from ops.settings_values import (
     host_port,
     list_of,
     listen_address,
+    mapping,
+    shown,
     text,
     whole_number,
     yes_or_no,
@@ -95,6 +97,7 @@ def _keys(table: str, roles: tuple[Role, ...], kind: Kind, /, **does: str) -> It
         yield Key(table, key, kind, told, roles)
 
 
+_UNSTABLE: Final = "Whether levels that Kafka may still change can be finalized; the same on all controllers."
 _FOUNDING: Final = "With which a cluster is founded: a level, its name, or a release (4.1)."
 KEYS: Final = (
     *_keys("", BOTH, of.CLUSTER_ID, cluster_id="The cluster, the same in every file of it."),
@@ -219,12 +222,7 @@ KEYS: Final = (
         replication_factor_min="A new topic with fewer replicas is refused with POLICY_VIOLATION.",
     ),
     *_keys("features", CONTROLLER, of.METADATA_VERSION, founding_metadata_version=_FOUNDING),
-    *_keys(
-        "features",
-        CONTROLLER,
-        of.YES_OR_NO,
-        unstable_levels="Whether levels that Kafka may still change can be finalized; the same on all controllers.",
-    ),
+    *_keys("features", CONTROLLER, of.YES_OR_NO, unstable_levels=_UNSTABLE),
     *_keys(
         "kafka",
         CONTROLLER,
@@ -565,7 +563,7 @@ class _Table:
         try:
             return kind(value)
         except ValueError as error:
-            wrong = self._wrong(key, f"= {_shown(value)}: {error}")
+            wrong = self._wrong(key, f"= {shown(value)}: {error}")
             return self._refused(wrong, error)  # type: ignore[no-any-return]  # left out
 
     def _refused(self, wrong: InvalidSettings, why: Exception | None = None) -> Any:
@@ -584,11 +582,11 @@ class _Table:
         return {key: self.take(key, kind) for key in list(self._values)}
 
     def table(self, key: str, *, default: Any = MISSING) -> "_Table":
-        values = self.take(key, _mapping, default=default) or {}
+        values = self.take(key, mapping, default=default) or {}
         return _Table(self._path, f"{self._name}{key}.", values, self._faults)
 
     def tables(self, key: str) -> list["_Table"]:
-        found = self.take(key, list_of(_mapping)) or ()
+        found = self.take(key, list_of(mapping)) or ()
         name = f"{self._name}{key}"
         return [_Table(self._path, f"{name}[{at}].", values, self._faults) for at, values in enumerate(found)]
 
@@ -599,14 +597,3 @@ class _Table:
 
     def _wrong(self, key: str, what: str) -> InvalidSettings:
         return InvalidSettings(f"{self._path}: {self._name}{key} {what}", path=str(self._path), key=key)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError("wanted a table")  # noqa: TRY004 as every kind does
-    return value
-
-
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -3,7 +3,7 @@ Tests: tests/unit/ops/test_settings.py.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -178,6 +178,18 @@ def listen_address(value: object, *, tls: bool | None = None) -> HostPort:
         return read_url(address)
     except ValueError:
         raise ValueError(wanted) from None
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError("wanted a table")  # noqa: TRY004 as every kind does
+    return value
+
+
+def shown(value: object) -> str:
+    """Return a value as a message has it."""
+    text_of = repr(value)
+    return text_of if len(text_of) <= 60 else f"{text_of[:57]}..."
 
 
 def list_of(kind: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
