@@ -17,13 +17,14 @@ from metadata_log.errors import (
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.identity.rights import Right
 from metadata_log.node.identity.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, keys_of
+from metadata_log.records.acls import AclOperation
 from metadata_log.records.registry import Record
 from metadata_log.records.users import (
     MASK_KEY_BYTES,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from quorum.decide.access import Access, AclOperation
+from quorum.decide.access import Access
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
