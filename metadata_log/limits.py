@@ -225,9 +225,9 @@ FETCH_COALESCE_MS: Final = 5
 """Between two commits that wake the parked polls: of commits in quicker succession a poll gets all in one answer."""
 FETCH_TICK_MS: Final = 20
 """Polls whose time is up within one tick share one round of probes."""
-HEARTBEAT_TICK_MS: Final = 100
-"""Heartbeats of idle brokers of Kafka that arrive within this time share one round of probes; each broker sends the next one
-only after 2,000 ms."""
+HEARTBEAT_TICK_MS: Final = 200
+"""Heartbeats of serving brokers of Kafka that arrive within this time share one round of probes; each broker sends the next
+one only after 2,000 ms. One that starts is answered within FETCH_TICK_MS: it asks again until it may serve."""
 HEARTBEAT_LATE_MS: Final = 1_000
 """A heartbeat that waited here this long only renews its session: Kafka's half of a heartbeat interval of 2 s."""
 HEARTBEAT_AGAIN_MS: Final = 100

@@ -120,7 +120,8 @@ class Heartbeats(AppliedListener):
         if written_end is not None or answer.should_shut_down or controller.is_taken_out(command.broker_id):
             return self._finished(command, caller, decided)
         self._release_ready()
-        self._when_proved(lambda error: done(answer if error is None else error), within_s=_TICK_S)
+        within_s = _SOON_S if answer.state is BrokerState.FENCED else _TICK_S
+        self._when_proved(lambda error: done(answer if error is None else error), within_s=within_s)
         return None
 
     async def _finished(

@@ -459,6 +459,8 @@ class KafkaConnection(asyncio.Protocol):
     def _handle(self, api: Api, asked: Asked) -> None:
         door = self._serving.door
         match api.handler:
+            case Parks() as handler:
+                self._park(api, handler, asked)
             case AtOnce() as handler:
                 self._answer(api, asked.version, answered_at_once(api, handler, door, asked))
             case Waits() as handler:
@@ -466,8 +468,6 @@ class KafkaConnection(asyncio.Protocol):
                 self._serving.carry_out(
                     self._wait(api, handler, asked), failed=partial(self.refuse, "failed")
                 )
-            case Parks() as handler:
-                self._park(api, handler, asked)
 
     async def _wait(self, api: Api, handler: Waits, asked: Asked) -> None:
         door = self._serving.door

@@ -276,11 +276,15 @@ class KafkaFetches(AppliedListener):
                 self._park(parked)
             return
         sending = self._sending(fetch.position)
-        if isinstance(sending, SendRecords):
+        if sending is None and not is_due and fetch.high_watermark >= self._log.end_offset:
+            self._park(parked)
+        elif sending is None:
+            self._finish(parked, self._answer(fetch, now))
+        elif isinstance(sending, SendRecords):
             self._send_records(parked, now, is_due=is_due)
         elif isinstance(sending, SendSnapshot | SendDiverging):
             self._finish(parked, self._answer(fetch, now, sending))
-        elif is_due or (sending is None and fetch.high_watermark < self._log.end_offset):
+        elif is_due:
             self._finish(parked, self._answer(fetch, now))
         else:
             self._park(parked)

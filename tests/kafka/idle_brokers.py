@@ -78,26 +78,25 @@ async def idle_brokers(directory: Path, *, brokers: int) -> Idle:
         assert pid is not None
         address = read_address(cluster.member(before.controller_id).kafka or "")
         idle.at_rest = await _share(pid, MEASURED_S)
-        epochs = await _registered(address, cluster.cluster_id, range(FIRST, FIRST + brokers))
-        end = cluster.client().read("/v1/brokers")  # linearizable: no fetch may find anything to read
-        position = end["end_offset"], end["controller_epoch"]
         counts = {"fetches": 0, "heartbeats": 0}
         async with asyncio.TaskGroup() as group:
             tasks = []
-            for place, (broker_id, epoch) in enumerate(epochs.items()):
-                share = place / brokers
+
+            def repeat(message: bytes, name: str, *, every_s: float, delay_s: float) -> None:
+                work = _repeat(address, sized(message), counts, name, every_s, delay_s)
+                tasks.append(group.create_task(work))
+
+            client = await KafkaClient.connect(address)
+            for broker_id in range(FIRST, FIRST + brokers):
+                # At once: those that came first would be fenced for silence before the last has come.
+                epoch = await _serving(client, cluster.cluster_id, broker_id)
                 beat = request_bytes(63, 2, (broker_id, epoch, EVERYTHING, False, False, (), None))
-                fetch = _fetch(broker_id, position)
-                tasks.append(
-                    group.create_task(
-                        _repeat(address, sized(beat), counts, "heartbeats", BEAT_S, share * BEAT_S)
-                    )
-                )
-                tasks.append(
-                    group.create_task(
-                        _repeat(address, sized(fetch), counts, "fetches", 0.0, share * WAIT_MS / 1000)
-                    )
-                )
+                repeat(beat, "heartbeats", every_s=BEAT_S, delay_s=BEAT_S)
+            client.close()
+            position = await _end_at_rest(cluster)
+            for place in range(brokers):
+                fetch = _fetch(FIRST + place, position)
+                repeat(fetch, "fetches", every_s=0.0, delay_s=place / brokers * WAIT_MS / 1000)
             await asyncio.sleep(SETTLE_S)
             counted, began = dict(counts), time.monotonic()
             idle.together = await _share(pid, MEASURED_S)
@@ -113,20 +112,27 @@ async def idle_brokers(directory: Path, *, brokers: int) -> Idle:
     return idle
 
 
-async def _registered(address: HostPort, cluster_id: str, broker_ids: range) -> dict[int, int]:
-    """Return the epoch of each broker, once it serves."""
-    client = await KafkaClient.connect(address)
+async def _serving(client: KafkaClient, cluster_id: str, broker_id: int) -> int:
+    """Register a broker and have it unfenced; return its epoch."""
     listeners = (("CLIENTS", "127.0.0.1", 9, 0),)
-    epochs: dict[int, int] = {}
-    for broker_id in broker_ids:
-        _, error, epoch = await client.ask(
-            62, 4, *registration(broker_id, cluster_id=cluster_id, listeners=listeners)
-        )
-        assert error == 0
-        assert (await heartbeat(client, broker_id, epoch, EVERYTHING))[0] == 0
-        epochs[broker_id] = epoch
-    client.close()
-    return epochs
+    fields = registration(broker_id, cluster_id=cluster_id, listeners=listeners)
+    _, error, epoch = await client.ask(62, 4, *fields)
+    assert error == 0
+    assert (await heartbeat(client, broker_id, epoch, EVERYTHING))[0] == 0
+    broker_epoch: int = epoch
+    return broker_epoch
+
+
+async def _end_at_rest(cluster: LocalCluster) -> tuple[int, int]:
+    """Return where the log ends, and the epoch there, once nothing is written: no fetch may find anything to read."""
+    async with asyncio.timeout(60):
+        position = (-1, -1)
+        while True:
+            end = cluster.client().read("/v1/brokers")  # linearizable
+            before, position = position, (end["end_offset"], end["controller_epoch"])
+            if position == before:
+                return position
+            await asyncio.sleep(2 * BEAT_S)
 
 
 def _fetch(broker_id: int, position: tuple[int, int]) -> bytes:
