@@ -7,6 +7,7 @@ from typing import Final
 from ops.toolchain.jars import Jars
 
 SERVER: Final = "kafka.Kafka"
+CONNECT: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
 FORMAT: Final = "kafka.tools.StorageTool"
 TOOLS: Final[Mapping[str, str]] = {
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",

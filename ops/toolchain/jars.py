@@ -23,7 +23,7 @@ PINNED: Final = Path(__file__).with_name("kafka")
 _PINNED: Final = {KAFKA_VERSION: PINNED, OLDER_VERSION: Path(__file__).with_name("kafka_older")}
 """What is taken, by the release."""
 _BUILD_TIMEOUT_S: Final = 900
-"""The 94 jars are 56 MB: about a minute here; a slow network may need several."""
+"""The 97 jars are 56 MB: about a minute here; a slow network may need several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from ops.kafka.demo import run_kafka_demo
 from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import LocalCluster
+from tests.kafka.connecting import connect_worker, lines_of, mirror, more_is_copied
 from tests.support.processes import poll_until
 from tests.support.wire import ask
 
@@ -223,6 +224,29 @@ def fatal_lines(cluster: LocalCluster, broker_id: int) -> list[str]:
         for line in text.splitlines()
         if re.search(r"FATAL|Encountered fatal fault|inconsistent leader|Unexpected error in raft IO", line)
     ]
+
+
+def test_a_worker_of_connect_writes_each_record_once_while_the_active_controller_is_killed(
+    cluster: LocalCluster, bootstrap: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Goal: the heaviest ordinary client: a group of its own kind, compacted topics, transactions, topics that it creates.
+    Method: MirrorMaker copies a topic within the cluster, and a file is followed; the active controller is killed between.
+    """
+    Admin(bootstrap).create_topic("orders", partitions=3, replicas=3)
+    file = tmp_path / "lines"
+    with connect_worker(tmp_path / "connect", bootstrap) as worker:
+        worker.connect("mirror", **mirror(bootstrap, "orders"))
+        worker.connect("file", **lines_of(file, "lines"))
+        more_is_copied(bootstrap, file, 0)
+        victim = active_id(cluster)
+        cluster.kill(victim)
+        more_is_copied(bootstrap, file, 1)
+        asyncio.run(cluster.start_one(victim))
+        assert worker.failures("mirror") == worker.failures("file") == []
+    poll_until(lambda: is_reachable(cluster), deadline_s=DEADLINE_S, what="all controllers are back")
+    topics = [each["name"] for each in read(cluster, "/v1/topics")["items"]]
+    assert {"connect-config", "connect-offset", "connect-status"} <= set(topics)
+    assert len(read(cluster, "/v1/topics/copy.orders")["partitions"]) == 3
 
 
 # --- Kafka's own tools
