@@ -180,17 +180,17 @@ class AuditLog:
     def _run(self, file: "_File") -> None:
         self._append(file, b"")  # opens the file: what is wrong with it is known at once
         while True:
-            self._wake.wait()
-            if not self._is_ending:
-                time.sleep(GATHER_S)
-            self._wake.clear()
-            while data := self._writing or self._taken():
+            while (data := self._writing or self._taken()) or self.failure is not None:
                 if not self._append(file, data):
                     if self._is_ending:
                         return
                     self._again.wait(AGAIN_S)
-            if self._is_ending and not self._lines:
+            if self._is_ending:
                 return
+            self._wake.wait()
+            if not self._is_ending:
+                time.sleep(GATHER_S)
+            self._wake.clear()
 
     def _taken(self) -> bytes:
         """Take the oldest lines for one write; they are in `_writing` until they are written."""

@@ -5,6 +5,7 @@ Tests: tests/unit/ops/admin/test_client.py.
 import errno
 import http.client
 import json
+import os
 import socket
 import ssl
 import urllib.parse
@@ -18,6 +19,7 @@ from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from metadata_log.node.attempts import AnswerTooLarge, Attempt
 from metadata_log.node.identity.certificate_dates import Dated
 from metadata_log.node.identity.credentials import date_code, why_it_failed
+from metadata_log.node.traceparent import TRACEPARENT, is_traceparent
 
 ANSWER_BYTES_MAX: Final = 1024 * MIB
 """A larger answer is not ours: the whole state of a million partitions is about 400 MB of JSON."""
@@ -129,6 +131,13 @@ class Credentials:
 
 
 NO_CREDENTIALS: Final = Credentials()
+TRACE_VARIABLE: Final = "TRACEPARENT"
+"""The trace context with which requests are sent, as programs give it to those that they start; others are not sent."""
+
+
+def _trace() -> dict[str, str]:
+    traceparent = os.environ.get(TRACE_VARIABLE, "")
+    return {TRACEPARENT: traceparent} if is_traceparent(traceparent) else {}
 
 
 def exchange(
@@ -167,7 +176,7 @@ def exchange(
         connection.connect()
         sent = True
         attempt.holds(connection.sock)
-        connection.request(method, path, body=body or None, headers=dict(headers))
+        connection.request(method, path, body=body or None, headers={**headers, **_trace()})
         response = connection.getresponse()
         data = attempt.read_whole(response, most=ANSWER_BYTES_MAX)
         named = {name.lower(): value for name, value in response.getheaders()}

@@ -26,6 +26,7 @@ class Seen:
     body: bytes
     request_id: str | None
     authorization: str | None
+    traceparent: str | None = None
 
 
 @dataclass
@@ -59,6 +60,7 @@ def node() -> Iterator[Node]:
                 body,
                 self.headers.get("X-Request-Id"),
                 self.headers.get("Authorization"),
+                self.headers.get("traceparent"),
             )
             told.seen.append(seen)
             try:

@@ -14,10 +14,11 @@ from aiohttp import hdrs, web
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, ForeignCaller, MetadataError, NotAuthorized
 from metadata_log.node.http.routes import RouteKey
-from metadata_log.node.http.trace import TRACE, TRACEPARENT, note_trace, trace_id_of
+from metadata_log.node.http.trace import TRACE, note_trace, trace_id_of
 from metadata_log.node.identity.access import Access, Peer, peer_address, peer_of
 from metadata_log.node.identity.credentials import BEARER
 from metadata_log.node.identity.rights import ANYBODY, NOBODY, Principal, Right
+from metadata_log.node.traceparent import TRACEPARENT
 
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
 CHECKED_AT: Final = web.RequestKey("checked_at", float)

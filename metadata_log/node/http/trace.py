@@ -1,30 +1,16 @@
-"""Edge: the W3C trace context of a request: read, passed on, logged and answered back; no spans are made here.
+"""Pure: the W3C trace context of a request: read, passed on, logged and answered back; no spans are made here.
 
-Source: W3C Trace Context, section 3.2 (traceparent). Tests: tests/unit/metadata_log/node/http/test_trace.py.
+Tests: tests/unit/metadata_log/node/http/test_trace.py.
 """
 
-import re
-import secrets
 from typing import Final
 
 from aiohttp import web
 
-TRACEPARENT: Final = "traceparent"
-_FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?", re.ASCII)
-_LENGTH_MAX: Final = 256
+from metadata_log.node.traceparent import TRACEPARENT, is_traceparent
+
 TRACE: Final = web.RequestKey("traceparent", str)
 """The traceparent of a request, as it came; absent where there is none, or none of W3C's form."""
-
-
-def is_traceparent(text: str) -> bool:
-    """Answer whether a text is a traceparent: of version 00, or as a later version may continue it."""
-    matched = _FORM.fullmatch(text) if len(text) <= _LENGTH_MAX else None
-    if matched is None:
-        return False
-    version, trace_id, parent_id, more = matched.groups()
-    if version == "ff" or trace_id == "0" * 32 or parent_id == "0" * 16:
-        return False
-    return more is None or (version != "00" and more.isprintable())
 
 
 def note_trace(request: web.Request) -> bool:
@@ -48,8 +34,3 @@ def trace_headers(request: web.BaseRequest) -> dict[str, str]:
     """Return what answers a trace context back."""
     traceparent = request.get(TRACE)
     return {} if traceparent is None else {TRACEPARENT: traceparent}
-
-
-def new_traceparent() -> str:
-    """Return the trace context of a request that begins a trace; it is marked as sampled."""
-    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"

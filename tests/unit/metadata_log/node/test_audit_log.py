@@ -117,7 +117,13 @@ async def test_a_file_that_cannot_be_written_is_said_and_its_lines_wait(
     file = tmp_path / "missing" / "audit.jsonl"
     async with writing(file) as log:
         await until(lambda: log.failure is not None)
+        file.parent.mkdir()
+        await until(lambda: log.failure is None)
+        assert file.exists(), "it is tried again though no line waits"
+        file.unlink()
+        file.parent.rmdir()
         note(log)
+        await until(lambda: log.failure is not None)
         ((code, detail),) = log.reasons()
         assert code == "AUDIT_NOT_WRITTEN"
         assert str(file) in detail

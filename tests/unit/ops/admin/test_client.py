@@ -361,3 +361,21 @@ def test_a_token_goes_along_no_redirect_to_an_address_that_was_not_given() -> No
             with nullcontext() if also else pytest.raises(NotController, match="another node named it"):
                 asking.read("/v1/topics")
             assert [each.authorization for each in other.seen] == seen
+
+
+@pytest.mark.parametrize(
+    ("given", "is_sent"),
+    [
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", True),
+        ("no trace\r\nX: y", False),
+        ("", False),
+    ],
+)
+def test_the_trace_context_of_a_script_is_sent(
+    monkeypatch: pytest.MonkeyPatch, given: str, is_sent: bool
+) -> None:
+    monkeypatch.setenv("TRACEPARENT", given)
+    with node() as told:
+        ClusterClient([told.url], timeout_s=20, rng=random.Random(1)).ask_one(told.url, "/x", timeout_s=20)
+    (seen,) = told.seen
+    assert seen.traceparent == (given if is_sent else None)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.node.http.trace import is_traceparent, new_traceparent
+from metadata_log.node.traceparent import is_traceparent
 from tests.support.desk import at_desk
 
 SOUND = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -33,12 +33,6 @@ SOUND = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 )
 def test_what_is_a_trace_context(text: str, is_one: bool) -> None:
     assert is_traceparent(text) == is_one
-
-
-def test_one_that_is_made_is_one_and_another_each_time() -> None:
-    made = {new_traceparent() for _ in range(10)}
-    assert len(made) == 10
-    assert all(map(is_traceparent, made))
 
 
 async def test_a_trace_context_is_answered_back_and_garbage_is_counted(tmp_path: Path) -> None:
