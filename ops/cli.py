@@ -51,6 +51,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "topics": ("topics", "Topics and their partitions."),
     "partitions": ("partitions", "Partitions of all topics, and elections of their leaders."),
     "roll": ("roll", "Restarts of all nodes, one at a time."),
+    "move": ("move", "Nodes that come to other addresses."),
     "certificates": (
         "certificates",
         "The certificates of nodes and users, and the authority that issues them.",

@@ -436,8 +436,13 @@ class LocalCluster:
     # --- files
 
     def set_state(self, state: State) -> None:
-        """Replace cluster.json."""
+        """Replace cluster.json; the addresses of nodes that `metaquorum move` has moved meanwhile stay as they are there."""
         self._state = state
+        file = self.directory / "cluster.json"
+        if file.exists():
+            there = {one.id: one for group in read_cluster_file(file)[1:] for one in group}
+            self.controllers = tuple(there.get(one.id, one) for one in self.controllers)
+            self.brokers = tuple(there.get(one.id, one) for one in self.brokers)
         layout = {
             "version": 1,
             "cluster_id": self.cluster_id,
@@ -450,7 +455,7 @@ class LocalCluster:
         }
         if self._secure:
             layout["admin"] = ADMIN_FILES
-        replace_file(self.directory / "cluster.json", json.dumps(layout, indent=2).encode() + b"\n")
+        replace_file(file, json.dumps(layout, indent=2).encode() + b"\n")
 
     def _release(self) -> None:
         if self._lock_fd is not None:

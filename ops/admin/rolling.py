@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from metadata_log.errors import NotController, OutcomeUnknown, Rejected, Unavailable
+from metadata_log.errors import InvalidRequest, NotController, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from ops.admin.client import ClusterClient
@@ -83,6 +83,20 @@ class Rolling:
             begun_s = time.monotonic()
             image = self._step(waiting[0], view)
             yield Rolled(waiting[0].role, waiting[0].id, round(time.monotonic() - begun_s, 3))
+
+    def only(self, role: Role, node_id: int) -> Rolled:
+        """Restart one node, whenever it registered, and return once it is back; raises as `run`.
+
+        Raises:
+            InvalidRequest: no such node is registered.
+        """
+        view = self._seen(live_image(self.client))
+        node = next((one for one in in_order(view, (role,)) if one.id == node_id), None)
+        if node is None:
+            raise InvalidRequest(f"{role} {node_id} is not registered")
+        begun_s = time.monotonic()
+        self._step(node, view)
+        return Rolled(role, node_id, round(time.monotonic() - begun_s, 3))
 
     def _seen(self, image: MetadataImage) -> View:
         """Return the cluster as it is now, once it can be seen; raises NotBack."""

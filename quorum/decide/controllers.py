@@ -22,11 +22,14 @@ from metadata_log.image.features import metaquorum_version
 from metadata_log.limits import CONTROLLER_REGISTRATIONS_MAX
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.records.features import METAQUORUM_VERSION
+from metadata_log.records.quorum import Voter, VotersRecord
+from metadata_log.records.registry import Record
 from metadata_log.wire.commands import Command, RegisterController
 from quorum.decide.access import ALTERS_CLUSTER, BY_CONTROLLER, DESCRIBES
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+from quorum.decide.quorum import reached_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +53,9 @@ class ControllerUnregistered(NamedTuple):
 def register(context: DecideContext, command: RegisterController) -> Decision:
     """Decide the registration of a controller process.
 
-    As in Kafka nothing is compared with the registration before: an equal one is written again. A controller sends none
-    that its own log shows already (`quorum/node/registration.py`).
+    Where a voter is reached, the log says as it registers. As in Kafka nothing else is compared with the registration
+    before: an equal one is written again. A controller sends none that its own log shows already
+    (`quorum/node/registration.py`).
 
     Raises:
         InconsistentClusterId.
@@ -89,7 +93,26 @@ def register(context: DecideContext, command: RegisterController) -> Decision:
     )
     previous = None if existing is None else existing.registration_epoch
     cause = Cause("CONTROLLER_REGISTERED", previous, {"controller_id": controller_id})
-    return Decision(records=(record,), outcome=ControllerRegistered(controller_id, epoch), cause=cause)
+    records: list[Record] = [record]
+    if (voters := _moved(context, command)) is not None:
+        records.append(VotersRecord(voters))
+    return Decision(records=tuple(records), outcome=ControllerRegistered(controller_id, epoch), cause=cause)
+
+
+def _moved(context: DecideContext, command: RegisterController) -> tuple[Voter, ...] | None:
+    """Return the voters with the addresses of one that was moved; None: no voter was.
+
+    A controller on another disk may register under a voter's id, from where that voter is not reached.
+    """
+    controller_id = command.controller_id
+    if context.raft_status is None:
+        return None
+    raft = context.raft_status()
+    if any(peer.node_id == controller_id and not peer.is_voter and peer.reachable for peer in raft.peers):
+        return None
+    if controller_id == context.node_id and not raft.is_voter:
+        return None
+    return reached_at(context.image, controller_id, command.endpoints)
 
 
 def unregister(context: DecideContext, command: UnregisterController) -> Decision:

@@ -13,6 +13,7 @@ from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONTROLLERS_MAX, VOTER_CAUGHT_UP_MS
 from metadata_log.node.addresses import address_text, is_host
+from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.features import (
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
@@ -90,11 +91,14 @@ def claim(
 
     The first claim of all founds the quorum of the configured voters, and the cluster's features, with metadata.version at
     the level `metadata_version`; `founded_with` follows them. From then on the log names the voters; settings of the same
-    voters only change their addresses. An address for Kafka's brokers stays where the settings have none: the file of this
-    node may be older than those of the others.
+    voters only change the addresses of those that have not registered. An address for Kafka's brokers stays where the
+    settings have none: the file of this node may be older than those of the others.
     """
     known = {voter.node_id: voter for voter in image.quorum.voters or ()}
-    voters = tuple(_reached_by_kafka(voter, known.get(voter.node_id)) for voter in sorted(voters))
+    voters = tuple(
+        _as_reached(voter, known.get(voter.node_id), is_registered=voter.node_id in image.controllers)
+        for voter in sorted(voters)
+    )
     records: list[Record] = [ControllerClaimRecord(node_id, image.controller_epoch + 1, cluster_id)]
     founding = image.quorum.voters is None
     if founding or (
@@ -117,11 +121,40 @@ def claim(
     return Decision(records=tuple(records), cause=Cause("CONTROLLER_CLAIMED", None, detail))
 
 
-def _reached_by_kafka(voter: Voter, known: Voter | None) -> Voter:
+def _as_reached(voter: Voter, known: Voter | None, *, is_registered: bool) -> Voter:
+    """Return a voter of the settings with the addresses that count; `known` is what the log has under its id.
+
+    Those of a controller that registers follow its own file (`reached_at`), and not that of the node that claims.
+    """
+    if known is not None and is_registered and known[:2] == voter[:2]:
+        return known
     if known is None or voter.address(KAFKA_ENDPOINT) is not None:
         return voter
     kept = tuple(endpoint for endpoint in known.endpoints if endpoint.name == KAFKA_ENDPOINT)
     return voter._replace(endpoints=voter.endpoints + kept)
+
+
+def reached_at(
+    image: MetadataImage, node_id: NodeId, endpoints: Sequence[BrokerEndpoint]
+) -> tuple[Voter, ...] | None:
+    """Return the voters with one of them at the addresses that it registers; None: it does not vote, or nothing changes.
+
+    An address for Kafka's brokers that the registration lacks stays. Source: KIP-853, UpdateRaftVoter.
+    """
+    voters = image.quorum.voters or ()
+    voter = next((one for one in voters if one.node_id == node_id), None)
+    if voter is None:
+        return None
+    named = {
+        one.name: VoterEndpoint(one.name, one.host, one.port)
+        for one in endpoints
+        if one.name in (RAFT_ENDPOINT, KAFKA_ENDPOINT)
+    }
+    kept = {one.name: one for one in voter.endpoints}
+    moved = voter._replace(endpoints=tuple((kept | named).values()))
+    if moved == voter:
+        return None
+    return tuple(moved if one is voter else one for one in voters)
 
 
 def add_voter(context: DecideContext, command: AddVoter) -> Decision:

@@ -28,7 +28,7 @@ ROOT = Path(cli.__file__).parents[1]
 
 VERBS = {
     *("topics alter", "diff", "report", "top"),
-    "quorum versions",
+    *("quorum versions", "move controller", "move broker"),
     *("certificates list", "certificates rotate", "certificates revoke"),
     *(
         "up",

@@ -1,5 +1,8 @@
 """Edge: registrations of controllers: what is written, what is refused, and who holds back a feature (B12, B81, C9)."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import pytest
 from msgspec.structs import replace
 
@@ -21,6 +24,7 @@ from metadata_log.wire.commands import Command, RegisterController
 from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered, UnregisterController
 from quorum.decide.decision import Decision
 from quorum.decide.features import REGISTERED, FeatureUpdate, UpdateFeatures, UpgradeType
+from quorum.decide.quorum import reached_at
 from quorum.decide.registry import decide
 from tests.support.decisions import CLUSTER_ID, CONTROLLER, FEATURES, World, registration, word_uuid
 
@@ -100,6 +104,49 @@ def test_a_registration_is_one_record_whose_epoch_is_its_offset() -> None:
     assert decision.cause == ("CONTROLLER_REGISTERED", None, {"controller_id": 7})
     assert dict(world.image.controllers) == {7: record}
     assert world.image.digest_buckets == buckets_of(world.image)
+
+
+@pytest.mark.parametrize(
+    ("peers", "is_voter", "is_written"),
+    [
+        ((), True, True),
+        ((SimpleNamespace(node_id=7, is_voter=True, reachable=True),), True, True),
+        (
+            (SimpleNamespace(node_id=7, is_voter=False, reachable=True),),
+            True,
+            False,
+        ),  # another disk of this id
+        ((SimpleNamespace(node_id=7, is_voter=False, reachable=False),), True, True),
+        ((), False, False),  # this node itself, on another disk
+    ],
+)
+def test_a_voter_that_registers_other_addresses_has_moved(
+    peers: tuple[SimpleNamespace, ...], *, is_voter: bool, is_written: bool
+) -> None:
+    world = with_voters(World(), 7, 8)
+    there = (BrokerEndpoint("CONTROLLER", "there", 9193, 0), BrokerEndpoint("HTTP", "there", 9101, 0))
+    raft = SimpleNamespace(peers=peers, is_voter=is_voter)
+    context = replace(world.context(), node_id=7, raft_status=lambda: raft)
+    decision = decide(context, of(7, endpoints=there))
+    voters = [one.voters for one in decision.records if isinstance(one, VotersRecord)]
+    assert len(voters) == is_written
+    for moved, other in voters:
+        assert moved.endpoints == (VoterEndpoint("CONTROLLER", "there", 9193),), (
+            "HTTP is no address of a voter"
+        )
+        assert other.endpoints == (VoterEndpoint("CONTROLLER", "c", 9093),)
+    same = decide(context, of(7))
+    assert not [one for one in same.records if isinstance(one, VotersRecord)]
+
+
+def test_an_address_for_kafka_stays_where_a_registration_lacks_it() -> None:
+    image = with_voters(World(), 7).image
+    both = (BrokerEndpoint("CONTROLLER", "c", 9093, 0), BrokerEndpoint("KAFKA", "c", 9293, 0))
+    (voter,) = reached_at(image, NodeId(7), both) or ()
+    assert voter.address("KAFKA") == ("c", 9293)
+    kept = dataclasses.replace(image, quorum=image.quorum._replace(voters=(voter,)))
+    assert reached_at(kept, NodeId(7), ENDPOINTS) is None
+    assert reached_at(kept, NodeId(9), both) is None, "it does not vote"
 
 
 @pytest.mark.parametrize("incarnation", ["1", "2"])

@@ -121,6 +121,14 @@ def test_a_voter_that_moved_is_written() -> None:
     assert decision.records[1:] == (QuorumVersionRecord(1), VotersRecord((moved,)))
 
 
+def test_the_addresses_of_a_voter_that_registers_are_not_those_of_another_node_s_file() -> None:
+    world = World()
+    world.write([RegisterControllerRecord(CONTROLLER, word_uuid("process"), 1, False, (), ())])
+    old = voter(CONTROLLER, port=9999)
+    decision = claim(world.image, node_id=CONTROLLER, cluster_id=CLUSTER_ID, voters=(old,))
+    assert decision.records == (ControllerClaimRecord(CONTROLLER, 2, CLUSTER_ID),)
+
+
 def test_a_voter_that_got_a_listener_for_kafka_is_written() -> None:
     world = World()
     (raft,) = voter(CONTROLLER).endpoints

@@ -1,0 +1,137 @@
+"""Edge: a node comes to other addresses: it is restarted there, and the log and the other controllers know where it is.
+
+How far a move is, the log says: a node that has registered the new addresses is moved. Tests: tests/cluster/test_move.py.
+"""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from metadata_log.errors import InvalidRequest, NotController
+from metadata_log.node.addresses import HostPort, address_text, read_url
+from metadata_log.records.quorum import KAFKA_ENDPOINT, RAFT_ENDPOINT
+from ops.admin.cluster import Endpoint
+from ops.admin.health import merged_status
+from ops.admin.roll_plan import Role
+from ops.admin.rolling import NotBack, Rolling, UnsafeStep, wait_until
+from ops.admin.survey import survey
+
+LOOKED_AT_S: Final = 1.0
+"""For a connection to the new address: a process that listens there takes it in some milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Where a node is to be reached; None: as it is."""
+
+    role: Role
+    id: int
+    http: str | None = None
+    raft: HostPort | None = None
+    kafka: HostPort | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.role} {self.id}"
+
+    @property
+    def wanted(self) -> dict[str, HostPort]:
+        """The addresses by the names of their endpoints."""
+        own = None if self.http is None else read_url(self.http)
+        pairs = (("HTTP", own), (RAFT_ENDPOINT, self.raft), (KAFKA_ENDPOINT, self.kafka))
+        return {name: address for name, address in pairs if address is not None}
+
+    def lacking(self, endpoints: list[Endpoint]) -> dict[str, HostPort]:
+        """Return which of the addresses a registration does not have. A broker's own endpoint comes first."""
+        found: dict[str, HostPort] = {one["name"]: (one["host"], one["port"]) for one in endpoints}
+        if self.role == "broker" and endpoints:
+            found["HTTP"] = endpoints[0]["host"], endpoints[0]["port"]
+        return {name: address for name, address in self.wanted.items() if found.get(name) != address}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moving:
+    """How a node is moved: `rolling` restarts it with settings that name its new addresses."""
+
+    rolling: Rolling
+    move: Move
+
+    def lacking(self) -> dict[str, HostPort]:
+        """Return the addresses that are not registered yet.
+
+        Raises:
+            InvalidRequest: no such node is registered.
+        """
+        for node_id, endpoints in self._registered()[self.move.role].items():
+            if node_id == self.move.id:
+                return self.move.lacking(endpoints)
+        raise InvalidRequest(f"{self.move.name} is not registered")
+
+    def check(self) -> None:
+        """Check that no other node and no process is at the new addresses.
+
+        Raises:
+            UnsafeStep: another node registered one, or something listens there.
+        """
+        lacking = self.lacking()
+        for role, nodes in self._registered().items():
+            for node_id, endpoints in nodes.items():
+                for one in endpoints:
+                    at = one["host"], one["port"]
+                    if (role, node_id) != (self.move.role, self.move.id) and at in lacking.values():
+                        raise UnsafeStep(f"{address_text(at)} is where {role} {node_id} is reached")
+        for address in lacking.values():
+            try:
+                socket.create_connection(address, timeout=LOOKED_AT_S).close()
+            except OSError:
+                continue
+            raise UnsafeStep(
+                f"a process listens at {address_text(address)} already: {self.move.name} could not listen there"
+            )
+
+    def run(self) -> bool:
+        """Move the node, and answer whether it was restarted for that; a node that is there already is only waited for.
+
+        Raises:
+            UnsafeStep: it cannot be restarted without harm, or an address is another's; nothing was done.
+            NotBack: it did not come back there in time.
+        """
+        is_due = bool(self.lacking())
+        if is_due:
+            self.check()
+            self.rolling.only(self.move.role, self.move.id)
+        wait_until(
+            self.rolling.client,
+            self._why_not_there,
+            NotBack,
+            f"{self.move.name} was restarted",
+            patience_s=self.rolling.patience_s,
+        )
+        return is_due
+
+    def _why_not_there(self) -> str | None:
+        lacking = self.lacking()
+        if lacking:
+            at = ", ".join(f"{name} {address_text(address)}" for name, address in lacking.items())
+            return f"it has not registered {at}: do its settings name them?"
+        if self.move.raft is None:
+            return None
+        status = merged_status(survey(self.rolling.client))
+        if status is None or status["leader_id"] == -1:
+            raise NotController("no controller leads now")
+        row: Mapping[str, Any] | None = next(
+            (one for one in (*status["voters"], *status["observers"]) if one["id"] == self.move.id), None
+        )
+        if row is None or not row["reachable"]:
+            return "the leader has no link to it"
+        if row["address"] != address_text(self.move.raft):
+            return f"the log says that it is reached at {row['address']}"
+        return None
+
+    def _registered(self) -> dict[Role, dict[int, list[Endpoint]]]:
+        client = self.rolling.client
+        return {
+            "controller": {one["controller_id"]: one["endpoints"] for one in client.controllers()},
+            "broker": {one["broker_id"]: one["endpoints"] for one in client.brokers()},
+        }

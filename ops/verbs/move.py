@@ -1,0 +1,209 @@
+"""Edge: `move controller|broker`: a node comes to other addresses. Tests: tests/unit/ops/verbs/test_move.py,
+tests/cluster/test_move.py.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from metadata_log.errors import MetadataError
+from metadata_log.node.addresses import HostPort, address_text, is_node_url, is_reachable, read_address
+from metadata_log.wire.shapes import INT32_MAX
+from ops.changes import REFUSED
+from ops.guard import ask_first, guarded
+from ops.node_commands import command_with, run_for
+from ops.options import Network, Noun, R, either, flag, network, option
+from ops.processes import keep_files_private
+from ops.talk import fail_usage, say
+from ops.values import existing_path, from_to, seconds
+
+if TYPE_CHECKING:
+    from ops.admin.moving import Move, Moving
+    from ops.admin.roll_plan import Node
+
+PATIENCE_S: Final = 120.0
+UNSAFE: Final = 10
+"""The exit code of a dry run that finds why the node cannot be moved now."""
+PLACES: Final = ("id", "role", "host", "http", "raft", "kafka")
+NOUN: Final = Noun()
+
+
+def _at(text: str) -> HostPort:
+    address = read_address(text)
+    if not is_reachable(address):
+        raise ValueError(f"{text!r} is no HOST:PORT that others can reach")
+    return address
+
+
+def _url(text: str) -> str:
+    if not is_node_url(text):
+        raise ValueError(f"{text!r} is no http://HOST:PORT")
+    return text
+
+
+_http: Final = option("--http", read=_url, metavar="URL", help="where it is asked over HTTP from then on")
+
+
+def _moving(run: R) -> R:
+    """Declare what both verbs have in common."""
+    for declare in reversed(
+        (
+            option("--id", "node_id", read=from_to(0, INT32_MAX), required=True, metavar="N"),
+            option(
+                "--restart",
+                "command",
+                read=command_with(PLACES),
+                metavar="COMMAND",
+                help="stops the node, lets its settings name the new addresses, and starts it; without a shell; {id}, "
+                "{role}, {host} (as it was), {http}, {raft} and {kafka} are replaced",
+            ),
+            option(
+                "--local",
+                read=existing_path,
+                metavar="DIR",
+                help="the node is one of `metaquorum up --dir DIR`: all files there are written, and it is started again",
+            ),
+            either("command", "local"),
+            option(
+                "--accept",
+                "accepted",
+                multiple=True,
+                metavar="CODE",
+                help="a reason of `quorum health` that does not matter; may be repeated",
+            ),
+            option(
+                "--patience",
+                read=seconds,
+                default=PATIENCE_S,
+                metavar="DURATION",
+                help=f"for each wait; default: {PATIENCE_S:g}s",
+            ),
+            flag("--dry-run", help="show what would change, and what is unsafe; change nothing"),
+            guarded,
+            network,
+        )
+    ):
+        run = declare(run)
+    return run
+
+
+@NOUN.verb(
+    "controller",
+    "Let a controller be reached at other addresses, on the same disk; its vote stays.",
+    "move controller --id 3 --raft c3b:9191 --http https://c3b:9101 --dry-run",
+    "move controller --id 3 --raft c3b:9191 --http https://c3b:9101 --restart './move.sh {id} {raft} {http}'",
+)
+@_http
+@option("--raft", read=_at, metavar="HOST:PORT", help="where the other controllers reach it from then on")
+@option("--kafka", read=_at, metavar="HOST:PORT", help="where Kafka's brokers reach it from then on")
+@_moving
+def run_controller(asked: Network, **given: Any) -> int:
+    return _run(asked, "controller", **given)
+
+
+@NOUN.verb(
+    "broker",
+    "Let a broker be reached at another address, on the same disk.",
+    "move broker --id 11 --http http://b11b:9101 --restart './move.sh {id} {http}'",
+)
+@_http
+@_moving
+def run_broker(asked: Network, **given: Any) -> int:
+    return _run(asked, "broker", raft=None, kafka=None, **given)
+
+
+def _run(
+    asked: Network,
+    role: str,
+    *,
+    node_id: int,
+    http: str | None,
+    raft: HostPort | None,
+    kafka: HostPort | None,
+    command: Sequence[str] | None,
+    local: Path | None,
+    accepted: Sequence[str],
+    patience: float,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Move a node; run again it only waits for what is not there yet."""
+    from ops.admin.moving import Move, Moving
+    from ops.admin.rolling import Rolling
+
+    keep_files_private()
+    if http is None and raft is None and kafka is None:
+        fail_usage("name at least one new address")
+    move = Move(
+        role="broker" if role == "broker" else "controller", id=node_id, http=http, raft=raft, kafka=kafka
+    )
+    client = asked.client()
+    moving = Moving(
+        rolling=Rolling(
+            client=client,
+            restart=_restart(move, command, local, patience),
+            patience_s=patience,
+            accepted=frozenset(accepted),
+        ),
+        move=move,
+    )
+    if dry_run:
+        return _show(asked, moving)
+    if command is None and local is None:
+        fail_usage(
+            "say how the node is restarted: --restart COMMAND or --local DIR; --dry-run shows what would change"
+        )
+    what = f"this restarts {move.name} at other addresses"
+    if not ask_first(
+        what, lambda: (f"{name} {address_text(at)}" for name, at in moving.lacking().items()), yes=yes
+    ):
+        return REFUSED
+    restarted = moving.run()
+    asked.show_fields(_told(moving) | {"restarted": restarted})
+    if local is None:
+        say(
+            f"write the new addresses of {move.name} into the files of the other nodes ([[voters]], controllers), and into "
+            "what names it to clients; until then they find it through the others, and need no restart"
+        )
+    return 0
+
+
+def _told(moving: "Moving") -> dict[str, Any]:
+    wanted = {name.lower(): address_text(at) for name, at in moving.move.wanted.items()}
+    return {"role": moving.move.role, "id": moving.move.id, "addresses": wanted}
+
+
+def _show(asked: Network, moving: "Moving") -> int:
+    """Show which addresses would change, and why they cannot now."""
+    unsafe = None
+    lacking = {name.lower(): address_text(at) for name, at in moving.lacking().items()}
+    try:
+        moving.check()
+    except MetadataError as error:
+        unsafe = error.message
+    asked.show_fields(_told(moving) | {"changes": lacking, "unsafe": unsafe})
+    return UNSAFE if unsafe else 0
+
+
+def _restart(
+    move: "Move", command: Sequence[str] | None, local: Path | None, patience_s: float
+) -> "Callable[[Node], None]":
+    def restart(node: "Node") -> None:
+        if local is not None:
+            from ops.member_processes import restart_member
+            from ops.moved_files import write_move
+
+            write_move(local.resolve(), move)
+            restart_member(local, move.id)
+            return
+        places = {
+            "id": node.id,
+            "role": node.role,
+            "host": node.host,
+            "http": move.http or "",
+            "raft": "" if move.raft is None else address_text(move.raft),
+            "kafka": "" if move.kafka is None else address_text(move.kafka),
+        }
+        run_for(command or (), places, name=node.name, patience_s=patience_s)
+
+    return restart

@@ -1,0 +1,44 @@
+"""Edge: `move controller|broker`: what is named, what lacks, and what is refused without a cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from ops import cli
+from ops.admin.cluster import Endpoint
+from ops.admin.moving import Move
+
+
+def endpoint(name: str, port: int) -> Endpoint:
+    return {"name": name, "host": "h", "port": port, "security_protocol": 0}
+
+
+def test_a_registration_lacks_what_is_named_otherwise() -> None:
+    move = Move(role="controller", id=3, http="http://h:2", raft=("h", 1))
+    assert move.lacking([endpoint("CONTROLLER", 1), endpoint("HTTP", 9)]) == {"HTTP": ("h", 2)}
+    assert move.lacking([endpoint("CONTROLLER", 1), endpoint("HTTP", 2)]) == {}
+    broker = Move(role="broker", id=11, http="http://h:2")
+    assert broker.lacking([endpoint("PLAINTEXT", 2), endpoint("OTHER", 9)]) == {}
+    assert broker.lacking([endpoint("PLAINTEXT", 9), endpoint("HTTP", 2)]) == {"HTTP": ("h", 2)}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["controller", "--id", "3"], "name at least one new address"),
+        (["controller", "--id", "3", "--raft", "0.0.0.0:1"], "that others can reach"),
+        (["controller", "--id", "3", "--http", "h:1"], "no http://HOST:PORT"),
+        (["broker", "--id", "11", "--raft", "h:1"], "unrecognized"),
+        (["controller", "--id", "3", "--raft", "h:1", "--restart", "x {y}"], "{y} is none of"),
+    ],
+)
+def test_what_is_wrong_is_refused(
+    words: list[str],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["move", *words]) == 2
+    assert why in capsys.readouterr().err
