@@ -145,6 +145,7 @@ class Access:
             seen is not None
             and now_ms - seen.at_ms < SEEN_EACH_S * 1000
             and not (has_certificate and seen.certificate_ends_ms is None)
+            and not (seen.address is None and peer.address is not None)
         ):
             return principal
         ends_ms = None if seen is None else seen.certificate_ends_ms

@@ -87,9 +87,9 @@ export async function lines(query, max = 500) {
   return found.slice(0, max);
 }
 
-/** The lines of the newest `count` records. */
-export async function newest(count) {
-  const { end_offset, log_start_offset } = await read("/v1/overview");
+/** The lines of the newest `count` records; `overview` says where the log begins and ends. */
+export async function newest(count, overview = null) {
+  const { end_offset, log_start_offset } = overview ?? await read("/v1/overview");
   return lines(`from=${Math.max(log_start_offset, end_offset - count)}&until=${end_offset}`, count);
 }
 

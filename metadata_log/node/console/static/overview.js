@@ -4,17 +4,18 @@ import { grouped } from "./batches.js";
 import { card, clock, dataLink, duration, h, madeLink, mark, notice, number, offsetLink, replace, since, table, title, why } from "./dom.js";
 import { intervals, lanesOf } from "./lanes.js";
 
-const SHOWN = 9, LOOKED_BACK = 2000;
+const SHOWN = 9, LOOKED_BACK = 2000, AT_ONCE = 60;
 
 export async function show(root, context) {
   const head = h("div"), tiles = h("div", { class: "tiles" }), troubles = h("div"), lanes = h("div"), warnings = h("div"), changes = h("div");
   root.append(head, tiles, h("div", { class: "grid" }, h("div", { class: "w7 stack" }, troubles, lanes, warnings), h("div", { class: "w5" }, changes)));
-  let happened = [], looked = [];
+  let fresh = [], earlier = [], looked = []; // what was told since the page was opened, and what was read
+  const happened = () => [...fresh.filter((one) => !earlier.some((each) => each.end_offset >= one.end_offset)), ...earlier].slice(0, SHOWN);
   const drawChanges = () => replace(changes, card("What happened last", { side: h("a", { href: "#/log" }, "whole log") }, table([
     ["time", (one) => h("span", { class: "mono" }, clock(one.time_ms)), "nowrap"],
     ["what, by whom", (one) => [why(one), h("br"), h("small", {}, [one.actor, subjects(one)].filter(Boolean).join(" · ") || "–")], "wrap"],
     ["offset", (one) => offsetLink(one.offset), "num"],
-  ], happened.slice(0, SHOWN), "nothing yet")));
+  ], happened(), "nothing yet")));
   const refresh = async () => {
     const shown = await read("/v1/overview");
     context.overview = shown;
@@ -31,19 +32,20 @@ export async function show(root, context) {
   replace(changes, card("What happened last", { side: h("a", { href: "#/log" }, "whole log") }, h("div", { class: "empty tall" }, "reading the log")));
   await refresh();
   // What is wrong is shown first: to read the log may take longer.
-  newest(LOOKED_BACK).then((found) => {
-    const earlier = grouped(found).filter(isNews).reverse();
+  const took = (found) => {
+    earlier = grouped(found).filter(isNews).reverse();
     looked = found;
-    happened = [...happened, ...earlier.filter((one) => !happened.some((each) => each.offset === one.offset))].slice(0, SHOWN);
     drawChanges();
     drawLanes();
-  }).catch((error) => replace(changes, notice("warn", error.message)));
+  };
+  // A few records are read at once; the node makes more of them in a process that may have to begin.
+  newest(AT_ONCE, context.overview).then(took).catch((error) => replace(changes, notice("warn", error.message))).then(() => newest(LOOKED_BACK, context.overview)).then(took).catch(() => {});
   return {
     refresh,
     told(name, batch) {
       if (name !== "batch" || !isNews(batch)) return;
       if (batch.brokers.length) lines(`from=${batch.offset}&until=${batch.end_offset}`).then((found) => { looked.push(...found); drawLanes(); }).catch(() => {});
-      happened = [batch, ...happened.filter((one) => one.offset !== batch.offset)].slice(0, SHOWN);
+      fresh = [batch, ...fresh].slice(0, SHOWN);
       drawChanges();
     },
   };

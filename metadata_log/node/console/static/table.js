@@ -19,6 +19,11 @@ export class LongTable {
     this.scroll.style.maxHeight = height;
     this.scroll.style.minHeight = "120px";
     this.scroll.addEventListener("scroll", () => this.moved(), { passive: true });
+    this.scroll.addEventListener("pointerdown", () => {
+      this.isPressed = true;
+      const released = () => { this.isPressed = false; if (this.isDue) setTimeout(() => this.draw()); };
+      for (const name of ["pointerup", "pointercancel"]) addEventListener(name, released, { once: true });
+    });
     this.count = h("small", { "aria-live": "polite" });
     this.ready = this.first();
   }
@@ -88,6 +93,8 @@ export class LongTable {
   }
 
   draw() {
+    this.isDue = this.isPressed === true; // a row that is replaced under a pressed pointer would lose its click
+    if (this.isDue) return;
     const [from, to] = this.seen();
     const space = (rows) => (rows > 0 ? h("tr", { class: "spacer", "aria-hidden": "true" }, sized(h("td", { colspan: this.columns.length }), rows * ROW)) : null);
     const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.row : undefined;
