@@ -316,6 +316,12 @@ class NotAuthorized(Rejected):
     error, code = "CLUSTER_AUTHORIZATION_FAILED", 31
 
 
+class TopicNotAuthorized(NotAuthorized):
+    """The principal has no right to this topic."""
+
+    error, code = "TOPIC_AUTHORIZATION_FAILED", 29
+
+
 class ForeignCaller(Rejected):
     """A web page of somebody else may have sent this: Host is no name of this node, or Origin is another one."""
 

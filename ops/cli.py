@@ -64,6 +64,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "whatif": ("whatif", "What the controller would decide; nothing is written."),
     "advise": ("advise", "What topics survive, what blocks their writes, and what to change."),
     "features": ("features", "Levels at which the cluster's features are finalized."),
+    "acls": ("acls", "Access control lists: who may do what to which resources."),
     "log": ("log", "The metadata log."),
     "snapshot": ("snapshot", "Snapshots: the log, folded."),
     "backup": ("backup", "The state as a file, and controllers that begin with one."),

@@ -37,6 +37,7 @@ from ops.settings_values import (
 )
 from quorum.node.config import (
     KAFKA_SECURITY,
+    AclSettings,
     ControllerSettings,
     ElectionSettings,
     FeatureSettings,
@@ -62,6 +63,7 @@ GROUPS: Final[Mapping[str, type]] = {
     "features": FeatureSettings,
     "kafka": KafkaSettings,
     "audit": AuditSettings,
+    "acls": AclSettings,
     "tls": TlsFiles,
     "voters": VoterSettings,
 }
@@ -250,6 +252,13 @@ KEYS: Final = (
         files_kept="Files moved aside that are kept: FILE.1 is the newest.",
     ),
     *_keys("audit", BOTH, of.YES_OR_NO, reads="Whether what only reads is logged, too."),
+    *_keys(
+        "acls",
+        CONTROLLER,
+        of.YES_OR_NO,
+        enforced="Whether ACLs give principals what their roles do not; needs principals.",
+        allow_everyone_if_no_acl_found="Whether every principal may do what no ACL concerns.",
+    ),
 )
 
 

@@ -15,7 +15,7 @@ from metadata_log.node.disk.data_directory import Role
 from ops import settings_values as of
 from ops.settings import KEYS, keys_of
 from ops.settings_values import Around
-from quorum.node.config import ControllerSettings, KafkaSettings
+from quorum.node.config import AclSettings, ControllerSettings, KafkaSettings
 
 
 def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
@@ -55,6 +55,8 @@ def _tables(
     left_out = {"voters", "advertised.listeners"}
     if isinstance(settings, ControllerSettings) and settings.kafka == KafkaSettings():
         left_out.add("kafka")  # releases without the listener read such a file, too
+    if isinstance(settings, ControllerSettings) and settings.acls == AclSettings():
+        left_out.add("acls")
     if settings.audit == AuditSettings():
         left_out.add("audit")  # nor do older releases know of an audit log
     tables: dict[str, list[tuple[str, Any]]] = defaultdict(list)

@@ -10,6 +10,7 @@ SERVER: Final = "kafka.Kafka"
 CONNECT: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
 FORMAT: Final = "kafka.tools.StorageTool"
 TOOLS: Final[Mapping[str, str]] = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",

@@ -5,16 +5,20 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from metadata_log.batch import at_address
-from metadata_log.errors import NotAuthorized
-from metadata_log.ids import BrokerId, Uuid
+from metadata_log.errors import NotAuthorized, TopicNotAuthorized
+from metadata_log.ids import BrokerId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.identity.refusals import DoorName
 from metadata_log.node.identity.rights import ANYBODY, BROKER, Node, Principal, Right
+from metadata_log.records.acls import AclOperation, ResourceType
 from metadata_log.wire.commands import BrokerHeartbeat, Command
 from metadata_log.wire.fetch import OBSERVER
 from quorum.decide.access import CLUSTER, FETCH, Resource
-from quorum.decide.registry import DECISIONS, OPERATIONS
+from quorum.decide.authorizer import Question, Verdict, java_host, verdict_of
+from quorum.decide.registry import BY_OPERATION, DECISIONS, OPERATIONS
 
+_OPEN_TO_NAMES: Final = "DescribeCluster"
+"""Where ACLs count, each principal may see the nodes, as in Kafka: clients cannot begin without."""
 _HEARTBEAT: Final = DECISIONS[BrokerHeartbeat].operation
 
 
@@ -52,17 +56,74 @@ def authorize(caller: Caller, operation: str, resources: Iterable[Resource], ima
 
     Raises:
         AuthenticationFailed: the caller shows no identity.
-        NotAuthorized: it lacks the right; the message names the first resource. The right raw of a broker's role counts once
-            that broker is registered.
+        NotAuthorized: it lacks the right, by its roles and by ACLs; the message names the first resource. The right raw of
+            a broker's role counts once that broker is registered.
     """
     right, principal = OPERATIONS[operation].right, caller.principal
     if right is not Right.OPEN and right not in principal.rights:
+        if principal.may_ask_acls(right):
+            _ask_acls(caller, operation, resources, image)
+            return
         named = "".join(f" on {resource}" for resource in islice(resources, 1))
         raise principal.refusal(right, f"{operation}{named}")
     if right is Right.RAW and principal.raw_if_registered and not _is_registered(caller.node, image):
         raise NotAuthorized(
             f"{principal.name} has no right to {operation}: as a broker it has the right raw once it is registered"
         )
+
+
+def may_ask_later(caller: Caller, operation: str) -> bool:
+    """Answer whether a caller's right depends on resources that only its request names: the decision's step asks then."""
+    right = OPERATIONS[operation].right
+    return (
+        operation in BY_OPERATION
+        and right not in caller.principal.rights
+        and caller.principal.may_ask_acls(right)
+    )
+
+
+def refusal_of(
+    caller: Caller, operation: str, resource: Resource, image: MetadataImage
+) -> NotAuthorized | None:
+    """Return why ACLs refuse a caller an operation on one of many resources; None: they do not, or its roles allow it."""
+    if not may_ask_later(caller, operation):
+        return None
+    try:
+        _ask_acls(caller, operation, (resource,), image)
+    except NotAuthorized as refusal:
+        return refusal
+    return None
+
+
+def _ask_acls(caller: Caller, operation: str, resources: Iterable[Resource], image: MetadataImage) -> None:
+    """Check that ACLs allow an operation on all of these resources; who may create in the cluster may create any topic.
+
+    Raises:
+        NotAuthorized, TopicNotAuthorized: they do not; the message names the rule that denies.
+        AuthorizerNotReady: nothing of the log is known here yet.
+    """
+    does = OPERATIONS[operation].does
+    if operation == _OPEN_TO_NAMES:
+        return
+    if does is AclOperation.CREATE and _verdict(caller, does, CLUSTER, image).is_allowed:
+        return
+    for resource in resources:
+        verdict = _verdict(caller, does, resource, image)
+        if not verdict.is_allowed:
+            denies = "" if verdict.rule is None else f": ACL {uuid_text(verdict.rule.id)} denies it"
+            refused = TopicNotAuthorized if resource.type is ResourceType.TOPIC else NotAuthorized
+            raise refused(
+                f"{caller.principal.name} has no right to {operation} on {resource}: no role and no ACL gives it "
+                f"{does.name} there{denies}"
+            )
+
+
+def _verdict(caller: Caller, does: AclOperation, resource: Resource, image: MetadataImage) -> Verdict:
+    by_acls = caller.principal.by_acls
+    assert by_acls is not None, "only who may ask ACLs asks them"
+    host = "" if caller.address is None else java_host(caller.address)
+    question = Question(caller.principal.name, host, does, resource.type, resource.name)
+    return verdict_of(image, question, allow_if_none=by_acls.allow_if_none)
 
 
 def _is_registered(node: Node | None, image: MetadataImage) -> bool:

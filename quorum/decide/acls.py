@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from metadata_log.errors import InvalidRequest, PolicyViolation, Rejected, UnsupportedVersion
+from metadata_log.errors import InvalidRequest, PolicyViolation, Rejected
 from metadata_log.ids import Uuid, in_order, random_uuid
 from metadata_log.image.acls import AclsImage, Pattern, Principals
-from metadata_log.image.features import metaquorum_version
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.records.acls import (
-    ACLS_LEVEL,
     WILDCARD,
     AccessControlEntryRecord,
     AclOperation,
@@ -31,6 +29,7 @@ from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides, Kept
 from quorum.decide.decision import Decision
 from quorum.decide.items import ManyItems, why
+from quorum.decide.levels import check_level
 
 NO_ID: Final = Uuid(bytes(16))
 ANY: Final = 1
@@ -175,7 +174,7 @@ def create(context: DecideContext, command: CreateAcls) -> Sliced[Decision]:
         UnsupportedVersion: the log has ACLs from level 4 of metaquorum.version on.
         PolicyViolation: more are new than one batch holds.
     """
-    check_level(context.image)
+    check_level(context.image, AccessControlEntryRecord, "ACLs")
     present, fresh = context.image.acls, dict[Acl, Uuid]()
     results: list[AclResult] = []
     for looked_at, acl in enumerate(command.acls, 1):
@@ -196,20 +195,6 @@ def create(context: DecideContext, command: CreateAcls) -> Sliced[Decision]:
     outcome = AclsCreated(tuple(results))
     records = () if command.validate_only else [acl.record(acl_id) for acl, acl_id in fresh.items()]
     return Decision(records=records, outcome=outcome)
-
-
-def check_level(image: MetadataImage) -> None:
-    """Check that all nodes know the records of ACLs.
-
-    Raises:
-        UnsupportedVersion: the cluster is at a lower level.
-    """
-    level = metaquorum_version(image.features)
-    if level < ACLS_LEVEL:
-        raise UnsupportedVersion(
-            f"ACLs need metaquorum.version {ACLS_LEVEL}, and the cluster is at {level}: upgrade all nodes, then "
-            f"`metaquorum features upgrade metaquorum.version={ACLS_LEVEL}`"
-        )
 
 
 def _new_id(context: DecideContext, present: AclsImage) -> Uuid:
@@ -257,7 +242,7 @@ def delete(context: DecideContext, command: DeleteAcls) -> Sliced[Decision]:
         UnsupportedVersion: the log has ACLs from level 4 of metaquorum.version on.
     """
     image = context.image
-    check_level(image)
+    check_level(image, AccessControlEntryRecord, "ACLs")
     walks = sum(one.walks for one in command.filters)
     if walks > WALKS_MAX:
         raise PolicyViolation(

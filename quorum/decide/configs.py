@@ -23,7 +23,7 @@ from metadata_log.image.configs import mask_key_of, shown_settings, value_of
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.node.identity.rights import Right
-from metadata_log.records.acls import AclOperation
+from metadata_log.records.acls import AclOperation, ResourceType
 from metadata_log.records.configs import (
     BROKER,
     CLIENT_METRICS,
@@ -438,19 +438,21 @@ def check_node(image: MetadataImage, resource_name: str, *others: int) -> None:
         raise BrokerIdNotRegistered(f"no node has the id {node_id}", broker_id=node_id)
 
 
-def _resource(resource_type: int, resource_name: str) -> Resource:
+def resource_of(resource_type: int, resource_name: str) -> Resource:
     """Return whose settings are altered; those of a broker are the cluster's."""
+    if resource_type == GROUP:
+        return Resource(ResourceType.GROUP, resource_name)
     return topic_resource(resource_name) if resource_type == TOPIC else CLUSTER
 
 
 def _altered_one(command: AlterConfigs, _image: MetadataImage) -> Iterable[Resource]:
-    return (_resource(command.resource_type, command.resource_name),)
+    return (resource_of(command.resource_type, command.resource_name),)
 
 
 def _altered_many(
     command: IncrementalAlterConfigs | LegacyAlterConfigs, _image: MetadataImage
 ) -> Iterable[Resource]:
-    return (_resource(one.resource_type, one.resource_name) for one in command.resources)
+    return (resource_of(one.resource_type, one.resource_name) for one in command.resources)
 
 
 _ALTERS_ONE: Final = Access(Right.ALTER, AclOperation.ALTER_CONFIGS, _altered_one)

@@ -297,6 +297,55 @@ class UsersChanged(Written):
     users: list[UserOutcome]
 
 
+class AclSays(TypedDict):
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission_type: str
+
+
+class Acl(AclSays):
+    id: str
+
+
+class Acls(Listing):
+    """`enforced`: whether ACLs count on the doors of the controller that answers."""
+
+    enforced: bool
+    items: list[Acl]
+
+
+class AclVerdict(TypedDict):
+    """`why` is "rule", "super user", or why no rule decides; `rule` is the ACL that does."""
+
+    allowed: bool
+    why: str
+    rule: Acl | None
+    enforced: bool
+    end_offset: int
+
+
+class AclsCreated(Written):
+    """A result of each, in order."""
+
+    acls: list[Outcome]
+
+
+class AclsOfFilter(Outcome):
+    acls: list[AclSays]
+
+
+class AclsDeleted(Written):
+    """What each filter meant; `left` more are still there."""
+
+    filters: list[AclsOfFilter]
+    deleted: int
+    left: int
+
+
 class FeatureLevel(TypedDict):
     feature: str
     level: int
@@ -452,6 +501,7 @@ class State(Listing):
     controllers: list[dict[str, Any]]
     quotas: list[Quota]
     users: list[User]
+    acls: list[Acl]
 
 
 class Session(TypedDict):

@@ -17,7 +17,7 @@ from metadata_log.node.http.caller import OwnNames
 from metadata_log.node.http.identities import ROUTE_PATH, Identities
 from metadata_log.node.http.routes import RouteKey, RouteRule, rights_of
 from metadata_log.records.registry import subject_names
-from quorum.controller.callers import authorize
+from quorum.controller.callers import authorize, may_ask_later
 from quorum.decide.registry import OPERATIONS
 from quorum.http.bodies import caller_of
 from quorum.http.door import Door
@@ -73,7 +73,8 @@ def _authorize(parts: Parts, request: web.Request, key: RouteKey) -> None:
     """
     route, caller = _BY_KEY[key], caller_of(request)
     if route.resources is None:
-        caller.principal.authorize(OPERATIONS[route.operation].right, route.operation)
+        if not may_ask_later(caller, route.operation):
+            caller.principal.authorize(OPERATIONS[route.operation].right, route.operation)
     else:
         authorize(caller, route.operation, route.resources(request), parts.controller.committed)
 

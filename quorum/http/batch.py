@@ -16,7 +16,7 @@ from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
 from quorum.controller.callers import Caller
 from quorum.controller.written import Written
-from quorum.http import brokers, configs, features, partitions, quotas, topics, users
+from quorum.http import acls, brokers, configs, features, partitions, quotas, topics, users
 from quorum.http.bodies import caller_of, read_body, request_id_from
 from quorum.http.door import Door, Write, is_large, offsets_of
 from quorum.http.routes import writing
@@ -27,6 +27,7 @@ KINDS: Final[Mapping[str, Write]] = {
     **brokers.WRITES,
     **partitions.WRITES,
     **features.WRITES,
+    **acls.WRITES,
     **quotas.WRITES,
     **users.WRITES,
 }

@@ -24,8 +24,19 @@ from metadata_log.wire.commands import (
 )
 from metadata_log.wire.fetch import FetchAnswer, FetchRequest, SnapshotOffer
 from quorum.decide.registry import OPERATIONS
+from quorum.http import (
+    acls,
+    batch,
+    configs,
+    features,
+    partitions,
+    producer_ids,
+    quorum,
+    quotas,
+    topics,
+    users,
+)
 from quorum.http import answer_shapes as answers
-from quorum.http import batch, configs, features, partitions, producer_ids, quorum, quotas, topics, users
 from quorum.http.app import ROUTES
 from quorum.http.bodies import NDJSON, OCTETS
 from quorum.http.events import EVENT_STREAM
@@ -81,6 +92,10 @@ TOLD: Final[Mapping[RouteKey, Told]] = {
     ("PATCH", "/v1/quotas"): Told(answers.QuotasChanged, quotas.WantedQuotas),
     ("GET", "/v1/users"): Told(answers.Users),
     ("PATCH", "/v1/users"): Told(answers.UsersChanged, users.ChangedCredentials),
+    ("GET", "/v1/acls"): Told(answers.Acls),
+    ("GET", "/v1/acls/explain"): Told(answers.AclVerdict),
+    ("POST", "/v1/acls"): Told(answers.AclsCreated, acls.NewAcls),
+    ("POST", "/v1/acls/delete"): Told(answers.AclsDeleted, acls.EndingAcls),
     ("GET", "/v1/features"): Told(answers.Features),
     ("GET", "/v1/features/preview"): Told(answers.LevelPreview),
     ("POST", "/v1/features"): Told(answers.FeaturesChanged, features.WantedLevels),

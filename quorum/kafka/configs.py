@@ -16,6 +16,7 @@ from quorum.decide.configs import (
     ResourceChange,
     check_node,
     no_settings,
+    resource_of,
 )
 from quorum.decide.described_configs import (
     ConfigSource,
@@ -116,6 +117,7 @@ async def _altered(
         weight=_weight,
         weight_max=SETTINGS_AT_ONCE,
         name=lambda resource: resource[:2],
+        asks=("LegacyAlterConfigs", lambda each: resource_of(each.resource_type, each.resource_name)),
     )
 
 

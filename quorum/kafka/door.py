@@ -21,7 +21,7 @@ from metadata_log.node.identity.certified_names import NAME
 from metadata_log.node.identity.rights import Principal
 from metadata_log.records.acls import AclOperation
 from metadata_log.records.users import UserScramCredentialRecord
-from quorum.controller.callers import Caller, authorize
+from quorum.controller.callers import Caller, authorize, may_ask_later
 from quorum.decide.access import CLUSTER
 from quorum.decide.registry import OPERATIONS
 from quorum.kafka.errors import KafkaError, kafka_error, whole
@@ -187,7 +187,7 @@ class Api(NamedTuple):
         Raises:
             AuthenticationFailed, NotAuthorized: as `authorize`.
         """
-        if self.operation is not None:
+        if self.operation is not None and not may_ask_later(caller, self.operation):
             authorize(caller, self.operation, (CLUSTER,), door.controller.committed)
             audit = door.access.audit
             if audit.takes_reads and OPERATIONS[self.operation].does in _READS:

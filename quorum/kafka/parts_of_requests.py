@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from metadata_log.errors import Fault, MetadataError, NotController
 from metadata_log.wire.commands import Command
-from quorum.controller.callers import Caller
+from quorum.controller.callers import Caller, may_ask_later, refusal_of
+from quorum.decide.access import Resource
 from quorum.kafka.door import KafkaDoor
 
 T = TypeVar("T")
@@ -40,12 +41,14 @@ async def decided_in_parts(
     weight_max: int = WEIGHT_MAX,
     name: Callable[[T], Hashable] | None = None,
     alike: Callable[[T], Hashable] | None = None,
+    asks: tuple[str, Callable[[T], Resource | None]] | None = None,
 ) -> list[Part]:
     """Have items decided, in as many commands as they need.
 
     Items may be made as they are taken: those of one command in a turn of the loop. One that weighs more than `weight_max`
     has a command of its own. Items of the same `name` are decided together, as the decision refuses what is named twice.
     Of those that are `alike`, by default of one name, the first two are decided, for all of them.
+    `asks` has the operation and the resource of an item: what ACLs refuse of them is refused item by item, as in Kafka.
 
     Raises:
         NotController: this one is not active, or no longer; some commands may have been carried out.
@@ -53,6 +56,10 @@ async def decided_in_parts(
     """
     if not door.controller.is_active:
         raise door.controller.not_controller()
+    if asks is not None and may_ask_later(caller, asks[0]):
+        refused, items = _refused(door, caller, items, *asks)
+    else:
+        refused = []
     parts: list[Part] = []
     failure: MetadataError | None = None
     for some in _packed(_by_name(items, name, alike or name), weight, weight_max):
@@ -62,14 +69,34 @@ async def decided_in_parts(
             except (Fault, NotController):
                 raise  # the client repeats the whole request at the next controller
             except MetadataError as error:
-                if not parts:
+                if not parts and not refused:
                     raise
                 failure = error
             else:
                 parts.append(Part(some, written.outcome))
                 continue
         parts.append(Part(some, failure))
-    return parts
+    return [*refused, *parts]
+
+
+def _refused(
+    door: KafkaDoor,
+    caller: Caller,
+    items: Iterable[T],
+    operation: str,
+    resource_of: Callable[[T], Resource | None],
+) -> tuple[list[Part], list[T]]:
+    """Return the items that ACLs refuse a caller, each with its error, and those that they allow."""
+    image = door.controller.committed
+    refused, allowed = list[Part](), list[T]()
+    for item in items:
+        resource = resource_of(item)
+        refusal = None if resource is None else refusal_of(caller, operation, resource, image)
+        if refusal is None:
+            allowed.append(item)
+        else:
+            refused.append(Part((item,), refusal))
+    return refused, allowed
 
 
 def _by_name(

@@ -10,6 +10,7 @@ from metadata_log.kafka.reading import Values
 from metadata_log.limits import BATCH_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX
 from metadata_log.node.pace import Pace
 from metadata_log.records.configs import TOPIC
+from quorum.decide.access import Resource, topic_resource
 from quorum.decide.described_configs import describe_topic_configs
 from quorum.decide.topic_outcomes import NO_ID, TopicResult
 from quorum.decide.topics import (
@@ -66,6 +67,7 @@ async def create_topics(door: KafkaDoor, asked: Asked) -> Values:
         weight=weight,
         weight_max=_bytes_max(sum(map(count, wanted))),
         name=lambda topic: topic.name,
+        asks=("CreateTopics.many", lambda topic: topic_resource(topic.name)),
     )
     effective = _Effective(door, asked)
     # Each topic with settings of its own has a list of all of them.
@@ -171,6 +173,13 @@ async def delete_topics(door: KafkaDoor, asked: Asked) -> Values:
         """Return what a topic has in common if it is given by its name and by its id."""
         return ids.get(topic, topic) if isinstance(topic, str) else topic
 
+    def named_resource(topic: str | TopicId) -> Resource | None:
+        """Return a topic by its name; None: no topic has the id."""
+        if isinstance(topic, str):
+            return topic_resource(topic)
+        known = by_id.get(topic)
+        return None if known is None else topic_resource(known.name)
+
     parts = await decided_in_parts(
         door,
         asked.caller,
@@ -180,6 +189,7 @@ async def delete_topics(door: KafkaDoor, asked: Asked) -> Values:
         weight_max=PARTITIONS_PER_TOPIC_MAX,
         name=topic_of,
         alike=lambda topic: topic,
+        asks=("DeleteTopics.many", named_resource),
     )
     rows = [_not_deleted(name, topic_id, UNCLEAR) for name, topic_id in unclear]
     for some, outcome in parts:
@@ -238,6 +248,7 @@ async def create_partitions(door: KafkaDoor, asked: Asked) -> Values:
         weight=weight,
         weight_max=_bytes_max(sum(map(count, wanted))),
         name=lambda topic: topic.name,
+        asks=("CreatePartitions", lambda topic: topic_resource(topic.name)),
     )
     rows: list[Values] = []
     for some, outcome in parts:

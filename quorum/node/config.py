@@ -15,6 +15,7 @@ from metadata_log.node.addresses import HostPort, address_text, http_url, is_rea
 from metadata_log.node.audit_settings import BOUNDS as OF_AUDIT
 from metadata_log.node.audit_settings import AuditSettings
 from metadata_log.node.identity.credentials import TlsFiles
+from metadata_log.node.identity.rights import ByAcls
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.records.features import METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
 from metadata_log.wire.shapes import INT32_MAX
@@ -128,6 +129,21 @@ class FeatureSettings:
     """Whether this controller finalizes levels that Kafka may still change. The same on all controllers."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclSettings:
+    """Whether access control lists count on the doors of this controller; the second name is Kafka's."""
+
+    enforced: bool = False
+    """ACLs may give principals what their roles do not."""
+    allow_everyone_if_no_acl_found: bool = False
+    """What no ACL concerns is allowed to every principal that shows an identity."""
+
+    @property
+    def by_acls(self) -> ByAcls | None:
+        """How ACLs count; None: not at all."""
+        return ByAcls(self.allow_everyone_if_no_acl_found) if self.enforced else None
+
+
 _DAY_MS: Final = 24 * 3600 * 1000
 _INT64_MAX: Final = 2**63 - 1
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -177,6 +193,7 @@ class ControllerSettings:
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
     features: FeatureSettings = field(default_factory=FeatureSettings)
+    acls: AclSettings = field(default_factory=AclSettings)
 
     @property
     def own(self) -> VoterSettings:
@@ -245,6 +262,7 @@ class ControllerSettings:
         self._check_timing()
         self._check_features()
         self._check_kafka()
+        self._check_acls()
 
     def _check_voters(self) -> None:
         ids = [voter.id for voter in self.voters]
@@ -340,6 +358,17 @@ class ControllerSettings:
             raise InvalidSettings(
                 f"topics.undelete_window_ms = {self.topics.undelete_window_ms} must be 0 with listen.kafka: Kafka's brokers "
                 "delete a topic's data at once, and their log has no record that restores a topic"
+            )
+
+    def _check_acls(self) -> None:
+        """Check what enforced ACLs ask of the other settings."""
+        if self.acls.enforced and self.principals is None:
+            raise InvalidSettings(
+                "acls.enforced = true, but there is no [identity] principals: nobody would be known by a name"
+            )
+        if self.acls.allow_everyone_if_no_acl_found and not self.acls.enforced:
+            raise InvalidSettings(
+                "acls.allow_everyone_if_no_acl_found = true, but acls.enforced is not: no ACL counts"
             )
 
     def _check_no_kafka(self) -> None:

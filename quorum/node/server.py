@@ -164,7 +164,12 @@ class _Node:
         self._session: aiohttp.ClientSession | None = None
         self.tls = None if settings.tls is None else Tls(settings.tls, cluster_id=settings.cluster_id)
         audit = stack.enter_context(AuditLog(settings.audit, f"Controller:{settings.node_id}"))
-        self.access = Access(settings.principals, cluster_id=settings.cluster_id, audit=audit)
+        self.access = Access(
+            settings.principals,
+            cluster_id=settings.cluster_id,
+            audit=audit,
+            by_acls=settings.acls.by_acls,
+        )
         self.answer_buffers = AnswerBuffers()
         share_the_interpreter()
         self.bodies = Threads("bodies", threads=1, unfinished_max=limits.BODIES_UNFINISHED_MAX)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
 from quorum.log.watchers import Watchers
+from quorum.node.config import AclSettings
 from quorum.node.parts import Parts
 from quorum.raft.handshake import Refusal
 from quorum.views.since import Since
@@ -39,10 +41,15 @@ from tests.support.lab import Lab, settings, uuid
 FOUNDERS = {NodeId(node_id): uuid(500 + node_id) for node_id in (1, 2, 3)}
 
 
+NO_ACLS = AclSettings()
+
+
 class Desk:
     """The HTTP face of controller 1 of a lab; all its parts are real, on a directory of the test's."""
 
-    def __init__(self, lab: Lab, directory: Path, *, principals: Path | None = None) -> None:
+    def __init__(
+        self, lab: Lab, directory: Path, *, principals: Path | None = None, acls: AclSettings = NO_ACLS
+    ) -> None:
         self.lab = lab
         self.controller = lab.controllers[1]
         self.directory_id = FOUNDERS[NodeId(1)]
@@ -50,7 +57,7 @@ class Desk:
         self.room = 1 << 30
         self.client: TestClient[web.Request, web.Application] | None = None
         """Asks it, within `at_desk`."""
-        own = settings(1, undelete_window_ms=lab.undelete_window_ms, kafka=lab.kafka)
+        own = replace(settings(1, undelete_window_ms=lab.undelete_window_ms, kafka=lab.kafka), acls=acls)
         committed_log = CommittedLog(SegmentedLog.open(directory / "log", segment_bytes=1 << 20))
         self.store = store = SnapshotStore(directory / "snapshots", directory / "quarantine")
         self.keeper = keeper = SnapshotKeeper(
@@ -68,7 +75,7 @@ class Desk:
             newest_snapshot=keeper.newest,
             now_ms=lambda: lab.now_ms,
         )
-        self.access = Access(principals, cluster_id=own.cluster_id)
+        self.access = Access(principals, cluster_id=own.cluster_id, by_acls=acls.by_acls)
         self.status = QuorumStatus(
             settings=own,
             controller=self.controller,

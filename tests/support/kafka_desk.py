@@ -13,8 +13,8 @@ from quorum.kafka.apis import APIS
 from quorum.kafka.connection import Serving
 from quorum.kafka.door import Api, KafkaDoor
 from quorum.kafka.listener import serving
-from quorum.node.config import KafkaSettings
-from tests.support.desk import Desk
+from quorum.node.config import AclSettings, KafkaSettings
+from tests.support.desk import NO_ACLS, Desk
 from tests.support.kafka_client import KafkaClient
 from tests.support.lab import Lab, run
 
@@ -65,11 +65,12 @@ def at_kafka_desk(
     principals: Path | None = None,
     security: str = "plaintext",
     tls: Tls | None = None,
+    acls: AclSettings = NO_ACLS,
 ) -> None:
     """Tell a story at a desk; the quorum agrees all the while."""
 
     async def main(lab: Lab) -> None:
-        desk = Desk(lab, directory, principals=principals)
+        desk = Desk(lab, directory, principals=principals, acls=acls)
         log = desk.kafka_log
         lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [desk.door.committed_log, *log.listeners])
         lab.lead(1)

@@ -2,6 +2,7 @@
 reader and handler take; the command is decided as scripts decide it, and the answer is read back from its bytes.
 """
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.kafka.messages import REQUESTS, answer_head, read_whole, request_header
 from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.refusals import Refusals
+from metadata_log.records.acls import AclOperation, PatternType, PermissionType, ResourceType
 from metadata_log.wire.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -273,6 +275,44 @@ def update_features(run: Run, line: Line) -> Answer:
     return {}
 
 
+def create_acls(run: Run, line: Line) -> Answer:
+    creations = [
+        (
+            _kind(ResourceType, each["resource_type"]),
+            each["resource_name"],
+            _kind(PatternType, or_default(each, "resource_pattern_type", "LITERAL")),
+            or_default(each, "principal", "User:ann"),
+            or_default(each, "host", "*"),
+            _kind(AclOperation, each["operation"]),
+            _kind(PermissionType, or_default(each, "permission_type", "ALLOW")),
+        )
+        for each in line["creations"]
+    ]
+    _, rows = exchange(run, 30, 3, (creations,))
+    return {"results": [_result(code, message) for code, message in rows]}
+
+
+def delete_acls(run: Run, line: Line) -> Answer:
+    filters = [
+        (
+            _kind(ResourceType, or_default(each, "resource_type_filter", "ANY")),
+            each.get("resource_name_filter"),
+            _kind(PatternType, or_default(each, "pattern_type_filter", "ANY")),
+            each.get("principal_filter"),
+            each.get("host_filter"),
+            _kind(AclOperation, or_default(each, "operation", "ANY")),
+            _kind(PermissionType, or_default(each, "permission_type", "ANY")),
+        )
+        for each in line["filters"]
+    ]
+    _, rows = exchange(run, 31, 3, (filters,))
+    return {"results": [_result(code, message) | {"deleted": len(acls)} for code, message, acls in rows]}
+
+
+def _kind(kind: type[enum.IntEnum], name: str) -> int:
+    return kind[name] if name in kind.__members__ else kind(0)
+
+
 def alter_quotas(run: Run, line: Line) -> Answer:
     entries = [
         (
@@ -372,6 +412,8 @@ THROUGH_BYTES: Final[Mapping[str, Operation]] = {
     "UpdateFeatures": update_features,
     "AlterClientQuotas": alter_quotas,
     "AlterUserScramCredentials": alter_credentials,
+    "CreateAcls": create_acls,
+    "DeleteAcls": delete_acls,
     "ElectLeaders": elect_leaders,
     "AlterPartitionReassignments": reassign,
     "ListPartitionReassignments": list_reassignments,

@@ -32,7 +32,7 @@ from metadata_log.node.identity.certificate_dates import ends_at_ms, has_ended
 from metadata_log.node.identity.certified_names import NAME, NODES, name_in
 from metadata_log.node.identity.ownership import check_trusted
 from metadata_log.node.identity.refusals import Refusals
-from metadata_log.node.identity.rights import ANYBODY, NOBODY, ROLES, Principal, Right
+from metadata_log.node.identity.rights import ANYBODY, NOBODY, ROLES, ByAcls, Principal, Right
 from metadata_log.wire.shapes import Shape, convert
 
 log = logging.getLogger(__name__)
@@ -83,8 +83,11 @@ class Access:
         cluster_id: str,
         unix_ms: Callable[[], int] = unix_ms,
         audit: AuditLog | None = None,
+        by_acls: ByAcls | None = None,
     ) -> None:
         """Read the file. `audit` takes a line for what is refused; None: there is no audit log.
+
+        `by_acls`: ACLs may give its principals more than their roles do.
 
         Raises:
             InvalidSettings: the file is missing, or no file of principals.
@@ -92,6 +95,7 @@ class Access:
         self._file = file
         self._cluster_id = cluster_id
         self._unix_ms = unix_ms
+        self._by_acls = by_acls
         self._by_name: dict[str, Principal] = {}
         self._by_token: dict[bytes, Principal] = {}
         self._state: tuple[int, ...] | None = None
@@ -170,7 +174,7 @@ class Access:
             is_node = kind in NODES
             known.setdefault(
                 name,
-                Principal(name, ROLES[kind], roles=(kind,)) if is_node else Principal(name, NOBODY.rights),
+                Principal(name, ROLES[kind], roles=(kind,)) if is_node else self._without_roles(name),
             )
         rows = []
         for name, principal in sorted(known.items()):
@@ -198,7 +202,7 @@ class Access:
         # The authority's word is enough for a node.
         kind = name.partition(":")[0].lower()
         if kind not in NODES:
-            return Principal(name, NOBODY.rights)
+            return self._without_roles(name)
         return Principal(name, ROLES[kind], raw_if_registered=kind == "broker")
 
     def named(self, name: str) -> Principal:
@@ -206,7 +210,10 @@ class Access:
         self._look_again()
         if self._file is None:
             return Principal(name, ANYBODY.rights)
-        return self._by_name.get(name) or Principal(name, NOBODY.rights)
+        return self._by_name.get(name) or self._without_roles(name)
+
+    def _without_roles(self, name: str) -> Principal:
+        return Principal(name, NOBODY.rights, by_acls=self._by_acls)
 
     def _of_token(self, token: str) -> Principal:
         presented = hashlib.sha256(token.encode()).digest()
@@ -259,7 +266,7 @@ class Access:
             if len(content) > limits.IDENTITY_BYTES_MAX:
                 raise ValueError(f"larger than {limits.IDENTITY_BYTES_MAX} bytes")
             found: _File = convert(tomllib.loads(content.decode()), _File, "file")
-            by_name, by_token = _principals(found.principals)
+            by_name, by_token = _principals(found.principals, self._by_acls)
         except OSError as error:
             raise InvalidSettings(f"{file}: {error.strerror}") from error
         except (ValueError, msgspec.ValidationError) as error:
@@ -267,7 +274,9 @@ class Access:
         self._by_name, self._by_token = by_name, by_token
 
 
-def _principals(rows: list[_Row]) -> tuple[dict[str, Principal], dict[bytes, Principal]]:
+def _principals(
+    rows: list[_Row], by_acls: ByAcls | None
+) -> tuple[dict[str, Principal], dict[bytes, Principal]]:
     by_name: dict[str, Principal] = {}
     by_token: dict[bytes, Principal] = {}
     if len(rows) > limits.PRINCIPALS_MAX:
@@ -283,7 +292,7 @@ def _principals(rows: list[_Row]) -> tuple[dict[str, Principal], dict[bytes, Pri
         rights = frozenset[Right]().union(*(ROLES[role] for role in row.roles))
         is_broker_alone = {role for role in row.roles if Right.RAW in ROLES[role]} == {"broker"}
         principal = by_name[row.name] = Principal(
-            row.name, rights, raw_if_registered=is_broker_alone, roles=(*row.roles,)
+            row.name, rights, raw_if_registered=is_broker_alone, roles=(*row.roles,), by_acls=by_acls
         )
         if row.token_sha256 is not None:
             if not re.fullmatch("[0-9a-f]{64}", row.token_sha256):

@@ -48,6 +48,16 @@ ROLES: Final[Mapping[str, frozenset[Right]]] = {
 }
 
 
+ACL_RIGHTS: Final = frozenset({Right.READ, Right.ALTER, Right.CLUSTER})
+"""What ACLs can give. A principal whose roles give all of it is a super user. No ACL gives raw bytes, or a node's part."""
+
+
+class ByAcls(NamedTuple):
+    """ACLs count, as the settings of this node say; `allow_if_none`: what no ACL concerns is allowed."""
+
+    allow_if_none: bool
+
+
 class Node(NamedTuple):
     """A node as principals name it: `kind` is BROKER or CONTROLLER."""
 
@@ -64,6 +74,12 @@ class Principal(NamedTuple):
     """The right raw comes from the role of a broker alone, and counts for one that is registered."""
     roles: tuple[str, ...] = ()
     """Those that the file of principals gives it."""
+    by_acls: ByAcls | None = None
+    """None: what its roles do not give, it has not."""
+
+    def may_ask_acls(self, right: Right) -> bool:
+        """Answer whether ACLs may give this right to this principal."""
+        return self.by_acls is not None and right in ACL_RIGHTS
 
     @property
     def node(self) -> Node | None:

@@ -85,6 +85,7 @@ VERBS = {
         "version",
         "shell",
         "advise",
+        *("acls list", "acls explain", "acls create", "acls delete"),
         "completion",
         "help",
     ),

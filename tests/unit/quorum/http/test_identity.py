@@ -30,8 +30,9 @@ from quorum.http.app import ROUTES, RULES, DoorRunner
 from quorum.http.metrics import exposition
 from quorum.http.poll_connection import poll_connections
 from quorum.kafka.apis import APIS
+from quorum.node.config import AclSettings
 from quorum.node.registration import registration_of
-from tests.support.desk import Desk, DoorServer
+from tests.support.desk import NO_ACLS, Desk, DoorServer
 from tests.support.lab import Lab, online, registration, settings, uuid
 from tests.support.no_http import refuses_what_is_no_http
 
@@ -65,11 +66,13 @@ Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
 @asynccontextmanager
-async def behind_tokens(directory: Path, who: dict[str, str] = WHO) -> AsyncIterator[tuple[Desk, Ask]]:
+async def behind_tokens(
+    directory: Path, who: dict[str, str] = WHO, acls: AclSettings = NO_ACLS
+) -> AsyncIterator[tuple[Desk, Ask]]:
     lab = Lab()
     lab.lead(1)
     lab.quorum.commit()
-    desk = Desk(lab, directory, principals=principals(directory / "principals.toml", who))
+    desk = Desk(lab, directory, principals=principals(directory / "principals.toml", who), acls=acls)
     async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
 
         async def ask(

@@ -129,6 +129,12 @@ async def tour(asked: Callable[..., Any]) -> None:
     await asked("PATCH", "/v1/configs", {"topic": "t", "set": {"retention.ms": "1"}})
     await asked("PATCH", "/v1/configs", {"resources": [{"topic": "t", "set": {"retention.ms": "2"}}]})
     await asked("PUT", "/v1/configs", {"resources": [{"topic": "t", "configs": {}}]})
+    acl = {"resource_type": "TOPIC", "resource_name": "t", "principal": "User:a", "operation": "READ"}
+    await asked("POST", "/v1/acls", {"acls": [acl, acl | {"resource_name": ""}]})
+    await asked("GET", "/v1/acls?principal=User:a")
+    await asked("GET", "/v1/acls/explain?principal=User:a&operation=READ&resource=topic:t")
+    await asked("POST", "/v1/acls/delete", {"filters": [{"host": "h"}, {"resource_name": "t"}]})
+    await asked("POST", "/v1/acls", {"acls": [acl]})
     quotas = [{"user": None, "client_id": "a", "set": {"request_percentage": 2}}]
     await asked("PATCH", "/v1/quotas", {"entries": quotas})
     who = {"user": "ann", "mechanism": "SCRAM-SHA-256"}

@@ -1,0 +1,202 @@
+"""Edge: `acls list|explain|create|delete`."""
+
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ops.changes import REFUSED, Change, change, change_of_items, result_columns
+from ops.options import Network, Noun, R, argument, flag, option, reading
+from ops.render import Column
+from ops.talk import fail_usage, say
+
+TYPES: Final = ("topic", "group", "cluster", "transactional_id", "delegation_token", "user")
+OPERATIONS: Final = (
+    *("ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION"),
+    *("DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS"),
+    "TWO_PHASE_COMMIT",
+)
+CLUSTER: Final = "kafka-cluster"
+ACLS: Final = (
+    Column("permission_type", "PERMISSION"),
+    Column("principal"),
+    Column("host"),
+    Column("operation"),
+    Column("resource_type", "TYPE"),
+    Column("resource_name", "RESOURCE"),
+    Column("pattern_type", "PATTERN"),
+    Column("id", is_wide=True),
+)
+NOUN: Final = Noun()
+
+
+def _resource(text: str) -> tuple[str, str]:
+    """Return type and name of `topic:orders`; `cluster` alone is the cluster."""
+    kind, colon, name = text.partition(":")
+    if kind == "cluster" and not colon:
+        return kind, CLUSTER
+    if kind not in TYPES or not name:
+        raise ValueError(f"{text!r} is not TYPE:NAME, as topic:orders (types: {', '.join(TYPES)})")
+    return kind, name
+
+
+def _meant(run: R) -> R:
+    """Declare the options of a filter: what is left out may be anything."""
+    options: tuple[Callable[[R], R], ...] = (
+        option("--resource", read=_resource, metavar="TYPE:NAME", help="such as topic:orders, or cluster"),
+        option(
+            "--pattern",
+            choices=("literal", "prefixed", "match"),
+            help="match: all that concern the resource of that name",
+        ),
+        option("--principal", metavar="PRINCIPAL", help="such as User:alice"),
+        option("--host", metavar="HOST", help="an address, or '*'"),
+        option("--operation", choices=OPERATIONS),
+        option("--permission", choices=("allow", "deny")),
+    )
+    for declare in reversed(options):
+        run = declare(run)
+    return run
+
+
+def _filter(meant: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a filter, without those that may be anything."""
+    kind, name = meant["resource"] or (None, None)
+    given = {
+        "resource_type": kind and kind.upper(),
+        "resource_name": name,
+        "pattern_type": meant["pattern"] and meant["pattern"].upper(),
+        "principal": meant["principal"],
+        "host": meant["host"],
+        "operation": meant["operation"],
+        "permission_type": meant["permission"] and meant["permission"].upper(),
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _with(path: str, query: Mapping[str, str]) -> str:
+    return f"{path}?{urllib.parse.urlencode(query)}" if query else path
+
+
+@NOUN.verb(
+    "list",
+    "List access control lists.",
+    "acls list",
+    "acls list --resource topic:orders --pattern match",
+)
+@_meant
+@reading
+def run_list(asked: Network, **meant: Any) -> int:
+    listed = asked.client().read(_with("/v1/acls", _filter(meant)))
+    if not listed["enforced"]:
+        say("ACLs do not count on this controller's doors: [acls] enforced is not true")
+    asked.show_items(listed["items"], ACLS, empty="no ACLs")
+    return 0
+
+
+@NOUN.verb(
+    "explain",
+    "Tell whether a principal may do something, and which rule decides; exit code 3: it may not.",
+    "acls explain User:alice WRITE topic:orders",
+)
+@argument("principal", "PRINCIPAL")
+@argument("operation", "OPERATION", choices=OPERATIONS)
+@argument("resource", "TYPE:NAME", read=_resource)
+@option("--host", metavar="ADDRESS", help="from where; left out: rules of one host do not count")
+@reading
+def run_explain(
+    asked: Network, *, principal: str, operation: str, resource: tuple[str, str], host: str | None
+) -> int:
+    query = {"principal": principal, "operation": operation, "resource": ":".join(resource)}
+    if host is not None:
+        query["host"] = host
+    verdict = asked.client().read(_with("/v1/acls/explain", query))
+    asked.show(verdict, table=lambda: _told(verdict, principal, operation, resource))
+    return 0 if verdict["allowed"] else REFUSED
+
+
+def _told(verdict: dict[str, Any], principal: str, operation: str, resource: tuple[str, str]) -> str:
+    may = "may" if verdict["allowed"] else "may not"
+    what = f"{principal} {may} {operation} {resource[0]} {resource[1]}"
+    rule = verdict["rule"]
+    if rule is None:
+        return f"{what}: {verdict['why']}"
+    ends = "*" if rule["pattern_type"] == "PREFIXED" else ""
+    return (
+        f"{what}: ACL {rule['id']} {'allows' if rule['permission_type'] == 'ALLOW' else 'denies'} {rule['principal']} "
+        f"{rule['operation']} on {rule['resource_type'].lower()} {rule['resource_name']}{ends} from host {rule['host']}"
+    )
+
+
+@NOUN.verb(
+    "create",
+    "Create access control lists: one for each operation.",
+    "acls create --principal User:alice --operation READ --resource topic:orders",
+    "acls create --principal User:bob --operation ALL --resource topic:team- --prefixed",
+)
+@option("--principal", required=True, metavar="PRINCIPAL", help="such as User:alice; User:* is everybody")
+@option("--operation", required=True, multiple=True, choices=OPERATIONS, help="can be given several times")
+@option("--resource", required=True, read=_resource, metavar="TYPE:NAME", help="'*' as the name is all")
+@flag("--prefixed", help="all resources whose names begin so")
+@flag("--deny", help="what is denied counts before what is allowed")
+@option("--host", default="*", metavar="HOST", help="the address from which; default: any")
+@change_of_items
+def run_create(
+    asked: Change,
+    *,
+    principal: str,
+    operation: tuple[str, ...],
+    resource: tuple[str, str],
+    prefixed: bool,
+    deny: bool,
+    host: str,
+) -> int:
+    acls = [
+        {
+            "resource_type": resource[0].upper(),
+            "resource_name": resource[1],
+            "pattern_type": "PREFIXED" if prefixed else "LITERAL",
+            "principal": principal,
+            "host": host,
+            "operation": each,
+            "permission_type": "DENY" if deny else "ALLOW",
+        }
+        for each in operation
+    ]
+    body = {"acls": acls, "all_or_nothing": asked.all_or_nothing}
+    if asked.dry_run:
+        return asked.foreseen("CreateAcls", body)
+    written = asked.client().write("POST", "/v1/acls", body)
+    rows = [{**acl, **result} for acl, result in zip(acls, written["acls"], strict=True)]
+    columns = result_columns(*ACLS[:-1], done="there")
+    asked.show(written, table=lambda: asked.table(columns, rows, empty=""))
+    return REFUSED if any(row["error"] for row in rows) else 0
+
+
+@NOUN.verb(
+    "delete",
+    "Delete all access control lists that the options mean, in steps of at most 10,000; an ended one can be repeated.",
+    "acls delete --principal User:alice",
+    "acls delete --resource topic:orders --dry-run",
+)
+@_meant
+@flag("--all", "everything", help="needed to delete all of them")
+@change
+def run_delete(asked: Change, *, everything: bool, **meant: Any) -> int:
+    wanted = _filter(meant)
+    if not wanted and not everything:
+        fail_usage("this would delete all ACLs: say which, or --all")
+    body = {"filters": [wanted], "in_steps": True}
+    if asked.dry_run:
+        return asked.foreseen("DeleteAcls", body)
+    client, deleted = asked.client(), list[dict[str, Any]]()
+    while True:
+        written = client.write("POST", "/v1/acls/delete", body)
+        (result,) = written["filters"]
+        if result["error"] is not None:
+            fail_usage(result["message"])
+        deleted += result["acls"]
+        if not written["left"]:
+            break
+        say(f"{written['deleted']:,} deleted, {written['left']:,} are left")
+    asked.show_items(deleted, ACLS[:-1], empty="no ACL was meant")
+    return 0

@@ -1,0 +1,114 @@
+"""Edge: access control lists on the command line: listed, explained, created and deleted."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ops import cli
+from tests.support.told_node import Reply, node
+
+ACL = {
+    "resource_type": "TOPIC",
+    "resource_name": "ord",
+    "pattern_type": "PREFIXED",
+    "principal": "User:ann",
+    "host": "*",
+    "operation": "READ",
+    "permission_type": "ALLOW",
+}
+LISTED = {
+    "end_offset": 9,
+    "controller_epoch": 1,
+    "enforced": False,
+    "items": [ACL | {"id": "QAAAAAAAAAAAAAAAAAAAAQ"}],
+}
+FINE = {"error": None, "message": None}
+OFFSETS = {"offsets": {"base": 5, "end": 6}}
+
+
+def run(*words: str, answers: Sequence[Any], code: int = 0) -> list[tuple[str, str, Any]]:
+    """Return what was asked; `answers` are given in order, the last one again and again."""
+    left = list(answers)
+    with node() as told:
+        told.answer = lambda _: Reply(body=json.dumps(left.pop(0) if len(left) > 1 else left[0]).encode())
+        assert cli.main(["acls", *words, "--bootstrap", told.url]) == code
+        return [(seen.method, seen.path, json.loads(seen.body or b"null")) for seen in told.seen]
+
+
+def test_acls_are_listed_and_whether_they_count_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    (asked,) = run("list", "--resource", "topic:orders", "--pattern", "match", answers=[LISTED])
+    query = "resource_type=TOPIC&resource_name=orders&pattern_type=MATCH"
+    assert asked == ("GET", f"/v1/acls?{query}", None)
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1].split() == ["ALLOW", "User:ann", "*", "READ", "TOPIC", "ord", "PREFIXED"]
+    assert "ACLs do not count" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "told"),
+    [
+        (
+            {"allowed": True, "why": "rule", "rule": LISTED["items"][0]},  # type: ignore[index]
+            0,
+            "User:ann may WRITE topic orders: ACL QAAAAAAAAAAAAAAAAAAAAQ allows User:ann READ on topic ord* from host *",
+        ),
+        (
+            {"allowed": False, "why": "no ACL allows it", "rule": None},
+            3,
+            "User:ann may not WRITE topic orders: no ACL allows it",
+        ),
+    ],
+)
+def test_an_explanation_names_the_rule(
+    capsys: pytest.CaptureFixture[str], verdict: dict[str, Any], code: int, told: str
+) -> None:
+    (asked,) = run("explain", "User:ann", "WRITE", "topic:orders", answers=[verdict], code=code)
+    assert asked[1] == "/v1/acls/explain?principal=User%3Aann&operation=WRITE&resource=topic%3Aorders"
+    assert capsys.readouterr().out.strip() == told
+
+
+def test_acls_are_created_one_for_each_operation() -> None:
+    words = ("--principal", "User:ann", "--operation", "READ", "--operation", "WRITE", "--prefixed")
+    (asked,) = run(
+        *("create", *words, "--resource", "topic:ord"), answers=[{"acls": [FINE, FINE], **OFFSETS}]
+    )
+    assert asked == (
+        "POST",
+        "/v1/acls",
+        {"acls": [ACL, ACL | {"operation": "WRITE"}], "all_or_nothing": False},
+    )
+    refused = {"error": "INVALID_REQUEST", "message": "no"}
+    words = ("--principal", "ann", "--operation", "ALL", "--deny", "--host", "10.0.0.1")
+    (asked,) = run(
+        *("create", *words, "--resource", "cluster"), answers=[{"acls": [refused], **OFFSETS}], code=3
+    )
+    assert asked[2]["acls"][0]["resource_name"] == "kafka-cluster"
+    assert asked[2]["acls"][0]["permission_type"] == "DENY"
+
+
+def test_a_deletion_goes_on_until_nothing_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """C16: each step is one request, and whoever ends it can begin again."""
+    step = {"filters": [{**FINE, "acls": [ACL]}], "deleted": 1, "left": 1, **OFFSETS}
+    asked = run("delete", "--principal", "User:ann", answers=[step, step | {"left": 0}])
+    assert [each[2] for each in asked] == [{"filters": [{"principal": "User:ann"}], "in_steps": True}] * 2
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3
+    assert "1 deleted, 1 are left" in shown.err
+
+
+def test_all_acls_are_deleted_only_if_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    done = {"filters": [{**FINE, "acls": []}], "deleted": 0, "left": 0, **OFFSETS}
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["acls", "delete"])
+    assert ended.value.code == 2 and "--all" in capsys.readouterr().err
+    (asked,) = run("delete", "--all", answers=[done])
+    assert asked[2]["filters"] == [{}]
+
+
+@pytest.mark.parametrize("resource", ["orders", "thing:a", "topic:"])
+def test_a_resource_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], resource: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["acls", "explain", "User:ann", "READ", resource])
+    assert ended.value.code == 2 and "is not TYPE:NAME" in capsys.readouterr().err
