@@ -235,6 +235,16 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "authorizer",
+        "What a question about a right costs, with few ACLs and with many; no process is started.",
+        no_peer="etcd grants ranges of keys to roles, and has no rules of hosts, prefixes and denials",
+        flags=(
+            _count("--acls", 25_000, 1_000_000),
+            _count("--questions", 20_000, 10_000_000, least=100),
+            _count("--rounds", 3, 1_000),
+        ),
+    ),
+    Bench(
         "kafka",
         "Kafka's brokers under our controllers: topics created, and the gap after kill -9 of the active controller.",
         peers=("kafka", "kafka-tuned"),
