@@ -122,7 +122,8 @@ def _verdict(caller: Caller, does: AclOperation, resource: Resource, image: Meta
     by_acls = caller.principal.by_acls
     assert by_acls is not None, "only who may ask ACLs asks them"
     host = "" if caller.address is None else java_host(caller.address)
-    question = Question(caller.principal.name, host, does, resource.type, resource.name)
+    name = caller.principal.acl_name or caller.principal.name
+    question = Question(name, host, does, resource.type, resource.name)
     return verdict_of(image, question, allow_if_none=by_acls.allow_if_none)
 
 

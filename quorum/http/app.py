@@ -18,6 +18,7 @@ from metadata_log.node.http.identities import ROUTE_PATH, Identities
 from metadata_log.node.http.routes import RouteKey, RouteRule, rights_of
 from metadata_log.records.registry import subject_names
 from quorum.controller.callers import authorize, may_ask_later
+from quorum.decide.access import CLUSTER
 from quorum.decide.registry import OPERATIONS
 from quorum.http.bodies import caller_of
 from quorum.http.door import Door
@@ -73,8 +74,11 @@ def _authorize(parts: Parts, request: web.Request, key: RouteKey) -> None:
     """
     route, caller = _BY_KEY[key], caller_of(request)
     if route.resources is None:
-        if not may_ask_later(caller, route.operation):
-            caller.principal.authorize(OPERATIONS[route.operation].right, route.operation)
+        right = OPERATIONS[route.operation].right
+        if not caller.principal.may_ask_acls(right):
+            caller.principal.authorize(right, route.operation)
+        elif not may_ask_later(caller, route.operation):  # nothing is decided: it concerns the cluster
+            authorize(caller, route.operation, (CLUSTER,), parts.controller.committed)
     else:
         authorize(caller, route.operation, route.resources(request), parts.controller.committed)
 

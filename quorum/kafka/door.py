@@ -71,7 +71,7 @@ class KafkaDoor(Parts):
             return self.access.named(known)
         # No file of principals has such a name: it has no rights while identity is on. Records show it in plain characters.
         shown = quote(known, safe=_PRINTABLE.replace("%", ""))[:_NAME_LENGTH_MAX]
-        return self.access.named(f"User:{shown}")
+        return self.access.named(f"User:{shown}")._replace(acl_name=known)
 
     @cached_property
     def not_registered(self) -> RefusedBrokers:

@@ -34,7 +34,7 @@ from quorum.decide.producer_ids import ProducerIdsAllocated
 from quorum.kafka.apis import APIS
 from quorum.kafka.door import Asked, AtOnce, Parks, Waits
 from quorum.kafka.refused_brokers import RefusedBrokers
-from quorum.node.config import TopicSettings
+from quorum.node.config import AclSettings, TopicSettings
 from quorum.whatif.operation import CODES, Answer, Line, Run, or_default
 from tests.support.callers import anybody
 from tests.support.kafka_client import answer_values, request_bytes
@@ -108,7 +108,7 @@ def exchange(run: Run, key: int, version: int, values: Values) -> Values:
         default_replication_factor=options.default_replication_factor,
         min_insync_replicas=options.min_insync_replicas,
     )
-    settings = SimpleNamespace(node_id=options.controller_id, topics=topics)
+    settings = SimpleNamespace(node_id=options.controller_id, topics=topics, acls=AclSettings(enforced=True))
     door: Any = SimpleNamespace(
         controller=controller,
         settings=settings,

@@ -76,6 +76,8 @@ class Principal(NamedTuple):
     """Those that the file of principals gives it."""
     by_acls: ByAcls | None = None
     """None: what its roles do not give, it has not."""
+    acl_name: str | None = None
+    """By which ACLs know it; None: by its name."""
 
     def may_ask_acls(self, right: Right) -> bool:
         """Answer whether ACLs may give this right to this principal."""

@@ -102,7 +102,7 @@ VERBS = {
         "bench restore",
         "bench fanout",
     ),
-    *("bench answers", "bench decisions"),
+    *("bench answers", "bench authorizer", "bench decisions"),
     *("bench idle", "bench kafka", "bench kafka-records"),
     *("bench replay", "bench replay-digest", "bench spark-source"),
     *("bench read-storm", "bench registrations", "bench restart", "bench soak"),

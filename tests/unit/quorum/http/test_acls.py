@@ -133,7 +133,7 @@ async def test_no_acl_gives_raw_bytes_or_the_part_of_a_node(tmp_path: Path) -> N
     async with where_acls_count(tmp_path) as (_, ask):
         every = {
             "resource_type": "CLUSTER",
-            "resource_name": "*",
+            "resource_name": "kafka-cluster",
             "pattern_type": "LITERAL",
             "operation": "ALL",
         }

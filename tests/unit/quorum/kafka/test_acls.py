@@ -91,6 +91,10 @@ def test_a_name_that_a_broker_vouches_for_has_what_acls_give_it(tmp_path: Path) 
         assert errors(await ask("carol", 19, 4, topics, 1_000, False)) == {"ab": 0, "b": 29, "ac": 0}
         deleted = await ask("carol", 20, 4, (), ["ab", "b"], 1_000)
         assert {row[0]: row[2] for row in deleted[1]} == {"ab": 29, "b": 29}
+        of_ann = (2, "a", 4, "User:CN=Ann Ä,O=b", "*", 5, 3)
+        assert errors(await ask("CN=Ann Ä,O=b", 19, 4, [("ad", 1, 1, (), ())], 1_000, False)) == {"ad": 29}
+        await ask("alice", CREATE_ACLS, 3, [of_ann])
+        assert errors(await ask("CN=Ann Ä,O=b", 19, 4, [("ad", 1, 1, (), ())], 1_000, False)) == {"ad": 0}
         await ask("alice", CREATE_ACLS, 3, [(2, "a", 4, "User:carol", "10.0.0.9", 6, 3)])
         deleted = await ask("carol", 20, 4, (), ["ab", "b"], 1_000)
         assert {row[0]: row[2] for row in deleted[1]} == {"ab": 0, "b": 29}
