@@ -5,56 +5,8 @@ Tests: tests/unit/quorum/http/test_openapi.py.
 from typing import Any, Literal, NotRequired, TypedDict
 
 from metadata_log.wire.fetch import SnapshotOffer
-
-
-class Offsets(TypedDict):
-    """Where a write's records lie, end exclusive; one that wrote nothing has base = end."""
-
-    base: int
-    end: int
-
-
-class Error(TypedDict):
-    error: str
-    code: int
-    family: Literal["Rejected", "Unavailable", "OutcomeUnknown", "Fault"]
-    message: str
-    retryable: bool
-    controller_id: int
-    controller_epoch: int
-
-
-class RecordForeseen(TypedDict):
-    type: str
-    record: dict[str, Any]
-
-
-class Foreseen(TypedDict):
-    """What a change that is only tried out would write: how many records, the first of them, and their topics' names by id;
-    `more`: these are the records of its first part.
-    """
-
-    count: int
-    more: bool
-    records: list[RecordForeseen]
-    topics: dict[str, str]
-
-
-class Written(TypedDict):
-    offsets: Offsets
-    foreseen: NotRequired[Foreseen]
-
-
-class Listing(TypedDict):
-    end_offset: int
-    controller_epoch: int
-
-
-class Outcome(TypedDict):
-    """What became of one item: no error, or its name and a message."""
-
-    error: str | None
-    message: str | None
+from quorum.http.acl_answers import Acl
+from quorum.http.answer_parts import Listing, Outcome, Written
 
 
 class Partition(TypedDict):
@@ -295,55 +247,6 @@ class UserOutcome(Outcome):
 
 class UsersChanged(Written):
     users: list[UserOutcome]
-
-
-class AclSays(TypedDict):
-    resource_type: str
-    resource_name: str
-    pattern_type: str
-    principal: str
-    host: str
-    operation: str
-    permission_type: str
-
-
-class Acl(AclSays):
-    id: str
-
-
-class Acls(Listing):
-    """`enforced`: whether ACLs count on the doors of the controller that answers."""
-
-    enforced: bool
-    items: list[Acl]
-
-
-class AclVerdict(TypedDict):
-    """`why` is "rule", "super user", or why no rule decides; `rule` is the ACL that does."""
-
-    allowed: bool
-    why: str
-    rule: Acl | None
-    enforced: bool
-    end_offset: int
-
-
-class AclsCreated(Written):
-    """A result of each, in order."""
-
-    acls: list[Outcome]
-
-
-class AclsOfFilter(Outcome):
-    acls: list[AclSays]
-
-
-class AclsDeleted(Written):
-    """What each filter meant; `left` more are still there."""
-
-    filters: list[AclsOfFilter]
-    deleted: int
-    left: int
 
 
 class FeatureLevel(TypedDict):

@@ -25,7 +25,9 @@ from metadata_log.wire.commands import (
 from metadata_log.wire.fetch import FetchAnswer, FetchRequest, SnapshotOffer
 from quorum.decide.registry import OPERATIONS
 from quorum.http import (
+    acl_answers,
     acls,
+    answer_parts,
     batch,
     configs,
     features,
@@ -92,10 +94,10 @@ TOLD: Final[Mapping[RouteKey, Told]] = {
     ("PATCH", "/v1/quotas"): Told(answers.QuotasChanged, quotas.WantedQuotas),
     ("GET", "/v1/users"): Told(answers.Users),
     ("PATCH", "/v1/users"): Told(answers.UsersChanged, users.ChangedCredentials),
-    ("GET", "/v1/acls"): Told(answers.Acls),
-    ("GET", "/v1/acls/explain"): Told(answers.AclVerdict),
-    ("POST", "/v1/acls"): Told(answers.AclsCreated, acls.NewAcls),
-    ("POST", "/v1/acls/delete"): Told(answers.AclsDeleted, acls.EndingAcls),
+    ("GET", "/v1/acls"): Told(acl_answers.Acls),
+    ("GET", "/v1/acls/explain"): Told(acl_answers.AclVerdict),
+    ("POST", "/v1/acls"): Told(acl_answers.AclsCreated, acls.NewAcls),
+    ("POST", "/v1/acls/delete"): Told(acl_answers.AclsDeleted, acls.EndingAcls),
     ("GET", "/v1/features"): Told(answers.Features),
     ("GET", "/v1/features/preview"): Told(answers.LevelPreview),
     ("POST", "/v1/features"): Told(answers.FeaturesChanged, features.WantedLevels),
@@ -140,7 +142,7 @@ TOLD: Final[Mapping[RouteKey, Told]] = {
 def described() -> dict[str, Any]:
     """Return the description of all routes; it is made once."""
     kinds = [kind for told in TOLD.values() for kind in (*_kinds(told.answer), *_kinds(told.body))]
-    kinds.append(answers.Error)
+    kinds.append(answer_parts.Error)
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     by_kind = dict(zip(map(id, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -168,7 +170,10 @@ def _operation(route: Route, told: Told, by_kind: Mapping[int, Any]) -> dict[str
     done: dict[str, Any] = {"description": "done"}
     if told.answered_as:
         done["content"] = _content(told.answered_as, _schema(told.answer, by_kind))
-    failed = {"description": "an error", "content": _content((JSON, MSGPACK), by_kind[id(answers.Error)])}
+    failed = {
+        "description": "an error",
+        "content": _content((JSON, MSGPACK), by_kind[id(answer_parts.Error)]),
+    }
     operation: dict[str, Any] = {
         "summary": route.operation,
         "description": f"Needs the right {right} where identity is on.",

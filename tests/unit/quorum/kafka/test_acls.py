@@ -75,7 +75,7 @@ def test_a_name_that_a_broker_vouches_for_has_what_acls_give_it(tmp_path: Path) 
         async def ask(who: str, key: int, version: int, *values: Any) -> Any:
             inner = request_bytes(key, version, values)
             asked = Asked(0, envelope(inner, principal(who)), broker)
-            data, error = await unwrap(desk.door, asked)  # type: ignore[misc]
+            data, error = await unwrap(desk.door, asked)
             assert error == 0
             return answer_values(key, version, data)[1]
 

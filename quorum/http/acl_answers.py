@@ -1,0 +1,54 @@
+"""Pure: the shapes of answers about access control lists. Tests: tests/unit/quorum/http/test_openapi.py."""
+
+from typing import TypedDict
+
+from quorum.http.answer_parts import Listing, Outcome, Written
+
+
+class AclSays(TypedDict):
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission_type: str
+
+
+class Acl(AclSays):
+    id: str
+
+
+class Acls(Listing):
+    """`enforced`: whether ACLs count on the doors of the controller that answers."""
+
+    enforced: bool
+    items: list[Acl]
+
+
+class AclVerdict(TypedDict):
+    """`why` is "rule", "super user", or why no rule decides; `rule` is the ACL that does."""
+
+    allowed: bool
+    why: str
+    rule: Acl | None
+    enforced: bool
+    end_offset: int
+
+
+class AclsCreated(Written):
+    """A result of each, in order."""
+
+    acls: list[Outcome]
+
+
+class AclsOfFilter(Outcome):
+    acls: list[AclSays]
+
+
+class AclsDeleted(Written):
+    """What each filter meant; `left` more are still there."""
+
+    filters: list[AclsOfFilter]
+    deleted: int
+    left: int
