@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.differential.scripts import acls, brokers, partitions, settings, topics
+from tests.differential.scripts import acls, brokers, clients, partitions, settings, topics
 from tests.differential.scripts.picture import Line, Picture, State
 
 LINES: Final = 200
@@ -29,6 +29,8 @@ _ACTIONS: Final[Sequence[tuple[Callable[[Picture], None], float]]] = (
     (acls.create_acls, 1.2),
     (acls.delete_acls, 0.6),
     (settings.register_controller, 0.2),
+    (clients.alter_quotas, 1.5),
+    (clients.alter_credentials, 1.5),
     (settings.state, 1),
 )
 """Each with its share."""

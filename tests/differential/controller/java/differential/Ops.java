@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.nio.charset.StandardCharsets;
 import java.util.AbstractMap.SimpleImmutableEntry;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -31,6 +32,7 @@ import org.apache.kafka.common.message.AlterPartitionReassignmentsRequestData;
 import org.apache.kafka.common.message.AlterPartitionReassignmentsRequestData.ReassignablePartition;
 import org.apache.kafka.common.message.AlterPartitionReassignmentsRequestData.ReassignableTopic;
 import org.apache.kafka.common.message.AlterPartitionRequestData;
+import org.apache.kafka.common.message.AlterUserScramCredentialsRequestData;
 import org.apache.kafka.common.message.AssignReplicasToDirsRequestData;
 import org.apache.kafka.common.message.BrokerHeartbeatRequestData;
 import org.apache.kafka.common.message.BrokerRegistrationRequestData;
@@ -44,6 +46,8 @@ import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.UpdateFeaturesRequestData;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.quota.ClientQuotaAlteration;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.requests.ApiError;
 import org.apache.kafka.common.resource.PatternType;
 import org.apache.kafka.common.resource.ResourcePattern;
@@ -93,6 +97,8 @@ final class Ops {
             case "IncrementalAlterConfigs" -> incrementalAlterConfigs(r, out);
             case "LegacyAlterConfigs" -> legacyAlterConfigs(r, out);
             case "AllocateProducerIds" -> allocateProducerIds(r, out);
+            case "AlterClientQuotas" -> alterClientQuotas(r, out);
+            case "AlterUserScramCredentials" -> alterScram(r, out);
             case "UpdateFeatures" -> updateFeatures(r, out);
             case "CreateAcls" -> createAcls(r, out);
             case "DeleteAcls" -> deleteAcls(r, out);
@@ -526,6 +532,47 @@ final class Ops {
     }
 
     // The state at this point
+
+    private void alterClientQuotas(JsonNode r, ObjectNode out) throws Exception {
+        List<ClientQuotaAlteration> alterations = new ArrayList<>();
+        List<ClientQuotaEntity> entities = new ArrayList<>();
+        for (JsonNode e : r.get("entries")) {
+            Map<String, String> entity = new LinkedHashMap<>();
+            e.get("entity").forEach(n -> entity.put(n.get("entity_type").asText(), text(n.get("entity_name"))));
+            List<ClientQuotaAlteration.Op> ops = new ArrayList<>();
+            e.get("ops").forEach(n -> ops.add(new ClientQuotaAlteration.Op(n.get("key").asText(),
+                n.path("remove").asBoolean(false) ? null : Double.valueOf(n.get("value").asDouble()))));
+            entities.add(new ClientQuotaEntity(entity));
+            alterations.add(new ClientQuotaAlteration(entities.get(entities.size() - 1), ops));
+        }
+        Map<ClientQuotaEntity, ApiError> errors = get(controller.alterClientQuotas(
+            context(ApiKeys.ALTER_CLIENT_QUOTAS), alterations, r.path("validate_only").asBoolean(false)));
+        ArrayNode list = out.putArray("results");
+        entities.forEach(entity -> list.add(result(errors.get(entity).error(), errors.get(entity).message())));
+    }
+
+    private void alterScram(JsonNode r, ObjectNode out) throws Exception {
+        AlterUserScramCredentialsRequestData request = new AlterUserScramCredentialsRequestData();
+        Set<String> asked = new LinkedHashSet<>();
+        for (JsonNode d : r.path("deletions")) {
+            asked.add(d.get("name").asText());
+            request.deletions().add(new AlterUserScramCredentialsRequestData.ScramCredentialDeletion()
+                .setName(d.get("name").asText()).setMechanism((byte) d.get("mechanism").asInt()));
+        }
+        for (JsonNode u : r.path("upsertions")) {
+            asked.add(u.get("name").asText());
+            request.upsertions().add(new AlterUserScramCredentialsRequestData.ScramCredentialUpsertion()
+                .setName(u.get("name").asText()).setMechanism((byte) u.get("mechanism").asInt())
+                .setIterations(u.path("iterations").asInt(4096))
+                .setSalt(u.path("salt").asText("salt").getBytes(StandardCharsets.UTF_8))
+                .setSaltedPassword(u.path("salted_password").asText("password").getBytes(StandardCharsets.UTF_8)));
+        }
+        Map<String, ObjectNode> results = new LinkedHashMap<>();
+        get(controller.alterUserScramCredentials(context(ApiKeys.ALTER_USER_SCRAM_CREDENTIALS), request)).results()
+            .forEach(x -> results.put(x.user(), result(Errors.forCode(x.errorCode()), x.errorMessage()).put("user", x.user())));
+        ArrayNode list = out.putArray("results");
+        asked.forEach(user -> list.add(results.get(user)));
+    }
 
     private void state(ObjectNode out) {
         ObjectNode state = out.putObject("response");

@@ -1,0 +1,117 @@
+"""Edge: brokers and tools of Kafka, and users with passwords: Kafka's own client logs in by SCRAM at a controller and at a
+broker, which has the credentials from the log; quotas go the same way.
+"""
+
+import asyncio
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ops import cli
+from ops.certificates import ADMIN, Authority
+from ops.kafka.clients import Admin
+from ops.kafka.properties import properties_text, read_properties
+from ops.kafka.tools import ToolFailed, run_tool
+from ops.local_cluster import TLS_FOLDER, LocalCluster
+from tests.kafka.test_secure_brokers import give_tokens, log_in_with_plain, tool_properties
+from tests.support.processes import poll_until
+
+pytestmark = pytest.mark.slow
+
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PASSWORD = "correct horse, battery staple"
+
+
+def jaas(user: str, password: str) -> str:
+    return f'{MODULE} required username="{user}" password="{password}";'
+
+
+def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = LocalCluster(
+            tmp_path / "c",
+            controllers=1,
+            brokers=1,
+            secure=True,
+            kafka=True,
+            adjust=lambda settings: replace(settings, kafka=replace(settings.kafka, security="sasl_tls")),
+        )
+        cluster.prepare()
+        give_tokens(cluster, {"Broker:11": "broker", "User:alice": "admin"})
+        broker, controller = cluster.brokers[0], cluster.controllers[0]
+        config = cluster.directory / broker.config
+        log_in_with_plain(config, "Broker:11")
+        properties = read_properties(config.read_text())
+        properties["listener.security.protocol.map"] = "CONTROLLER:SASL_SSL,CLIENTS:SASL_SSL"
+        properties["listener.name.clients.sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
+        properties["listener.name.clients.scram-sha-512.sasl.jaas.config"] = f"{MODULE} required;"
+        properties["sasl.mechanism.inter.broker.protocol"] = "SCRAM-SHA-512"
+        config.write_text(properties_text(properties))
+        try:
+            await cluster.start_one(controller.id)
+            authority = Authority(cluster.directory / TLS_FOLDER, cluster_id=cluster.cluster_id)
+            admin = authority.certify("user", ADMIN)
+            shows = ("--ca", str(admin.ca), "--cert", str(admin.certificate), "--key", str(admin.key))
+            at = ("--bootstrap", controller.http or "", *shows)
+            file = tmp_path / "password"
+            file.write_text(PASSWORD)
+            password = ("--password-file", str(file), "--mechanism", "SCRAM-SHA-512")
+            await asyncio.to_thread(
+                poll_until,
+                lambda: cli.main(["users", "set-scram", "alice", *password, *at]) == 0,
+                deadline_s=60,
+                what="the controller leads",
+            )
+            assert (
+                await asyncio.to_thread(
+                    cli.main, ["quotas", "set", "--user", "alice", "producer_byte_rate=1048576", *at]
+                )
+                == 0
+            )
+            await cluster.start_one(broker.id)
+            await cluster.wait_until_ready()
+            tool = tmp_path / "tool.properties"
+
+            def asks(secret: str, mechanism: str = "SCRAM-SHA-512") -> None:
+                login = {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas("alice", secret)}
+                tool.write_text(properties_text(tool_properties(authority, "x", "x") | login))
+
+            described = ("--bootstrap-controller", controller.kafka or "", "describe", "--status")
+            quorum = partial(run_tool, "kafka-metadata-quorum", "--command-config", str(tool), *described)
+            asks(PASSWORD)
+            assert '"id": 11' in await asyncio.to_thread(quorum)
+            for secret, mechanism in (("wrong", "SCRAM-SHA-512"), (PASSWORD, "SCRAM-SHA-256")):
+                asks(secret, mechanism)
+                with pytest.raises(ToolFailed, match="the password is not its own"):
+                    await asyncio.to_thread(quorum)
+            asks(PASSWORD)
+            at_broker = ("--bootstrap-server", broker.listens, "--command-config", str(tool))
+            configs = partial(run_tool, "kafka-configs", *at_broker, "--entity-type", "users")
+            told = await asyncio.to_thread(configs, "--describe", "--entity-name", "alice")
+            assert "producer_byte_rate=1048576.0" in told and "SCRAM-SHA-512=iterations=4096" in told
+            for setting in ("SCRAM-SHA-256=[iterations=8192,password=bob's]", "request_percentage=12.5"):
+                await asyncio.to_thread(configs, "--alter", "--entity-name", "bob", "--add-config", setting)
+            client = cluster.client()
+            (item,) = client.read("/v1/users?user=bob")["items"]
+            assert item["credentials"] == [{"mechanism": "SCRAM-SHA-256", "iterations": 8192}]
+            (quota,) = client.read("/v1/quotas?user=bob")["items"]
+            assert quota["quotas"] == {"request_percentage": 12.5}
+            librdkafka = Admin(
+                [broker.listens],
+                security_protocol="SASL_SSL",
+                sasl_mechanism="SCRAM-SHA-512",
+                sasl_username="alice",
+                sasl_password=PASSWORD,
+                ssl_ca_location=str(admin.ca),
+            )
+            await asyncio.to_thread(librdkafka.create_topic, "by-alice")
+            lines = client.read("/v1/topics")["items"]
+            assert [each["name"] for each in lines] == ["by-alice"]
+            assert json.dumps(client.read("/v1/state")).count("SCRAM-SHA") == 2
+        finally:
+            await cluster.stop()
+
+    asyncio.run(scenario())
