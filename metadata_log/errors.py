@@ -332,6 +332,12 @@ class UnknownRoute(Rejected):
     error, code = "INVALID_REQUEST", 42
 
 
+class MutationQuotaExceeded(Rejected):
+    """The client may create and delete no more partitions now (its quota controller_mutation_rate)."""
+
+    error, code, retryable = "THROTTLING_QUOTA_EXCEEDED", 89, True
+
+
 class UnsupportedSaslMechanism(Rejected):
     """The number or the name is of no mechanism of SASL that is known here."""
 

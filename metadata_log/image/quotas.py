@@ -1,6 +1,7 @@
 """Pure: the quotas of clients as the log has made them. Tests: tests/property/test_folding.py."""
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import immutables
@@ -27,6 +28,11 @@ def entity_of(parts: Iterable[QuotaEntity]) -> Entity:
     """Return an entity as an image has it; where a type is given twice, the last counts."""
     named = {kind: DEFAULT if name is None else name for kind, name in parts}
     return tuple(sorted(named.items()))
+
+
+def in_order(parts: Iterable[QuotaEntity]) -> tuple[QuotaEntity, ...]:
+    """Return the parts of an entity in the order of records; an empty name, which no entity has, stays one."""
+    return tuple(QuotaEntity(kind, name) for kind, name in sorted(dict(parts).items(), key=itemgetter(0)))
 
 
 def parts_of(entity: Entity) -> tuple[QuotaEntity, ...]:

@@ -27,6 +27,8 @@ class Caller(NamedTuple):
 
     `address` is the numeric one of the client's connection; None within this process. `request_id` makes the command
     repeatable; None: a repetition is another command. `trace_id` is that of its W3C trace context.
+    `client_id` is what clients of Kafka call themselves. Without `is_strict` a quota of changes refuses nothing: the client's
+    next request is delayed.
     """
 
     principal: Principal
@@ -34,11 +36,18 @@ class Caller(NamedTuple):
     request_id: Uuid | None = None
     trace_id: str | None = None
     door: DoorName = "http"
+    client_id: str = ""
+    is_strict: bool = True
 
     @property
     def node(self) -> Node | None:
         """The broker or controller that a certificate or a token proves; None: a client, or identity is off."""
         return self.principal.node
+
+    @property
+    def user(self) -> str:
+        """The name that quotas of users have."""
+        return self.principal.name.removeprefix("User:")
 
     def actor_of(self, command: Command) -> str:
         """Return the actor that the command's records show: the principal, or the node that alone may send it.

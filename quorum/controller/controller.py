@@ -42,6 +42,7 @@ from quorum.controller.written import Written, restored
 from quorum.decide.brokers import UnregisterBroker, is_taken
 from quorum.decide.canonical import IdempotencyKey, idempotency_key
 from quorum.decide.decision import Decision
+from quorum.decide.mutation_quota import Mutations, quota_of, throttle_ms
 from quorum.decide.registry import DECISIONS, decide, deciding
 from quorum.node.config import ControllerSettings
 
@@ -244,7 +245,7 @@ class Controller(Upkeep):
                     under_way.request = key  # no waiting request began it
                 await self._until_over(under_way)
                 continue
-            writing = self._writing(command, actor, operation, key)
+            writing = self._writing(command, actor, operation, key, caller)
             written = await self.turns.in_slices(
                 writing,
                 goes_on=partial(self._holds, command, reign.tip, reign.changes.leaving()),
@@ -297,14 +298,33 @@ class Controller(Upkeep):
         )
 
     def _writing(
-        self, command: Command, actor: str | None, operation: str, key: IdempotencyKey | None
+        self, command: Command, actor: str | None, operation: str, key: IdempotencyKey | None, caller: Caller
     ) -> Sliced[tuple[Decision, Envelope, RecordBatch | None]]:
         """Decide a command on the tip and append its records; raises as `append`."""
-        decision = yield from deciding(self._context(), command)
+        mutations = self._mutations(caller)
+        decision = yield from deciding(replace(self._context(), mutations=mutations), command)
         envelope = self._envelope(decision, actor, operation, key)
         batch = (yield from self._appending(decision, envelope)) if decision.records else None
         self._change_sessions(decision)
+        if mutations is not None:
+            self.active_reign.mutations.spend(mutations, now_ms=self._now_ms())
         return decision, envelope, batch
+
+    def _mutations(self, caller: Caller) -> Mutations | None:
+        """Return what counts a client's changes; None: it has no quota."""
+        reign = self.active_reign
+        quota = quota_of(reign.tip.quotas, caller.user, caller.client_id) if reign.tip.quotas else None
+        if quota is None:
+            return None
+        tokens = reign.mutations.tokens(quota, now_ms=self._now_ms())
+        return Mutations(quota, tokens, is_strict=caller.is_strict)
+
+    def mutation_throttle_ms(self, caller: Caller) -> int:
+        """Return after how long a client's quota lets it create and delete partitions; 0: now."""
+        if not self.is_active or (counted := self._mutations(caller)) is None:
+            return 0
+        tokens = self.active_reign.mutations.tokens(counted.quota, now_ms=self._now_ms())
+        return throttle_ms(tokens, counted.quota.rate)
 
     def _begun(self, decision: Decision, envelope: Envelope, batch: RecordBatch | None) -> _Begun:
         waiter = None

@@ -10,6 +10,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.begun import SESSION_EXPIRED
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from quorum.controller.changes import Changes, carry_out
+from quorum.controller.mutation_buckets import MutationBuckets
 from quorum.controller.sessions import Sessions
 from quorum.decide.decision import Decision
 
@@ -39,6 +40,7 @@ class Reign:
         """Whether its claim is applied."""
         self.sessions = Sessions(session_timeout_ms=session_timeout_ms)
         self.changes = Changes()
+        self.mutations = MutationBuckets()
         self._in_flight: deque[InFlight] = deque()
         self._ends_by_broker: dict[BrokerId, int] = {}
         self._checked_at_ms = 0

@@ -12,6 +12,7 @@ from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import RECORDS_PER_PART_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from quorum.decide.decision import Walk
+from quorum.decide.mutation_quota import Mutations
 from quorum.raft.raft_log import RaftStatus
 
 NOBODY: Final[frozenset[BrokerId]] = frozenset()
@@ -88,7 +89,8 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     Kafka's request layer refuses, on its brokers and controllers, before the controller decides (docs/kafka-checks.md).
     With `takes_unstable_levels`, levels of features that Kafka may still change can be finalized.
     `is_linked` answers whether this controller is linked with another one now. `raft_status` returns Raft's view, in which
-    a change of voters is pending from its append on; None: changes of voters are decided by the log alone.
+    a change of voters is pending from its append on; None: changes of voters are decided by the log alone. `mutations`
+    counts the partitions that are created and deleted against the client's quota; None: it has none.
     """
 
     image: MetadataImage
@@ -110,3 +112,4 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     is_turn_over: Callable[[], bool] = lambda: False
     is_linked: Callable[[NodeId], bool] = lambda _: False
     raft_status: Callable[[], RaftStatus] | None = None
+    mutations: Mutations | None = None

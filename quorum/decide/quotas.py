@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.errors import InvalidRequest, Rejected
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.quotas import entity_of, parts_of
+from metadata_log.image.quotas import entity_of, in_order
 from metadata_log.node.identity.rights import Right
 from metadata_log.records.acls import AclOperation
 from metadata_log.records.quotas import CLIENT_ID, IP, USER, ClientQuotaRecord, QuotaEntity
@@ -23,11 +23,11 @@ from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
 from quorum.decide.items import ManyItems, check_fits, why
 from quorum.decide.levels import check_level
+from quorum.decide.mutation_quota import CONTROLLER_MUTATION_RATE
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
-CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 _ANY_NUMBER: Final = None
 _INT64_MAX: Final = float(INT64_MAX)
@@ -92,7 +92,7 @@ def alter(context: DecideContext, command: AlterClientQuotas) -> Decision:
     results: dict[tuple[QuotaEntity, ...], EntityAltered] = {}
     records: list[ClientQuotaRecord] = []
     for entry in command.entries:
-        entity = parts_of(entity_of(entry.entity))
+        entity = in_order(entry.entity)
         try:
             if entity in results:
                 raise InvalidRequest("the entity is given twice")

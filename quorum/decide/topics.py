@@ -248,6 +248,7 @@ def _created(
     configs = _checked_configs(wanted.configs)
     partitions = yield from _partitions(context, new, wanted)
     _check_policy(context, len(partitions), len(partitions[0].replicas))
+    _count(context, len(partitions))
     topic = TopicImage(_new_topic_id(image, context.rng), wanted.name, tuple(partitions))
     settings = [ConfigRecord(TOPIC, topic.name, name, value) for name, value in sorted(configs.items())]
     records: list[Record] = [
@@ -305,6 +306,12 @@ def _partitions(context: DecideContext, new: NewPartitions, wanted: NewTopic) ->
             replication_factor=defaults.replication_factor if factor == DEFAULT else factor,
         )
     )
+
+
+def _count(context: DecideContext, partitions: int) -> None:
+    """Count partitions against the client's quota; raises MutationQuotaExceeded."""
+    if context.mutations is not None:
+        context.mutations.take(partitions)
 
 
 def _check_policy(context: DecideContext, partitions: int, replication_factor: int | None = None) -> None:
@@ -394,6 +401,7 @@ def _added(
             f"{wanted.partitions - have} partitions come, and {len(wanted.assignment)} are assigned"
         )
     _check_policy(context, wanted.partitions)
+    _count(context, wanted.partitions - have)
     factor = _factor(topic)
     if wanted.assignment is not None:
         assigned = list(enumerate(wanted.assignment, start=have))
@@ -418,6 +426,7 @@ def delete(context: DecideContext, command: DeleteTopic) -> Decision:
         UnknownTopicOrPartition, InvalidRequest, PolicyViolation.
     """
     topic = _to_end(context, command.name, now=command.now)
+    _count(context, len(topic.partitions))
     record = Ending(context, now=command.now).record(topic)
     return Decision(
         records=(record,), outcome=TopicDeleted(topic.name, topic.topic_id), cause=cause_of_deletion([record])
@@ -467,6 +476,7 @@ def delete_many(context: DecideContext, command: DeleteTopics) -> Sliced[Decisio
             topic = _to_end(context, given, now=command.now)
             if topic is not known and topic.topic_id in ended:
                 raise InvalidRequest("the topic is given twice")
+            _count(context, len(topic.partitions))
             records.append(ending.record(topic))
         except Rejected as refusal:
             error, message = why(refusal)

@@ -453,7 +453,10 @@ class KafkaConnection(asyncio.Protocol):
     def _asked(self, header: RequestHeader, values: Values) -> Asked:
         self._correlation_id = header.correlation_id
         return Asked(
-            header.version, values, Caller(self._principal(), self._peer, door="kafka"), login=self._login
+            header.version,
+            values,
+            Caller(self._principal(), self._peer, door="kafka", client_id=header.client_id or ""),
+            login=self._login,
         )
 
     def _handle(self, api: Api, asked: Asked) -> None:

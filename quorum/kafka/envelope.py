@@ -45,7 +45,9 @@ async def unwrap(door: KafkaDoor, asked: Asked) -> Values:
         values = await _read(door, header, data)
     except ValueError:
         return _refused(INVALID_REQUEST)
-    inner = Asked(header.version, values, Caller(principal, address, door="kafka"))
+    inner = Asked(
+        header.version, values, Caller(principal, address, door="kafka", client_id=header.client_id or "")
+    )
     try:
         answer = await _answered(door, api, inner)
     except NotController:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from metadata_log.errors import MetadataError
-from metadata_log.image.quotas import entity_of
+from metadata_log.image.quotas import in_order
 from metadata_log.kafka.reading import Values
 from metadata_log.records.quotas import QuotaEntity
 from quorum.decide.quotas import AlterClientQuotas, EntityChange, QuotaChange
@@ -25,7 +25,7 @@ async def alter_quotas(door: KafkaDoor, asked: Asked) -> Values:
         map(_entry, entries),
         lambda some: AlterClientQuotas(entries=tuple(some), validate_only=validate_only),
         weight=_weight,
-        name=lambda entry: entity_of(entry.entity),
+        name=lambda entry: in_order(entry.entity),
     )
     return (NO_THROTTLE, list(_rows(parts)))
 
@@ -47,7 +47,7 @@ def _rows(parts: Iterable[Part]) -> Iterable[Values]:
     for some, outcome in parts:
         if isinstance(outcome, MetadataError):
             error = kafka_error(outcome)
-            for entity in {entity_of(each.entity): each.entity for each in some}.values():
+            for entity in {in_order(each.entity): each.entity for each in some}.values():
                 yield (error.code, error.message, list(entity))
         else:
             for result in outcome.results:

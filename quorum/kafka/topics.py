@@ -4,12 +4,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from metadata_log.errors import InvalidRequest, MetadataError
+from metadata_log.errors import InvalidRequest, MetadataError, MutationQuotaExceeded
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.kafka.reading import Values
 from metadata_log.limits import BATCH_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX
 from metadata_log.node.pace import Pace
 from metadata_log.records.configs import TOPIC
+from quorum.controller.callers import Caller
 from quorum.decide.access import Resource, topic_resource
 from quorum.decide.described_configs import describe_topic_configs
 from quorum.decide.topic_outcomes import NO_ID, TopicResult
@@ -25,7 +26,7 @@ from quorum.decide.topics import (
 from quorum.kafka.configs import SOURCES
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE, KafkaError, item_error, kafka_error
-from quorum.kafka.parts_of_requests import decided_in_parts
+from quorum.kafka.parts_of_requests import Part, decided_in_parts
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 _PARTITION_BYTES, _REPLICA_BYTES = 32, 24
@@ -34,6 +35,21 @@ CONFIGS_FROM: Final = 5
 """The first version of CreateTopics whose answer has the settings of the topics."""
 IDS_FROM: Final = 6
 """The first version of DeleteTopics that names topics by ids."""
+
+
+STRICT_CREATION_FROM, STRICT_DELETION_FROM, STRICT_GROWTH_FROM = 6, 5, 3
+"""The first versions whose clients understand that a quota of changes refuses them; others are delayed. Source: KIP-599."""
+
+
+def _throttle_ms(door: KafkaDoor, caller: Caller, parts: Sequence[Part]) -> int:
+    """Return for how long a client shall ask for no more changes, in ms."""
+    is_refused = any(
+        each.error == MutationQuotaExceeded.error
+        for _, outcome in parts
+        if not isinstance(outcome, MetadataError)
+        for each in outcome.results
+    )
+    return door.controller.mutation_throttle_ms(caller) if is_refused or not caller.is_strict else NO_THROTTLE
 
 
 # --- creation
@@ -59,9 +75,10 @@ async def create_topics(door: KafkaDoor, asked: Asked) -> Values:
         configs = sum(len(name) + len(value or "") + 32 for name, value in topic.configs.items())
         return len(topic.name) + count(topic) * _PARTITION_BYTES + replicas * _REPLICA_BYTES + configs
 
+    caller = asked.caller._replace(is_strict=asked.version >= STRICT_CREATION_FROM)
     parts = await decided_in_parts(
         door,
-        asked.caller,
+        caller,
         wanted,
         lambda some: CreateTopics(topics=tuple(some), validate_only=validate_only),
         weight=weight,
@@ -82,7 +99,7 @@ async def create_topics(door: KafkaDoor, asked: Asked) -> Values:
             for each in outcome.results:
                 rows.append(_created(each, () if each.error else effective.of(configs[each.name])))
                 await pace.rest_if_due()
-    return (NO_THROTTLE, rows)
+    return (_throttle_ms(door, caller, parts), rows)
 
 
 def _bytes_max(partitions: int) -> int:
@@ -180,9 +197,10 @@ async def delete_topics(door: KafkaDoor, asked: Asked) -> Values:
         known = by_id.get(topic)
         return None if known is None else topic_resource(known.name)
 
+    caller = asked.caller._replace(is_strict=asked.version >= STRICT_DELETION_FROM)
     parts = await decided_in_parts(
         door,
-        asked.caller,
+        caller,
         wanted,
         lambda some: DeleteTopics(topics=tuple(some)),
         weight=partitions_of,
@@ -198,7 +216,7 @@ async def delete_topics(door: KafkaDoor, asked: Asked) -> Values:
             rows += [_not_deleted(*_name_and_id(topic), error) for topic in dict.fromkeys(some)]
         else:
             rows += map(_deleted, outcome.results)
-    return (NO_THROTTLE, rows)
+    return (_throttle_ms(door, caller, parts), rows)
 
 
 def _given(asked: Values) -> list[tuple[str | None, TopicId]]:
@@ -240,9 +258,10 @@ async def create_partitions(door: KafkaDoor, asked: Asked) -> Values:
         factor = 0 if known is None else len(known.partitions[0].replicas)
         return len(topic.name) + count(topic) * (_PARTITION_BYTES + factor * _REPLICA_BYTES)
 
+    caller = asked.caller._replace(is_strict=asked.version >= STRICT_GROWTH_FROM)
     parts = await decided_in_parts(
         door,
-        asked.caller,
+        caller,
         wanted,
         lambda some: CreatePartitions(topics=tuple(some), validate_only=validate_only),
         weight=weight,
@@ -257,7 +276,7 @@ async def create_partitions(door: KafkaDoor, asked: Asked) -> Values:
             rows += [(name, *error) for name in dict.fromkeys(topic.name for topic in some)]
         else:
             rows += [(each.name, *item_error(each.error, each.message)) for each in outcome.results]
-    return (NO_THROTTLE, rows)
+    return (_throttle_ms(door, caller, parts), rows)
 
 
 def _more_partitions(topic: Values) -> MorePartitions:

@@ -6,7 +6,7 @@ Tests: tests/unit/quorum/whatif/test_kafka_scripts.py.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from metadata_log.image.quotas import entity_of, parts_of
+from metadata_log.image.quotas import in_order
 from metadata_log.records.quotas import QuotaEntity
 from quorum.decide.quotas import AlterClientQuotas, EntityChange, QuotaChange, QuotasAltered
 from quorum.decide.users import AlterUserScramCredentials, ScramDeletion, ScramUpsertion, UsersAltered
@@ -20,7 +20,7 @@ def alter_quotas(run: Run, line: Line) -> Answer:
     outcome = run.decide(command)
     assert isinstance(outcome, QuotasAltered)
     by_entity = {each.entity: each for each in outcome.results}
-    of_entries = [by_entity[parts_of(entity_of(entry.entity))] for entry in command.entries]
+    of_entries = [by_entity[in_order(entry.entity)] for entry in command.entries]
     return {"results": [result(each.error, each.message) for each in of_entries]}
 
 

@@ -338,10 +338,15 @@ class SimulatedController(Controller):
         return await super()._begin(command, caller)
 
     def _writing(
-        self, command: Command, actor: str | None, operation: str, key: IdempotencyKey | None
+        self,
+        command: Command,
+        actor: str | None,
+        operation: str,
+        key: IdempotencyKey | None,
+        caller: Caller,
     ) -> Sliced[tuple[Decision, Envelope, RecordBatch | None]]:
         self.overtaking.begins(command)
-        return super()._writing(command, actor, operation, key)
+        return super()._writing(command, actor, operation, key, caller)
 
     def _context(self) -> DecideContext:
         context = super()._context()

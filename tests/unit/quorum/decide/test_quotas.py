@@ -158,6 +158,16 @@ def test_what_is_given_twice_is_refused_and_the_first_change_of_an_entity_counts
     assert errors(alter(world, twice)) == ["INVALID_REQUEST"]
 
 
+def test_an_empty_name_is_not_taken_for_the_default() -> None:
+    empty, default = (QuotaEntity(USER, ""),), (QuotaEntity(USER, None),)
+    decision = alter(World(), entry(empty, request_percentage=1.0), entry(default, request_percentage=1.0))
+    assert [(each.entity, each.error) for each in results(decision)] == [
+        (empty, "INVALID_REQUEST"),
+        (default, None),
+    ]
+    assert [record.entity for record in written(decision)] == [default]
+
+
 def test_more_than_a_batch_holds_are_refused() -> None:
     entries = [
         entry((QuotaEntity(USER, f"u{n}"),), request_percentage=1.0) for n in range(RECORDS_PER_BATCH_MAX + 1)
