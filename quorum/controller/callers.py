@@ -27,8 +27,8 @@ class Caller(NamedTuple):
 
     `address` is the numeric one of the client's connection; None within this process. `request_id` makes the command
     repeatable; None: a repetition is another command. `trace_id` is that of its W3C trace context.
-    `client_id` is what clients of Kafka call themselves. Without `is_strict` a quota of changes refuses nothing: the client's
-    next request is delayed.
+    `client_id` is what clients of Kafka call themselves. Without `is_strict` a quota of changes refuses nothing: the
+    client's next request is delayed.
     """
 
     principal: Principal

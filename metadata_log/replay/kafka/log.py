@@ -31,6 +31,8 @@ READ_BYTES: Final = 8 * 1024 * 1024
 """Read at once: a segment of Kafka's has up to 1 GiB."""
 _SEGMENT: Final = re.compile(r"\d{20}\.log")
 
+_OF_TRANSACTIONS: Final = ("BeginTransaction", "EndTransaction", "AbortTransaction")
+
 logger = logging.getLogger(__name__)
 
 
@@ -216,6 +218,12 @@ def checkpoint_image(path: Path, *, cluster_id: str) -> MetadataImage:
             if record.name == "SnapshotHeader" and record.fields is not None:
                 last_time_ms = max(0, record.fields["last_contained_log_timestamp"])
             is_whole = is_whole or record.name == "SnapshotFooter"
+            if record.name in _OF_TRANSACTIONS:
+                raise DamagedFile(
+                    f"{path}: byte {batch.at}: {record.name} has no place in a checkpoint, which is a state between "
+                    "transactions",
+                    path=str(path),
+                )
             if (ours := snapshot_record(record)) is not None:
                 records.append(ours)
     if not is_whole:
@@ -312,11 +320,15 @@ def _whole(segments: list[Path], first: int, *, last_crc: int) -> Iterator[tuple
                 )
 
 
-def _units(whole: Iterator[tuple[Path, Batch]]) -> Iterator[_Unit]:
+def _units(whole: Iterator[tuple[Path, Batch]], *, is_whole: bool = True) -> Iterator[_Unit]:
     """Yield what counts together of batches in a row: a batch, or a transaction up to its end.
 
     The batches of an aborted transaction are apart.
     A transaction that has not ended yet hides what follows it, as it does in Kafka.
+
+    Raises:
+        DamagedFile: a transaction begins within another one, or, where the batches are `is_whole`, and do not begin within
+            one, it ends without a beginning.
     """
     waiting: list[_Unit] = []
     begun: int | None = None
@@ -327,11 +339,14 @@ def _units(whole: Iterator[tuple[Path, Batch]]) -> Iterator[_Unit]:
         for offset, record in unit.records:
             match record.name:
                 case "BeginTransaction":
+                    if begun is not None:
+                        raise _misplaced(path, batch, f"{offset} begins within that of offset {begun}")
                     begun = offset
-                case "EndTransaction":
-                    begun = None
-                case "AbortTransaction":
-                    aborted |= set(range(offset if begun is None else begun, offset))
+                case "EndTransaction" | "AbortTransaction":
+                    if begun is None and is_whole:
+                        raise _misplaced(path, batch, f"that ends at offset {offset} has no beginning")
+                    if record.name == "AbortTransaction":
+                        aborted |= set(range(offset if begun is None else begun, offset))
                     begun = None
         if begun is not None:
             continue
@@ -346,6 +361,11 @@ def _units(whole: Iterator[tuple[Path, Batch]]) -> Iterator[_Unit]:
         waiting, aborted = [], set()
 
 
+def _misplaced(path: Path, batch: Batch, what: str) -> DamagedFile:
+    where = "the transaction of offset" if what[0].isdigit() else "the transaction"
+    return DamagedFile(f"{path}: byte {batch.at}: {where} {what}", path=str(path))
+
+
 class BatchesFrom(Protocol):
     """Yields batches, each with its file, from the one that holds an offset on; `last_crc` is that of the one before."""
 
@@ -356,7 +376,7 @@ def _goes_on(batches_from: BatchesFrom, before: Export, *, begins_at: int) -> bo
     """Answer whether a log holds more than an export; raises as `check_history`."""
     if begins_at >= before.end_offset:
         return True
-    unit = next(_units(batches_from(before.end_offset - 1, last_crc=0)), None)
+    unit = next(_units(batches_from(before.end_offset - 1, last_crc=0), is_whole=False), None)
     if unit is None:
         # The log ends below the export: its own last batch is compared.
         ended = deque(_units(batches_from(begins_at, last_crc=0)), maxlen=1)

@@ -14,6 +14,7 @@ from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.node.disk.data_directory import Role
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.records.brokers import BrokerEndpoint
+from ops import settings_values
 from ops.settings import (
     BOTH,
     GROUPS,
@@ -26,6 +27,7 @@ from ops.settings import (
 from ops.settings_writing import broker_toml, controller_toml
 from quorum.node.config import (
     ControllerSettings,
+    FeatureSettings,
     KafkaSettings,
     LogSettings,
     SnapshotSettings,
@@ -255,6 +257,40 @@ def with_kafka(data_dir: Path) -> ControllerSettings:
         timing=TimingSettings(session_timeout_ms=6_000),
         voters=tuple(replace(voter, kafka=(f"c{voter.id}", 9292)) for voter in settings.voters),
     )
+
+
+@pytest.mark.parametrize("features", [FeatureSettings(), FeatureSettings(founding_metadata_version=27)])
+def test_a_file_without_choices_of_levels_is_one_that_older_releases_read(
+    features: FeatureSettings, tmp_path: Path
+) -> None:
+    file = tmp_path / "controller.toml"
+    chosen = replace(controller(tmp_path / "data"), features=features)
+    file.write_text(controller_toml(chosen, data_dir="data"))
+    assert load_controller_settings(file) == chosen
+    assert ("[features]" in file.read_text()) == (features != FeatureSettings())
+
+
+@pytest.mark.parametrize("level", ["4.1", "27", "4.1-IV1", 27])
+def test_a_level_is_named_as_kafka_names_it(level: object) -> None:
+    around = settings_values.Around(Path(), tls=False)
+    assert settings_values.METADATA_VERSION.read(level, around) == 27
+    for wrong in ("4.1-IV9", 6, True, 27.0, None):
+        with pytest.raises(ValueError, match=r"wanted a level of metadata\.version: 7 to 31"):
+            settings_values.METADATA_VERSION.read(wrong, around)
+
+
+@pytest.mark.parametrize(
+    ("features", "told"),
+    [
+        (FeatureSettings(founding_metadata_version=31), "is outside 7 to 30 .unstable_levels = true adds"),
+        (FeatureSettings(founding_metadata_version=16), "without listen.kafka it must be at least 17"),
+    ],
+)
+def test_a_founding_level_that_cannot_be_is_refused(
+    features: FeatureSettings, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidSettings, match=told):
+        replace(controller(tmp_path / "data"), features=features).validate()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,9 @@ import json
 
 import pytest
 
+from metadata_log.metadata_versions import TRANSACTIONS_FROM
+from quorum.whatif.cluster import Options, activation, founded
+from quorum.whatif.kafka_records import as_kafka_json
 from quorum.whatif.script import Script
 from tests.support.kafka_answers import Normal
 from tests.support.kafka_golden import CASES, Lines, scripts
@@ -45,6 +48,20 @@ def test_a_script_names_its_level_as_kafka_does(level: object) -> None:
     assert run.answer({"op": "Options", "metadata_version": level})["error"] is None
     registered = run.answer({"op": "RegisterBroker", "broker_id": 1})
     assert registered["batches"][0][0]["version"] == 3
+
+
+def test_a_founding_writes_what_kafkas_activation_writes_at_each_level() -> None:
+    """B77: bootstrap records, in a transaction from 3.6-IV1 on; here a batch is whole or not there, and needs none."""
+    for script in scripts("B80-every-level"):
+        line, answer = script[0]
+        records = [record for batch in answer["batches"] for record in batch]
+        kinds = [record["type"] for record in records]
+        has_transactions = line["metadata_version"] >= TRANSACTIONS_FROM
+        assert (kinds[0] == "BEGIN_TRANSACTION_RECORD") == has_transactions == (len(kinds) == 3)
+        (feature,) = [record for record in records if record["type"] == "FEATURE_LEVEL_RECORD"]
+        options = Options(metadata_version=line["metadata_version"])
+        assert [as_kafka_json(each, str) for each in activation(options)] == [feature]
+        assert founded(options).end_offset == 1 + len(records) == answer["next_offset"]
 
 
 @pytest.fixture(scope="module")

@@ -354,6 +354,39 @@ def test_an_aborted_transaction_never_counted(tmp_path: Path) -> None:
     assert [row["controller_id"] for row in _rows(log.table("controller_takeovers"))] == [1, 2]
 
 
+TRANSACTION_ENDS, TRANSACTION_ABORTS = by_hand.value(24, 0, b""), by_hand.value(25, 0, b"")
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([BEGIN, LOSE, BEGIN], "the transaction of offset 5 begins within that of offset 3"),
+        ([TRANSACTION_ENDS], "the transaction that ends at offset 3 has no beginning"),
+        ([LOSE, TRANSACTION_ABORTS], "the transaction that ends at offset 4 has no beginning"),
+        (
+            [BEGIN, TRANSACTION_ENDS, TRANSACTION_ENDS],
+            "the transaction that ends at offset 5 has no beginning",
+        ),
+    ],
+)
+def test_a_transaction_out_of_its_place_is_damage(values: list[bytes], why: str, tmp_path: Path) -> None:
+    """B76: none is nested, and none ends that has not begun: Kafka's controller stops there, too."""
+    with pytest.raises(DamagedFile, match=why):
+        _open(tmp_path, [FOUNDED, CREATED, by_hand.batch(3, values)])
+
+
+def test_a_transaction_is_not_seen_before_its_end_and_whole_afterwards(tmp_path: Path) -> None:
+    """B76: the last stable offset is that before the beginning; the next export has all of it."""
+    begun = [FOUNDED, CREATED, by_hand.batch(3, [BEGIN, LOSE])]
+    before = _open(tmp_path / "before", begun)
+    assert before.export.end_offset == 3
+    (row,) = _rows(before.table("partitions"))
+    assert row["partition_epoch"] == 0
+    after = _open(tmp_path / "after", [*begun, by_hand.batch(5, [LOSE, TRANSACTION_ENDS])])
+    (row,) = _rows(after.table("partitions"))
+    assert (after.export.end_offset, row["leader"], row["partition_epoch"]) == (7, NO_LEADER, 2)
+
+
 def test_losses_of_a_broker_are_told_by_its_neighbours(tmp_path: Path) -> None:
     leader = {1: struct.pack(">i", 12), 0: by_hand.ints([12])}
     back = {0: by_hand.ints([12, 11])}
