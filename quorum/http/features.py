@@ -16,7 +16,14 @@ from metadata_log.metadata_versions import added_between
 from metadata_log.node.http.routes import NAME, NUMBER
 from metadata_log.records.features import METADATA_VERSION
 from metadata_log.wire.shapes import Natural32, Shape, check_text, read_shape
-from quorum.decide.features import FeaturesUpdated, FeatureUpdate, UpdateFeatures, UpgradeType, supported
+from quorum.decide.features import (
+    SUPPORTED,
+    FeaturesUpdated,
+    FeatureUpdate,
+    UpdateFeatures,
+    UpgradeType,
+    supported,
+)
 from quorum.http.bodies import integer
 from quorum.http.door import Door, Write, carry_out, items_of
 from quorum.http.routes import AS_FRESH, reading, writing
@@ -58,6 +65,10 @@ async def preview(door: Door, request: web.Request) -> web.StreamResponse:
     if feature is None or wanted is None:
         raise InvalidRequest("feature and level say what is looked at")
     level = integer(wanted, "level")
+    if feature not in SUPPORTED:
+        raise InvalidRequest(
+            f"{feature!r} is no feature that this controller knows: {', '.join(sorted(SUPPORTED))}"
+        )
 
     def view(image: MetadataImage) -> dict[str, Any]:
         found = losses(image, feature, level)

@@ -267,15 +267,9 @@ ROWS: Final = {
     "B78": Row("A quiet log gets a record now and then"),
     "B79": Row("An unknown record, or one with bytes too many, is refused by name"),
     # features
-    "B80": Row(
-        "The levels of metadata.version, and what each brought",
-        not_built="one range, 25 to 30; levels below are of releases with ZooKeeper",
-    ),
+    "B80": Row("The levels of metadata.version, and what each brought"),
     "B81": Row("A feature is finalized where everybody supports the level"),
-    "B82": Row(
-        "What a lower level would lose",
-        not_built="no level below 25 is known, and between 25 and 30 nothing is lost",
-    ),
+    "B82": Row("What a lower level would lose"),
     # settings, and producers
     "B83": Row("Settings: set, delete, append, subtract, replace"),
     # rights and quotas
@@ -317,7 +311,7 @@ ROWS: Final = {
     "C11": Row("The fencing of a broker has a verdict: broker, network or controller"),
     "C12": Row("Balancing respects a threshold, and its preview is what it writes"),
     "C13": Row("A deleted topic can be had back for a while"),
-    "C14": Row("What a downgrade would lose is listed before", not_built="no downgrade loses anything (B82)"),
+    "C14": Row("What a downgrade would lose is listed before"),
     "C15": Row("A doubtful image makes no broker delete data"),
     "C16": Row("Large changes are made in parts, or refused before anything is written"),
     "C17": Row("Snapshots and images do not hold the loop"),

@@ -50,6 +50,7 @@ ROWS = [line.split() for line in KAFKAS.split("\n") if line]
 
 
 def test_every_level_has_kafkas_name_and_says_whether_records_changed() -> None:
+    """B80"""
     told = [[str(each.level), each.name, str(each.adds is not None).lower()] for each in METADATA_VERSIONS]
     assert told == [row[:3] for row in ROWS]
 
@@ -70,6 +71,7 @@ def test_a_level_is_named_by_its_number_its_name_or_a_release() -> None:
 
 
 def test_a_downgrade_loses_what_was_added_above_it() -> None:
+    """B82"""
     assert added_between(23, 29) == ()
     assert [each.level for each in added_between(15, 30)] == [17, 23, 30]
     assert [each.adds for each in added_between(29, 30)] == ["cordoned log directories"]

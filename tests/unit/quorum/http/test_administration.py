@@ -330,7 +330,13 @@ async def test_what_a_lower_level_could_not_hold_is_listed_and_its_downgrade_ref
         kinds = {(each["kind"], each["field"]) for each in told["items"]}
         assert told["count"] == len(told["items"]) and ("broker", "log_dirs") in kinds
         assert (await ask("GET", f"{path}30"))[1]["items"] == []
-        for query in ("", "?feature=metadata.version", "?level=3", "?feature=metadata.version&level=x"):
+        for query in (
+            "",
+            "?feature=metadata.version",
+            "?level=3",
+            "?feature=metadata.version&level=x",
+            "?feature=x&level=1",
+        ):
             assert (await ask("GET", f"/v1/features/preview{query}"))[0] == 400
         for kind in ("safe_downgrade", "unsafe_downgrade"):
             update = {"feature": "metadata.version", "level": 22, "upgrade_type": kind}
