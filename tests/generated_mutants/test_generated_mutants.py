@@ -66,6 +66,7 @@ def test_a_place_is_found_behind_letters_of_several_bytes() -> None:
     assert mutant.applied_to(source).decode().endswith("return 'é', a + 2\n")
 
 
+@pytest.mark.slow
 def test_a_sample_is_the_same_each_time_and_compiles() -> None:
     sources = {
         file.relative_to(ROOT).as_posix(): file.read_bytes() for file in (ROOT / "quorum/decide").glob("*.py")

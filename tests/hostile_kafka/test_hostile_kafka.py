@@ -19,6 +19,7 @@ STRANGERS = 4
 NOBODY_KNOWN = "principals = []\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_known", [True, False])
 def test_forged_requests_end_no_more_than_their_connections(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_known: bool

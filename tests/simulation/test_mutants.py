@@ -1,4 +1,4 @@
-"""Seeded bugs are noticed. All of them: `python -m tests.simulation --mutants`; here every sixth."""
+"""Seeded bugs are noticed. All of them: `python -m tests.simulation --mutants`; here every sixth, if few runs notice it."""
 
 import importlib
 from pathlib import Path
@@ -12,6 +12,14 @@ from tests.simulation.mutants.trial import MUTANTS, OUTSIDE, Caught, catch, in_p
 ROOT = Path(__file__).resolve().parents[2]
 
 
+RUNS_MAX = 4
+"""A run takes some seconds of a processor."""
+
+
+def is_soon_noticed(mutant: Mutant) -> bool:
+    return isinstance(mutant.caught_by, Directed) or mutant.caught_by.most <= RUNS_MAX
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_what_it_replaces_is_there(mutant: Mutant) -> None:
     with in_place(mutant):
@@ -23,7 +31,9 @@ def test_what_it_replaces_is_there(mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", MUTANTS[::6], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant", [mutant for mutant in MUTANTS[::6] if is_soon_noticed(mutant)], ids=lambda mutant: mutant.name
+)
 def test_it_is_noticed(mutant: Mutant) -> None:
     assert catch(mutant).how is not None
 

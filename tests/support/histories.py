@@ -2,8 +2,9 @@
 
 import random
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import google_crc32c
@@ -60,20 +61,32 @@ class Step(NamedTuple):
 
 def random_history(rng: random.Random, batch_count: int, *, onto: MetadataImage = EMPTY) -> list[Step]:
     """Return `batch_count` batches that continue `onto`; the first of all is a claim."""
-    steps: list[Step] = []
-    image, time_ms = onto, onto.last_time_ms or FIRST_TIME_MS
-    for _ in range(batch_count):
+    return list(islice(_steps(rng, onto), batch_count))
+
+
+def _steps(rng: random.Random, image: MetadataImage) -> Iterator[Step]:
+    time_ms = image.last_time_ms or FIRST_TIME_MS
+    while True:
         time_ms += rng.choice((0, 1, 5, 1_000, -3, 300_000))
         step = next_step(rng, image, appended_at_ms=time_ms)
-        steps.append(step)
+        yield step
         image = step.image
-    return steps
+
+
+def history_of(seed: int, batch_count: int) -> tuple[Step, ...]:
+    """Return the random history of a seed: made once for all the tests that look at it.
+
+    A shorter one is the beginning of a longer one, so what is known is continued.
+    """
+    steps, going_on = _kept(seed)
+    while len(steps) < batch_count:
+        steps.append(next(going_on))
+    return tuple(steps[:batch_count])
 
 
 @lru_cache(maxsize=256)
-def history_of(seed: int, batch_count: int) -> tuple[Step, ...]:
-    """Return the random history of a seed: made once for all the tests that look at it."""
-    return tuple(random_history(random.Random(seed), batch_count))
+def _kept(seed: int) -> tuple[list[Step], Iterator[Step]]:
+    return [], _steps(random.Random(seed), EMPTY)
 
 
 def next_step(rng: random.Random, image: MetadataImage, *, appended_at_ms: int) -> Step:

@@ -1057,6 +1057,7 @@ async def test_a_process_tells_where_it_is_and_ends_clean_on_a_signal(
         assert (settings.data_dir / "clean-stop.json").exists()
 
 
+@pytest.mark.slow
 def test_a_brokers_process_keeps_its_collections_short(tmp_path: Path) -> None:
     """A broker holds the same image as a controller, and to walk a million partitions takes longer than a poll may."""
 
@@ -1080,6 +1081,7 @@ def test_a_brokers_process_keeps_its_collections_short(tmp_path: Path) -> None:
         sys.setswitchinterval(switch_s)
 
 
+@pytest.mark.slow
 async def test_a_refused_broker_leaves_no_process_json_but_that_of_another(tmp_path: Path) -> None:
     cluster = FakeCluster(log=FakeLog(cluster_id="another-cluster-000000"))
     async with controllers(cluster) as members:

@@ -1,6 +1,5 @@
 """Pure: the codec refuses every value of a wrong kind, and names its field."""
 
-import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,10 +20,10 @@ from tests.support.histories import (
     A_TYPE_UNKNOWN_HERE,
     NO_ENVELOPE_ROW,
     frame_behind,
-    random_history,
+    history_of,
 )
 
-LAST = random_history(random.Random(1), 3)[-1].frame
+LAST = history_of(1, 3)[-1].frame
 
 
 class Maybe(NamedTuple):

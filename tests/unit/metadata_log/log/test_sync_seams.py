@@ -1,7 +1,6 @@
 """Edge: what the loop does while a thread syncs the log: an append, or a new file, between any two of its system calls."""
 
 import os
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from metadata_log.log import index, segmented_log
 from metadata_log.log.segment_file import Segment
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.disk import durable_files
-from tests.support.histories import Step, random_history
+from tests.support.histories import Step, history_of
 
-HISTORY = random_history(random.Random(4), 24)
+HISTORY = [*history_of(4, 24)]
 
 
 class Seams:

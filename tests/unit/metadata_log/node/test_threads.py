@@ -166,6 +166,7 @@ async def test_work_that_comes_after_the_end_is_dropped_as_what_had_not_begun() 
         await reads.run(len, "")
 
 
+@pytest.mark.slow
 def test_nothing_uses_the_default_executor_which_looks_up_names() -> None:
     for room in ("metadata_log", "snapshots", "quorum", "broker_agent"):
         for path in sorted((ROOT / room).rglob("*.py")):

@@ -16,11 +16,11 @@ from metadata_log.replay import export_cache
 from metadata_log.replay.kinds import PARTITION
 from metadata_log.replay.tables import read_manifest
 from tests.support import kafka_log as by_hand
-from tests.support.histories import random_history
+from tests.support.histories import history_of, random_history
 
 pytestmark = pytest.mark.slow
 
-HISTORY = random_history(random.Random(31), 60)
+HISTORY = [*history_of(31, 60)]
 END = HISTORY[-1].batch.end_offset
 
 

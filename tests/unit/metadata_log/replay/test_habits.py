@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -21,11 +20,11 @@ from metadata_log.replay.export import export_log
 from metadata_log.replay.packages import PackageMissing, missing_package
 from ops import cli, sql_prompt
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import CLUSTER_ID, history_of
 
 pytestmark = pytest.mark.slow
 
-HISTORY = random_history(random.Random(31), 60)
+HISTORY = [*history_of(31, 60)]
 
 
 @pytest.fixture(scope="module")

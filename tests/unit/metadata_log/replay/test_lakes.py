@@ -1,7 +1,6 @@
 """Exports that follow a log, many small ones, and several clusters in one folder are asked like one large export."""
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,11 @@ from metadata_log.replay.tables import RECORDS, ExportMovedOn, open_export
 from ops import cli
 from tests.support import kafka_log
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import CLUSTER_ID, history_of
 
 pytestmark = pytest.mark.slow
 
-HISTORY = random_history(random.Random(11), 100)
+HISTORY = [*history_of(11, 100)]
 END = HISTORY[-1].batch.end_offset
 
 

@@ -38,11 +38,11 @@ from metadata_log.replay.state import State, state_at
 from metadata_log.replay.subjects.registry import SUBJECTS
 from snapshots.snapshot_file import write_snapshot
 from tests.support.exports import frames_of, image_at
-from tests.support.histories import CLUSTER_ID, Step, random_history
+from tests.support.histories import CLUSTER_ID, Step, history_of
 
 pytestmark = pytest.mark.slow
 
-HISTORY = random_history(random.Random(7), 220)
+HISTORY = [*history_of(7, 220)]
 END = HISTORY[-1].batch.end_offset
 
 

@@ -26,9 +26,9 @@ from ops.admin.export import export_cluster
 from ops.admin.live_state import live_image
 from snapshots.snapshot_file import position_of
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import CLUSTER_ID, history_of
 
-HISTORY = random_history(random.Random(7), 30)
+HISTORY = [*history_of(7, 30)]
 OUTSIDE = ("../../evil", "/etc/passwd", "a/b", "..", "", "x'y", "a\n", "a" * 200, "*", "a\x00b", "é")
 
 

@@ -37,11 +37,11 @@ from metadata_log.replay.slices.slicing import SlicedLog
 from metadata_log.replay.slices.wanted import TYPE_NAMES, Span, Wanted
 from metadata_log.replay.source import export_directory
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, Step, random_history
+from tests.support.histories import CLUSTER_ID, Step, history_of
 
 pytestmark = pytest.mark.slow
 
-HISTORY = random_history(random.Random(11), 240)
+HISTORY = [*history_of(11, 240)]
 END = HISTORY[-1].batch.end_offset
 EVERYTHING = Wanted()
 INHERITED = ("topic_name", "topic_seq", "controller_id")

@@ -1,7 +1,6 @@
 """Logs on other file systems are read as those beside us, and what is no log for slices is refused with the cure."""
 
 import pickle
-import random
 import urllib.parse
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,12 @@ from metadata_log.replay.slices import stored
 from metadata_log.replay.slices.opened import sliced_log
 from metadata_log.replay.slices.wanted import Wanted
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import CLUSTER_ID, history_of
 from tests.support.kafka_log import unpacked
 
 pytestmark = pytest.mark.slow
 
-HISTORY = random_history(random.Random(11), 120)
+HISTORY = [*history_of(11, 120)]
 END = HISTORY[-1].batch.end_offset
 
 

@@ -1,7 +1,6 @@
 """The reader of a stream plans without a JVM: where it begins, how far it goes, and what it waits for."""
 
 import pickle
-import random
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from metadata_log.errors import OffsetInFuture
 from metadata_log.replay import spark_source
 from metadata_log.replay.spark_source import Settings, StreamReader
-from tests.support.histories import CLUSTER_ID, Step, random_history
+from tests.support.histories import CLUSTER_ID, Step, history_of
 
-HISTORY = random_history(random.Random(41), 60)
+HISTORY = [*history_of(41, 60)]
 END = HISTORY[-1].batch.end_offset
 WIDE = next(step.batch for step in HISTORY[10:] if len(step.batch.records) > 3)
 

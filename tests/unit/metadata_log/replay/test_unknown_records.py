@@ -26,13 +26,13 @@ from tests.support.histories import (
     NO_ENVELOPE_ROW,
     Step,
     frame_behind,
-    random_history,
+    history_of,
     rewritten,
 )
 
 pytestmark = pytest.mark.slow
 
-HISTORY = random_history(random.Random(31), 120)
+HISTORY = [*history_of(31, 120)]
 END = HISTORY[-1].batch.end_offset
 MIDDLE = next(step.batch for step in HISTORY[60:] if len(step.batch.records) >= 3).base_offset + 1
 """A record in the middle of a batch."""

@@ -1,7 +1,6 @@
 """Every verb that takes a log says what it was given, and reads it or names the verb that does."""
 
 import json
-import random
 import shlex
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from ops import cli
 from snapshots.snapshot_file import write_snapshot
 from tests.support import kafka_log as by_hand
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import CLUSTER_ID, history_of
 
 pytestmark = pytest.mark.slow
 
-HISTORY = random_history(random.Random(31), 40)
+HISTORY = [*history_of(31, 40)]
 TOPIC = bytes(15) + b"\x77"
 STATE = [by_hand.topic("t", TOPIC), by_hand.partition(TOPIC, 0, [11, 12])]
 FOUNDED = by_hand.batch(0, [by_hand.leader_change(1, [1, 2, 3])], control=2)

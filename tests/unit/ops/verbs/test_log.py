@@ -32,13 +32,13 @@ from tests.support.histories import (
     A_TYPE_UNKNOWN_HERE,
     CLUSTER_ID,
     frame_behind,
-    random_history,
+    history_of,
 )
 from tests.support.journals import compact_to
 from tests.support.told_node import Node, Reply, Seen, error, node
 
 FILE_BYTES = 1_400
-HISTORY = random_history(random.Random(5), 40)
+HISTORY = [*history_of(5, 40)]
 END = HISTORY[-1].batch.end_offset
 
 

@@ -2,7 +2,6 @@
 
 import html.parser
 import json
-import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,11 @@ from metadata_log.replay.kafka.log import export_kafka
 from ops import cli
 from tests.support import kafka_log
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import CLUSTER_ID, history_of
 
 pytestmark = pytest.mark.slow
 
-HISTORY = random_history(random.Random(31), 80)
+HISTORY = [*history_of(31, 80)]
 END = HISTORY[-1].batch.end_offset
 LARGE = next(step.batch for step in HISTORY[20:] if len(step.batch.records) > 2)
 

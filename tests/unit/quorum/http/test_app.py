@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,10 +25,10 @@ from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog
 from snapshots.snapshot_file import write_snapshot
 from tests.support.desk import Desk, DoorServer
-from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
+from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, history_of
 from tests.support.lab import Lab
 
-HISTORY = random_history(random.Random(3), batch_count=30)
+HISTORY = [*history_of(3, 30)]
 END = HISTORY[-1].image.end_offset
 """The next record is of a type unknown to this release."""
 REASON = f"the log of this controller: offset {END}: record type 7777 version 0 is unknown to this release"

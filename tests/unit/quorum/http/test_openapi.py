@@ -73,6 +73,7 @@ def test_every_reference_leads_to_a_schema() -> None:
     walk(described())
 
 
+@pytest.mark.slow
 def test_a_controller_starts_without_it() -> None:
     script = "import sys, quorum.http.app; assert 'quorum.http.description' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -34,6 +34,7 @@ def test_a_case_through_bytes_is_answered_as_kafka_answers_it(case: str) -> None
         check(lines)
 
 
+@pytest.mark.slow
 def test_random_scripts_through_bytes_are_answered_as_kafka_answers_them() -> None:
     for lines in scripts("random", ".jsonl.gz"):
         check(lines)

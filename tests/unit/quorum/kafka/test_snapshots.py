@@ -205,6 +205,7 @@ def test_what_could_not_be_made_is_tried_again_later(tmp_path: Path, monkeypatch
     at_kafka_desk(tmp_path, story)
 
 
+@pytest.mark.slow
 def test_the_process_beside_the_loop_makes_the_same_bytes(tmp_path: Path) -> None:
     async def story(desk: KafkaDesk) -> None:
         name = await one_made(desk)

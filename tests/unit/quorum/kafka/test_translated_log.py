@@ -129,6 +129,7 @@ def test_the_same_bytes_are_read_warm_and_cold_from_every_offset(tmp_path: Path,
     asyncio.run(story())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_every_position_in_the_log_gets_records(tmp_path: Path, seed: int) -> None:
     """Goal: no broker that follows is told to truncate, wherever it stopped. Method: each end of each of Kafka's batches."""
@@ -224,6 +225,7 @@ def test_the_window_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.Monk
     asyncio.run(story())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["KAFKA_UNTRANSLATED_BYTES", "KAFKA_BEHIND_BYTES_MAX"])
 def test_what_nobody_wants_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     """Goal: without brokers the log costs nothing. Method: records at hand go at a bound, and are then decoded; a window

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import random
 import signal
 import threading
 import time
@@ -30,9 +29,9 @@ from quorum.log.past import Past
 from snapshots.fold import fold
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
-HISTORY = random_history(random.Random(7), 60)
+HISTORY = [*history_of(7, 60)]
 END = HISTORY[-1].image.end_offset
 Story = Callable[[Past, SnapshotStore, CommittedLog], Awaitable[None]]
 
@@ -167,6 +166,7 @@ def test_a_read_that_waits_too_long_is_refused_by_name(
     tell(tmp_path, story, process if has_process else None, states_max=1)
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_started_anew(tmp_path: Path) -> None:
     process = HistoryProcess("quorum.log.past")
 
@@ -190,6 +190,7 @@ LAST_IN_LINE = 19
 """The priority behind all others."""
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_its_parent_and_computes_beside_it() -> None:
     process = HistoryProcess("quorum.log.past")
     process.call("forget", [])
@@ -238,6 +239,7 @@ def test_what_the_process_was_not_told_to_drop_it_is_told_next_time(
     tell(tmp_path, story, None)
 
 
+@pytest.mark.slow
 def test_a_later_state_whose_reader_went_while_a_thread_made_it_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """Which snapshots a controller takes for its own log's: of its cluster, and of the history that the quorum committed."""
 
 import asyncio
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,9 @@ from quorum.log.snapshot_fetch import SnapshotFetch
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id, write_snapshot
 from snapshots.store import SnapshotStore, sha256_of
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
-OURS = random_history(random.Random(5), 40)[-1].image
+OURS = history_of(5, 40)[-1].image
 OTHER = replace(OURS, last_crc=OURS.last_crc ^ 1)
 ID = snapshot_id(OURS.end_offset, OURS.controller_epoch)
 CLUSTER = OURS.quorum.cluster_id

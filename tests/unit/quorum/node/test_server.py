@@ -108,6 +108,7 @@ class Peer:
         return web.Response(body=b"".join(f for f in self.frames if read_header(f).base_offset >= start))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("frame", "reason", "kept"),
     [(UNKNOWN, "record type 7777 version 0 is unknown", OFFSET), (FLIPPED, "a frame's crc is", 0)],
@@ -238,6 +239,7 @@ async def test_who_becomes_active_checks_its_sessions_at_once(
     assert checked == [False, True]
 
 
+@pytest.mark.slow
 async def test_a_controllers_process_keeps_its_collections_short(tmp_path: Path) -> None:
     """To walk the containers of a million partitions would hold the loop for longer than an election timeout."""
     with ExitStack() as stack:

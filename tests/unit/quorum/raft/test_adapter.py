@@ -378,6 +378,7 @@ def test_leadership_is_handed_over(quorum: Quorum) -> None:
     quorum.write()
 
 
+@pytest.mark.slow
 def test_a_lost_leader_is_followed_without_a_timeout() -> None:
     """Simulated time from the crash to the next leader, over many seeds: most need no election timeout."""
     gaps = []
@@ -507,6 +508,7 @@ def test_status_knows_the_followers(quorum: Quorum) -> None:
     assert status.syncs_total > 0 and status.synced_bytes_total > 0 and status.elections_total == 1
 
 
+@pytest.mark.slow
 def test_followers_that_keep_up_are_known_to_under_load(quorum: Quorum) -> None:
     """Something waits all the time, so that no acknowledgement ever speaks of the log's very end."""
     quorum.write()
@@ -637,6 +639,7 @@ def test_the_journal_is_trimmed_behind_a_snapshot_and_a_late_node_fetches_it(quo
     quorum.write()
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_was_damaged_on_its_way_is_asked_for_again(
     quorum: Quorum, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,5 @@
 """Pure: the counts of brokers are those that a walk over all of them finds."""
 
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +10,10 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from quorum.views.broker_counts import BrokerCounts
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 from tests.support.unwalked import Unwalked
 
-HISTORY = random_history(random.Random(1), 40)
+HISTORY = [*history_of(1, 40)]
 BROKER: BrokerImage = next(iter(HISTORY[-1].image.brokers.values()))
 STEPS = st.lists(
     st.dictionaries(st.integers(1, 6), st.none() | st.tuples(st.booleans(), st.booleans()), max_size=3),

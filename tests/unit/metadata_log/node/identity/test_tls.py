@@ -270,6 +270,7 @@ async def test_a_connection_that_is_not_entered_is_closed_at_once() -> None:
     server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_encrypted", [False, True])
 async def test_a_lost_connection_is_freed_without_the_cycle_collector(
     tmp_path: Path, *, is_encrypted: bool

@@ -364,6 +364,7 @@ def test_files_may_be_larger_than_they_are_made_now() -> None:
     assert state(open_on(disk)) == state(again)
 
 
+@pytest.mark.slow
 def test_production_files_hold_the_largest_entry() -> None:
     disk = MemoryDisk()
     journal = open_on(disk, file_bytes=JOURNAL_FILE_BYTES)

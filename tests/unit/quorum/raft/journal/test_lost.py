@@ -1,6 +1,5 @@
 """A journal that ends below the log beside it is refused, by name."""
 
-import random
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,9 @@ from metadata_log.ids import NodeId, Uuid
 from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.messages import NO_OP, PAYLOAD, Entry
 from quorum.raft.voters import to_command
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
-HISTORY = random_history(random.Random(1), batch_count=4)
+HISTORY = [*history_of(1, 4)]
 ENDS = [step.batch.end_offset for step in HISTORY]
 END = ENDS[-1]
 PACKED = bytes([PAYLOAD]) + HISTORY[2].frame + HISTORY[3].frame
