@@ -26,7 +26,7 @@ class Asked:
         decides = DECISIONS[type(command)]
         self._audit = audit
         self._caller = caller
-        self._operation = decides.operation
+        self._operation = decides.operation.partition(".")[0]  # `.many` is how it was sent
         resources = iter(decides.access.resources(command, image))
         self._resources = [str(resource) for resource in islice(resources, RESOURCES_MAX)]
         self._count = len(self._resources) + sum(1 for _ in resources)

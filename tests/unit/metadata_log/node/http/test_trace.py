@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
+from metadata_log.node.http.trace import note_trace, trace_headers, trace_id_of
 from metadata_log.node.traceparent import is_traceparent
 from tests.support.desk import at_desk
 
@@ -49,3 +51,11 @@ async def test_a_trace_context_is_answered_back_and_garbage_is_counted(tmp_path:
         async with desk.client.get("/healthz", headers=twice) as answer:
             assert (answer.status, "traceparent" in answer.headers) == (200, False)
         assert desk.access.traces_ignored == 4
+
+
+@pytest.mark.parametrize(("given", "trace_id"), [(SOUND, SOUND[3:35]), (SOUND.upper(), None), (None, None)])
+def test_a_request_has_the_trace_id_of_a_sound_context_alone(given: str | None, trace_id: str | None) -> None:
+    request = make_mocked_request("GET", "/", headers={} if given is None else {"traceparent": given})
+    assert note_trace(request) == (given is not None and trace_id is None)
+    assert trace_id_of(request) == trace_id
+    assert trace_headers(request) == ({} if trace_id is None else {"traceparent": given})
