@@ -218,3 +218,33 @@ def test_a_stopping_broker_is_ready_once_the_others_have_caught_up() -> None:
     world.run("heartbeat 1 shutdown")
     assert world.image.brokers[ONE].fenced
     assert world.sessions.ready_to_go(world.image) == []
+
+
+def test_the_age_of_a_brokers_metadata_counts_from_when_it_had_all_there_was() -> None:
+    """C23: a broker that never reaches a moving end had all of an earlier moment, as Kafka's lastCaughtUpTimestamp."""
+    sessions = Sessions(session_timeout_ms=10_000)
+    assert sessions.metadata_age_ms(ONE, now_ms=5) is None
+
+    def polls(now_ms: int, *, applied: int, end: int) -> int | None:
+        sessions.end_offset = end
+        sessions.contact(ONE, 5, now_ms=now_ms, applied_offset=applied)
+        return sessions.metadata_age_ms(ONE, now_ms=now_ms)
+
+    assert polls(1_000, applied=10, end=10) == 0
+    assert sessions.metadata_age_ms(ONE, now_ms=1_900) == 900, "at rest it grows until the next poll"
+    assert polls(2_000, applied=10, end=14) == 1_000, "it lacks what came since"
+    assert polls(3_000, applied=14, end=18) == 1_000, "it had all of a second ago"
+    assert polls(4_000, applied=17, end=22) == 2_000, "it lacks some of a second ago"
+    assert polls(7_000, applied=17, end=22) == 5_000, "slowed down by three seconds"
+    assert polls(8_000, applied=22, end=22) == 0
+    copied = sessions.seen()
+    assert copied.metadata_age_ms(ONE, now_ms=8_500) == 500
+
+
+def test_a_session_that_is_granted_claims_no_fresh_metadata() -> None:
+    sessions = heard((ONE, 5, 1_000))
+    sessions.end_offset = 99
+    sessions.contact(ONE, 5, now_ms=2_000, applied_offset=50)
+    age_ms = sessions.metadata_age_ms(ONE, now_ms=2_000)
+    assert age_ms == 1_000
+    assert sessions.metadata_age_ms(TWO, now_ms=2_000) is None

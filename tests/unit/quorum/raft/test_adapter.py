@@ -506,6 +506,7 @@ def test_status_knows_the_followers(quorum: Quorum) -> None:
     assert [peer.node_id for peer in status.peers] == [n.node_id for n in quorum.nodes if n is not leader]
     assert all(peer.reachable and peer.entries_behind == 0 for peer in status.peers)
     assert status.syncs_total > 0 and status.synced_bytes_total > 0 and status.elections_total == 1
+    assert 0 < status.elections_ms_total == status.election_ms_longest < 10_000, "from its candidacy on"
 
 
 @pytest.mark.slow
