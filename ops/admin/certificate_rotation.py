@@ -12,6 +12,7 @@ trusts both), `certify` (every node gets a certificate of the new one), `retire`
 Tests: tests/cluster/test_certificates.py.
 """
 
+import datetime as dt
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,12 +26,13 @@ from metadata_log.errors import InvalidSettings
 from metadata_log.node.disk.durable_files import renamed_os_errors, replace_file
 from metadata_log.node.identity.certified_names import SCHEME
 from metadata_log.node.identity.credentials import TlsFiles
+from metadata_log.node.identity.revocations import NONE, read_revoked
 from ops.admin.cluster import Cluster
 from ops.admin.exchange import Unreachable
 from ops.admin.rolling import NotBack, UnsafeStep, wait_until
 from ops.admin.shown_certificates import Target, is_issued_by, is_taken, served, targets, uri_of
 from ops.admin.survey import judged
-from ops.certificates import DAYS, Authority, new_key
+from ops.certificates import DAYS, REVOKED, Authority, new_key
 
 Step: TypeAlias = Literal["trust", "certify", "retire"]
 STEPS: Final[tuple[Step, ...]] = ("trust", "certify", "retire")
@@ -131,7 +133,10 @@ class Rotation:
 
     def _certify_all(self, issuer: Authority, *, keeps_its_own: bool) -> Iterator[Rotated]:
         """Give each node a new certificate; `keeps_its_own`: one that shows the issuer's already has it."""
-        for target in self.targets():
+        found = self.targets()
+        of_no_use = {one for one in found if self._is_of_no_use(one)}
+        # The others refuse such a node already: a new certificate does it no harm, and may mend what is not green.
+        for target in sorted(found, key=lambda one: one not in of_no_use):
             shown = self._shown(target)
             if keeps_its_own and all(is_issued_by(one, issuer.certificate) for one in shown.values()):
                 yield Rotated(target.role, target.id, "shows its new certificate", None)
@@ -139,7 +144,8 @@ class Rotation:
             files = self.lying_ready(target, issuer)
             wanted = x509.load_pem_x509_certificate(files.certificate.read_bytes())
             if self._shows(target, wanted) is not None:
-                self._wait(self._why_not_green, UnsafeStep, f"{target.name} is given no certificate")
+                if target not in of_no_use:
+                    self._wait(self._why_not_green, UnsafeStep, f"{target.name} is given no certificate")
                 self.client.say(
                     f"{target.name}: a new certificate, until {wanted.not_valid_after_utc:%Y-%m-%d}"
                 )
@@ -151,8 +157,20 @@ class Rotation:
                     NotBack,
                     f"{target.name} was given its certificate",
                 )
-                self._wait(self._why_not_green, NotBack, f"{target.name} shows its certificate")
+                of_no_use.discard(target)
+                if not of_no_use:
+                    self._wait(self._why_not_green, NotBack, f"{target.name} shows its certificate")
             yield Rotated(target.role, target.id, "shows its new certificate", f"{wanted.serial_number:x}")
+
+    def _is_of_no_use(self, target: Target) -> bool:
+        """Answer whether a node shows a certificate that has ended, or that the list in the authority's folder revokes."""
+        listed = self._folder / REVOKED
+        revoked = read_revoked(listed) if listed.exists() else NONE
+        now = dt.datetime.now(dt.UTC)
+        return any(
+            one.not_valid_after_utc < now or revoked.has(one.public_bytes(serialization.Encoding.DER))
+            for one in self._shown(target).values()
+        )
 
     def lying_ready(self, target: Target, issuer: Authority) -> TlsFiles:
         """Return the files that lie ready for a node; they are made where there are none of this issuer."""
