@@ -56,6 +56,7 @@ async def test_a_trial_of_each_deletion_writes_nothing_and_says_what_the_deletio
             status, tried[path] = await ask("DELETE", f"{path}?validate_only=true")
             assert status == 200
             assert tried[path].pop("offsets") == {"base": before, "end": before}
+            assert tried[path].pop("foreseen")["count"] > 0
             status, answer = await ask("DELETE", path, {"validate_only": True})
             assert (status, answer["error"]) == (400, "INVALID_REQUEST")
             assert "takes no body" in answer["message"]
