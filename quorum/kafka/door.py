@@ -6,7 +6,7 @@ the order of the schema's fields; or it raises a MetadataError, for which its ro
 Tests: tests/unit/quorum/kafka/test_connection.py.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -42,6 +42,11 @@ class KafkaDoor(Parts):
     @classmethod
     def of(cls, parts: Parts, apis: "Mapping[int, Api]") -> "KafkaDoor":
         return cls(**{field.name: getattr(parts, field.name) for field in fields(Parts)}, apis=apis)
+
+    @cached_property
+    def plain_topic(self) -> "Shown":
+        """The settings of a topic that has none of its own, as answers show them."""
+        return Shown()
 
     @cached_property
     def advertised(self) -> tuple[tuple[int, int, int], ...]:
@@ -84,6 +89,16 @@ class Proved(NamedTuple):
     name: str
     mechanism: int
     credential: UserScramCredentialRecord | None
+
+
+class Shown:
+    """What answers showed last, and what it was made of. To make the same for each request costs more than its decision."""
+
+    __slots__ = ("made_of", "rows")
+
+    def __init__(self) -> None:
+        self.made_of: object = None
+        self.rows: Sequence[Values] = ()
 
 
 class Login:

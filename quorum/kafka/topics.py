@@ -130,22 +130,32 @@ def _not_created(name: str, error: tuple[int, str | None]) -> Values:
 
 
 class _Effective:
-    """All settings of topics that one request creates: those without settings of their own share one list."""
+    """All settings of topics that one request creates: those with the same settings share one list."""
 
     def __init__(self, door: KafkaDoor, asked: Asked) -> None:
         self._is_wanted = asked.version >= CONFIGS_FROM
         self._settings = door.settings
         self._configs: Any = door.controller.committed.configs
         """As they are now: the list of a later topic is made in a later turn."""
+        self._plain = door.plain_topic
         self._known: dict[tuple[tuple[str, str | None], ...], Sequence[Values]] = {}
 
     def of(self, configs: Mapping[str, str | None]) -> Sequence[Values]:
         if not self._is_wanted:
             return ()
+        if not configs:
+            return self._of_plain_topic()
         key = tuple(sorted(configs.items()))
         if key not in self._known:
             self._known[key] = self._described(configs)
         return self._known[key]
+
+    def _of_plain_topic(self) -> Sequence[Values]:
+        """Return the settings of a topic that has none of its own; they are the same until somebody changes a setting."""
+        plain = self._plain
+        if plain.made_of is not self._configs:
+            plain.made_of, plain.rows = self._configs, self._described({})
+        return plain.rows
 
     def _described(self, configs: Mapping[str, Any]) -> Sequence[Values]:
         described = describe_topic_configs(

@@ -9,10 +9,14 @@ import pytest
 
 from metadata_log.ids import BrokerId
 from metadata_log.limits import LOOP_SLICE_MS, PARTITIONS_PER_TOPIC_MAX
+from metadata_log.records.configs import BROKER
 from quorum.controller.callers import Caller
+from quorum.decide.configs import AlterConfigs
 from quorum.decide.described_configs import describe_topic_configs
 from quorum.kafka import topics
 from quorum.kafka.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from tests.support.callers import anybody
+from tests.support.kafka_client import KafkaClient
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
 from tests.support.lab import online
 
@@ -46,6 +50,37 @@ def test_a_topic_is_created_told_with_its_settings_grown_and_deleted(tmp_path: P
             _, rows = await client.ask(DELETE_TOPICS, 6, [("a", NO_ID), (None, b[1])], (), 1_000)
             assert [row[:3] for row in rows] == [("a", topic_id, 0), ("b", b[1], 0)]
             assert not desk.controller.committed.topics.ids
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_the_settings_of_plain_topics_are_described_once_until_one_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: most topics have no settings of their own, and are told with all of them at little cost. Method: count."""
+    made: list[int] = []
+
+    def counted(*args: Any, **more: Any) -> Any:
+        made.append(1)
+        return describe_topic_configs(*args, **more)
+
+    async def retention(client: KafkaClient, name: str) -> object:
+        _, [row] = await client.ask(CREATE_TOPICS, 7, [new(name)], 1_000, False)
+        return {config[0]: config[1:] for config in row[7]}["retention.ms"]
+
+    async def story(desk: KafkaDesk) -> None:
+        monkeypatch.setattr(topics, "describe_topic_configs", counted)
+        await online(desk.lab, desk.controller, 11)
+        async with desk.client() as client:
+            for name in ("a", "b", "c"):
+                assert await retention(client, name) == ("604800000", False, 5, False)
+            assert len(made) == 1
+            await desk.controller.submit(
+                AlterConfigs(resource_type=BROKER, resource_name="", set={"log.retention.ms": "7"}, unset=()),
+                anybody(),
+            )
+            assert await retention(client, "d") == ("7", False, 3, False)
+            assert len(made) == 2
 
     at_kafka_desk(tmp_path, story)
 
