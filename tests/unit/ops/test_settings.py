@@ -13,6 +13,7 @@ from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.node.disk.data_directory import Role
 from metadata_log.node.identity.credentials import TlsFiles
+from metadata_log.node.identity.rights import ByAcls
 from metadata_log.records.brokers import BrokerEndpoint
 from ops import settings_values
 from ops.settings import (
@@ -26,6 +27,7 @@ from ops.settings import (
 )
 from ops.settings_writing import broker_toml, controller_toml
 from quorum.node.config import (
+    AclSettings,
     ControllerSettings,
     FeatureSettings,
     KafkaSettings,
@@ -348,6 +350,25 @@ def test_what_a_listener_for_kafka_asks_of_the_other_settings(
     with_kafka(tmp_path).validate()
     with pytest.raises(InvalidSettings, match=message):
         replace(with_kafka(tmp_path), **changed).validate()
+
+
+def test_enforced_acls_need_principals_and_survive_the_way_to_a_file_and_back(tmp_path: Path) -> None:
+    settings = controller(tmp_path / "data")
+    file = tmp_path / "controller.toml"
+    assert "[acls]" not in controller_toml(settings, data_dir="data"), (
+        "a release before them reads the file, too"
+    )
+    with pytest.raises(
+        InvalidSettings, match=r"acls\.enforced = true, but there is no \[identity\] principals"
+    ):
+        replace(settings, acls=AclSettings(enforced=True)).validate()
+    with pytest.raises(InvalidSettings, match=r"acls\.enforced is not: no ACL counts"):
+        replace(settings, acls=AclSettings(allow_everyone_if_no_acl_found=True)).validate()
+    acls = AclSettings(enforced=True, allow_everyone_if_no_acl_found=True)
+    named = replace(settings, acls=acls, principals=tmp_path / "principals.toml")
+    file.write_text(controller_toml(named, data_dir="data"))
+    assert load_controller_settings(file).acls == acls
+    assert acls.by_acls == ByAcls(allow_if_none=True) and AclSettings().by_acls is None
 
 
 def test_the_listener_for_kafka_is_as_encrypted_as_the_other_ports(tmp_path: Path) -> None:
