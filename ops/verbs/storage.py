@@ -60,8 +60,9 @@ def run_format(
             entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
             say(
                 f"a new cluster: write {entry} into the [[voters]] entry of node {node_id} in every controller's file. It "
-                "begins without eligible leader replicas, unlike Kafka 4.1 and later, unless it has [listen] kafka: once "
-                "all nodes run, metaquorum features upgrade eligible.leader.replicas.version=1"
+                "begins without eligible leader replicas, unlike Kafka 4.1 and later, unless it has [listen] kafka, or "
+                "founding_eligible_leader_replicas = true in [features]; or once all nodes run: "
+                "metaquorum features upgrade eligible.leader.replicas.version=1"
             )
         say(
             f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"

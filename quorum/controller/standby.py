@@ -43,7 +43,7 @@ from metadata_log.records.quorum import (
     Voter,
     VoterEndpoint,
 )
-from metadata_log.records.registry import level_of
+from metadata_log.records.registry import Record, level_of
 from metadata_log.sliced import Sliced, at_once
 from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.reign import InFlight, Reign
@@ -62,6 +62,15 @@ log = logging.getLogger("quorum.controller.controller")
 
 COMPLETE_ACTIVATION: Final = "completeActivation"
 """What a controller does by itself bears the name of the event in Kafka's QuorumController."""
+
+
+def _founded_with(settings: ControllerSettings, *, min_insync_replicas: str) -> tuple[Record, ...]:
+    """Return what a first claim writes beside the voters, metadata.version and metaquorum.version."""
+    is_for_kafka = settings.listen_kafka is not None
+    if not is_for_kafka and not settings.features.founding_eligible_leader_replicas:
+        return ()
+    level = settings.features.founding_metadata_version
+    return founded_with(level, min_insync_replicas=min_insync_replicas, for_kafka=is_for_kafka)
 
 
 class Standby:
@@ -210,9 +219,7 @@ class Standby:
             cluster_id=settings.cluster_id,
             voters=configured_voters(settings),
             metadata_version=level,
-            founded_with=()
-            if settings.listen_kafka is None
-            else founded_with(level, min_insync_replicas=min_isr, for_kafka=True),
+            founded_with=_founded_with(settings, min_insync_replicas=min_isr),
             is_handed_over=self.raft.status().was_asked_to_lead,
         )
         self.reign = Reign(image, session_timeout_ms=settings.timing.session_timeout_ms)

@@ -28,7 +28,7 @@ from quorum.controller.controller import Controller
 from quorum.controller.written import Written
 from quorum.decide.quorum import AddVoter, RemoveVoter, identities
 from quorum.http.metrics import exposition
-from quorum.node.config import ControllerSettings
+from quorum.node.config import ControllerSettings, FeatureSettings
 from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
 from tests.support.callers import anybody
@@ -101,6 +101,27 @@ async def test_a_quorum_for_kafkas_brokers_is_founded_with_their_features_and_to
     voters = image.quorum.voters or ()
     assert [voter.address("KAFKA") for voter in voters] == [("k", 1), ("k", 2), ("k", 3)]
     assert voters_of(lab.controllers[3]) == voters_of(lab.controllers[1])
+    lab.same_everywhere()
+
+
+@pytest.mark.parametrize("begins_with_them", [True, False])
+async def test_a_quorum_is_founded_with_the_levels_that_its_settings_choose(begins_with_them: bool) -> None:
+    """As `kafka-storage format --release-version 4.1` finalizes them; without a listener, none that brokers alone carry."""
+    lab = Lab()
+    features = FeatureSettings(
+        founding_metadata_version=27, founding_eligible_leader_replicas=begins_with_them
+    )
+    for node_id, controller in lab.controllers.items():
+        controller._settings = replace(settings(node_id), features=features)
+    founded = lab.lead(1).committed
+    assert founded.features["metadata.version"] == 27
+    assert founded.features.get("eligible.leader.replicas.version", 0) == int(begins_with_them)
+    assert "group.version" not in founded.features
+    assert dict(founded.configs.get((4, ""), {})) == (
+        {"min.insync.replicas": "1"} if begins_with_them else {}
+    )
+    lab.lead(2)
+    assert lab.lead(2).committed.features == founded.features
     lab.same_everywhere()
 
 
