@@ -62,6 +62,8 @@ _LEVELS: Final[Mapping[str, int]] = {
 UNSTABLE_LEVEL: Final = METADATA_VERSIONS[-1].level
 """Kafka may still change what this level means: a cluster takes it only where all controllers' settings ask for it."""
 
+SCRAM_FROM: Final = 11
+"""The first level whose log has SCRAM credentials. Source: KIP-900."""
 NO_EPOCH_BUMP_FROM: Final = 12
 """Below this level the leader epoch of a partition rises whenever a replica leaves its ISR. Source: KAFKA-15021."""
 TRANSACTIONS_FROM: Final = 13

@@ -13,11 +13,15 @@ from metadata_log.errors import (
     ResourceNotFound,
     UnacceptableCredential,
     UnsupportedSaslMechanism,
+    UnsupportedVersion,
 )
+from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.metadata_versions import SCRAM_FROM
 from metadata_log.node.identity.rights import Right
 from metadata_log.node.identity.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, keys_of
 from metadata_log.records.acls import AclOperation
+from metadata_log.records.features import METADATA_VERSION
 from metadata_log.records.registry import Record
 from metadata_log.records.users import (
     MASK_KEY_BYTES,
@@ -82,8 +86,13 @@ def alter(context: DecideContext, command: AlterUserScramCredentials) -> Decisio
     made: dict[str, Record] = {}
     refused: dict[str, Rejected] = {}
     changes: list[ScramDeletion | ScramUpsertion] = [*command.deletions, *command.upsertions]
+    level = metadata_level(context.image.features)
     for change in changes:
         name = change.name
+        if level < SCRAM_FROM:
+            refused[name] = UnsupportedVersion(
+                f"{METADATA_VERSION} {level} has no SCRAM credentials; they begin at {SCRAM_FROM}"
+            )
         if name in refused:
             continue
         try:

@@ -16,7 +16,9 @@ from metadata_log.metadata_versions import (
     DEPENDS_ON,
     DIRECTORIES_FROM,
     ELIGIBLE_FROM,
+    SCRAM_FROM,
 )
+from metadata_log.node.identity.scram import HASHES
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
 
 
@@ -37,6 +39,9 @@ def losses(image: MetadataImage, feature: str, level: int) -> Iterator[Loss]:
         return
     yield from _features(image, level)
     yield from _brokers(image, level)
+    if level < SCRAM_FROM:
+        for name, mechanism in sorted(image.users):
+            yield Loss("user", name, HASHES[mechanism], "")
     if level < CONTROLLERS_FROM:
         for controller_id in sorted(image.controllers):
             yield Loss("controller", str(controller_id), "registration", "")

@@ -10,6 +10,7 @@ from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRecord
+from metadata_log.records.users import UserScramCredentialRecord
 from quorum.views.level_losses import Loss, losses
 from tests.support.histories import step_of
 
@@ -28,6 +29,7 @@ def image() -> MetadataImage:
         ),
         RegisterBrokerRecord(brokers[1], Uuid(bytes(16)), 2, (), (), None, False, False, (), None),
         RegisterControllerRecord(NodeId(7), Uuid(bytes(16)), 3, False, (), ()),
+        UserScramCredentialRecord("anna", 1, b"salt", b"stored", b"server", 4096, b"k" * 16),
         TopicRecord(TOPIC, "orders"),
         PartitionRecord(
             TOPIC,
@@ -69,6 +71,12 @@ def test_each_level_loses_what_the_levels_above_it_added() -> None:
     assert [*losses(state, "metadata.version", 22)] == [FEATURE, CORDONED, ELIGIBLE]
     assert {*losses(state, "metadata.version", 15)} == {FEATURE, CORDONED, ELIGIBLE, *DIRECTORIES}
     assert {*losses(state, "metadata.version", 14)} == {FEATURE, CORDONED, ELIGIBLE, *DIRECTORIES, CONTROLLER}
+
+
+def test_credentials_are_named_and_not_shown() -> None:
+    lost = [each for each in losses(image(), "metadata.version", 10) if each.kind == "user"]
+    assert lost == [Loss("user", "anna", "sha256", "")]
+    assert not [each for each in losses(image(), "metadata.version", 11) if each.kind == "user"]
 
 
 def test_without_eligible_leader_replicas_their_lists_are_lost() -> None:
