@@ -230,7 +230,7 @@ MUTANTS: Final = (
         "a deposed leader goes on telling Kafka's brokers that they are well: its answers to heartbeats rest on no proof",
         "quorum.controller.heartbeats:Heartbeats._prove",
         reads_at_once,
-        Directed(f"{_HEARTBEAT_TESTS}::test_an_answer_without_records_waits_for_a_proof_of_leadership"),
+        Seeds("asleep", 6, brokers=2, followers=3),
     ),
     Mutant(
         "well-at-once",

@@ -19,6 +19,8 @@ class Seeds:
     brokers: int = 3
     raft_only: bool = False
     hostile: bool = False
+    followers: int = 0
+    """Brokers of Kafka beside those of the cluster, which then send heartbeats as Kafka's do, too."""
 
     def __str__(self) -> str:
         if self.profile in ROOMS:
@@ -26,7 +28,8 @@ class Seeds:
         level = "raft" if self.raft_only else "cluster"
         brokers = "" if self.brokers == 3 else f", {self.brokers} brokers"
         strangers = ", among strangers" if self.hostile else ""
-        return f"seeds, {level}, {self.profile}, {self.voters} voters{brokers}{strangers}"
+        kafka = f", {self.followers} of Kafka" if self.followers else ""
+        return f"seeds, {level}, {self.profile}, {self.voters} voters{brokers}{kafka}{strangers}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ ALONE: Final = (
     Seeds("brokers", 2),
     Seeds("swarm", 2),
     Seeds("broad", 4),
+    Seeds("asleep", 6, brokers=2, followers=3),
     Seeds("members", 1, observers=2),
     Seeds("returns", 1),
     Seeds("heavy", 2, brokers=4),
@@ -206,6 +207,7 @@ def violations_of(kind: Seeds, seed: int) -> list[str]:
     from tests.simulation.world.door_run import DoorRun
     from tests.simulation.world.file_run import FileRun
     from tests.simulation.world.forward_run import ForwardRun
+    from tests.simulation.world.kafka_followers import KafkaWorld
     from tests.simulation.world.plan_run import PlanRun
     from tests.simulation.world.world import World
 
@@ -217,7 +219,9 @@ def violations_of(kind: Seeds, seed: int) -> list[str]:
         return _violations(lambda: ForwardRun(seed).run())
     if kind.profile == "plans":
         return _violations(lambda: PlanRun(seed).run())
-    make = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
+    make: Callable[..., World] = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
+    if kind.followers:
+        make = partial(KafkaWorld, brokers=kind.brokers, followers=kind.followers)
     profile = profile_of(kind.profile, seed)
     if kind.hostile:
         profile = replace(profile, links=profile.links.among_strangers())

@@ -20,6 +20,7 @@ from tests.simulation.rules.rule import rule
 from tests.simulation.world.cluster import ClusterWorld
 from tests.simulation.world.cluster_controller import SimulatedController
 from tests.simulation.world.cluster_node import ClusterNode
+from tests.simulation.world.kafka_heartbeats import Heartbeater
 from tests.simulation.world.node import SimulatedNode
 from tests.support.kraft_observer import NOBODY, Ended, KraftObserver, answered
 
@@ -37,7 +38,9 @@ ANSWER_BYTES = (1, 2_000, 1 << 20)
 
 
 class KafkaWorld(ClusterWorld):
-    """A cluster that brokers of Kafka follow, too: they read, and never register."""
+    """A cluster that brokers of Kafka follow, too: they read, and never register. Those of the cluster also send heartbeats
+    as Kafka's do.
+    """
 
     no_broker_ends = rule(
         "no answer has a broker of Kafka end: each epoch has one leader, nothing read is taken back"
@@ -62,6 +65,7 @@ class KafkaWorld(ClusterWorld):
             seed=seed, profile=profile, voters=voters, observers=observers, brokers=brokers, clients=clients
         )
         self.followers = [KafkaFollower(self, FIRST_ID + number) for number in range(followers)]
+        self.heartbeaters = [Heartbeater(self, broker) for broker in self.brokers]
         self.batches: dict[int, tuple[int, int, int]] = {}
         """By base offset: end, epoch and CRC-32C of the batch that a broker of Kafka has read there."""
 
@@ -76,6 +80,8 @@ class KafkaWorld(ClusterWorld):
     async def _run(self, seconds: float, settle_seconds: float) -> None:
         for follower in self.followers:
             self.spawn(follower.live)
+        for heartbeater in self.heartbeaters:
+            self.spawn(heartbeater.live)
         await super()._run(seconds, settle_seconds)
 
     async def _calm(self, settle_seconds: float) -> None:
