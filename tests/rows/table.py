@@ -274,9 +274,7 @@ ROWS: Final = {
     "B83": Row("Settings: set, delete, append, subtract, replace"),
     # rights and quotas
     "B84": Row("ACLs"),
-    "B85": Row(
-        "SCRAM credentials", not_built="certificates and tokens name people and nodes; there is no SASL"
-    ),
+    "B85": Row("SCRAM credentials"),
     "B86": Row("Quotas of clients"),
     "B87": Row("Delegation tokens", not_built="there is no SASL to use them with"),
     "B88": Row("Producer ids in blocks, never backwards"),

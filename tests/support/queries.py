@@ -5,7 +5,19 @@ from collections.abc import Iterator, Mapping
 from metadata_log.node.http.routes import RouteKey, RouteRule
 
 WRONG_VALUES = ("", "no+such+value,,", "-1", "1e3", "99999999999999999999", "t", "a:b", "%FF")
-VALUES = ("true", "stale", "1", "t1", "orders", "orders:0", "reassigning", "AAAAAAAAAAAAAAAAAAAAAQ")
+VALUES = (
+    "true",
+    "stale",
+    "1",
+    "t1",
+    "orders",
+    "orders:0",
+    "reassigning",
+    "AAAAAAAAAAAAAAAAAAAAAQ",
+    "ALL",
+    "ANY",
+    "topic:t",
+)
 """One of these is right for each parameter."""
 
 

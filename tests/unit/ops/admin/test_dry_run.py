@@ -41,7 +41,7 @@ READS = {
     *("log dump", "log verify", "snapshot list", "snapshot verify", "storage info"),
     *("replay digest", "replay report", "replay sql", "replay tables"),
     *("replay state", "replay diff", "replay history"),
-    *("shell", "advise", "quotas list"),
+    *("shell", "advise", "quotas list", "acls list", "acls explain", "users list", "features preview"),
     *("log tail", "top", "diff", "report", "version", "help", "completion", "config check", "context list"),
     *("certificates list", "quorum versions"),
 }

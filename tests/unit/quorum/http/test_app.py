@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import msgpack
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
@@ -122,7 +123,7 @@ async def test_a_state_in_pieces_is_the_whole_state(
     async with TestClient(DoorServer(desk.door)) as client:
         answer = await client.get("/v1/state")
         assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
-        assert await answer.read() == json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+        assert await answer.read() == msgspec.json.encode(whole)
         packed = await client.get("/v1/state", headers={"Accept": MSGPACK})
         assert packed.headers["Content-Type"] == MSGPACK
         assert await packed.read() == msgpack.packb(whole)
