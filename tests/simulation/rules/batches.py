@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import metadata_log.image.metadata_image
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import NO_LEADER, UNASSIGNED, BrokerId, TopicId
+from metadata_log.image.begun import LOG_DIR_OFFLINE
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey, TopicImage
@@ -573,12 +574,19 @@ def _in_isr_without_a_directory(before: MetadataImage, image: MetadataImage, bro
             )
 
 
+def _is_leaving(image: MetadataImage, broker_id: BrokerId) -> bool:
+    begun = image.begun.get(broker_id)
+    return begun is not None and begun.cause != LOG_DIR_OFFLINE
+
+
 def _in_isr_out_of_service(image: MetadataImage, broker_id: BrokerId) -> None:
     broker = image.brokers.get(broker_id)
     if broker is not None and not broker.fenced:
         return
     for topic_id, number, partition in image.topics.partitions_on(broker_id):
-        is_last = partition.isr == (broker_id,) or not any(map(image.is_active, partition.isr))
+        # One that is fenced in parts could not lead any more when the ISR was decided.
+        others = [each for each in partition.isr if image.is_active(each) and not _is_leaving(image, each)]
+        is_last = partition.isr == (broker_id,) or not others
         if broker_id in partition.isr and not (is_last and partition.leader == NO_LEADER):
             name = image.topics.by_id[topic_id].name
             raise BatchRules.out_of_service_out_of_isr(

@@ -54,7 +54,9 @@ class Calm:
 
     async def check(self) -> None:
         """Liveness and convergence."""
-        if self._world.profile.is_heavy and len(self._world.checks.leaders) > 1:
+        profile = self._world.profile
+        has_sound_links = not profile.links.flipped  # a message whose bits flipped costs its link
+        if profile.is_heavy and has_sound_links and len(self._world.checks.leaders) > 1:
             self._world.violated(
                 Leadership.nobody_falls_silent(f"these led, term by term: {self._world.checks.leaders}")
             )

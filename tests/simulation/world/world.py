@@ -231,7 +231,7 @@ class World:
             for every, act in kinds:
                 if every is not None:
                     tasks.create_task(self._repeat(every, act, end))
-        if self.profile.leads_on and len(self.checks.leaders) > 1:
+        if profile.leads_on and not profile.links.flipped and len(self.checks.leaders) > 1:
             self.violated(Leadership.nobody_falls_silent(f"these led, term by term: {self.checks.leaders}"))
         if self.violations:
             return
