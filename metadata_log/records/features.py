@@ -14,8 +14,8 @@ METADATA_VERSION_MIN = 7
 METAQUORUM_VERSION = "metaquorum.version"
 METAQUORUM_VERSION_LEVEL = 4
 """The newest level that this release knows, with which it founds a cluster. Records that older releases do not know are
-written only at the level that knows them (`levels` in `declaration.py`). Level 1 is what a54a930 knows and writes; from
-level 4 on the log has ACLs, SCRAM credentials, quotas of clients and delegation tokens."""
+written only at the level that knows them (`levels` in `declaration.py`). Level 1 is what a54a930 knows and writes; level
+4 has ACLs, SCRAM credentials and quotas of clients. A kind of record that comes later needs a level of its own."""
 METAQUORUM_VERSION_MIN = 1
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"

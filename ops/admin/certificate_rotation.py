@@ -164,13 +164,13 @@ class Rotation:
 
     def _is_of_no_use(self, target: Target) -> bool:
         """Answer whether a node shows a certificate that has ended, or that the list in the authority's folder revokes."""
+        return any(map(self._counts_no_longer, self._shown(target).values()))
+
+    def _counts_no_longer(self, one: x509.Certificate) -> bool:
         listed = self._folder / REVOKED
         revoked = read_revoked(listed) if listed.exists() else NONE
-        now = dt.datetime.now(dt.UTC)
-        return any(
-            one.not_valid_after_utc < now or revoked.has(one.public_bytes(serialization.Encoding.DER))
-            for one in self._shown(target).values()
-        )
+        has_ended = one.not_valid_after_utc < dt.datetime.now(dt.UTC)
+        return has_ended or revoked.has(one.public_bytes(serialization.Encoding.DER))
 
     def lying_ready(self, target: Target, issuer: Authority) -> TlsFiles:
         """Return the files that lie ready for a node; they are made where there are none of this issuer."""
@@ -178,7 +178,7 @@ class Rotation:
         files = TlsFiles(folder / f"{target.stem}.crt", folder / f"{target.stem}.key", issuer.ca)
         if files.certificate.exists():
             made = x509.load_pem_x509_certificate(files.certificate.read_bytes())
-            if is_issued_by(made, issuer.certificate):
+            if is_issued_by(made, issuer.certificate) and not self._counts_no_longer(made):
                 return files
         with renamed_os_errors(folder):
             folder.mkdir(mode=0o700, exist_ok=True)

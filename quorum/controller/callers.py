@@ -47,7 +47,8 @@ class Caller(NamedTuple):
     @property
     def user(self) -> str:
         """The name that quotas of users have."""
-        return self.principal.name.removeprefix("User:")
+        known = self.principal.acl_name
+        return self.principal.name.removeprefix("User:") if known is None else known.partition(":")[2]
 
     def actor_of(self, command: Command) -> str:
         """Return the actor that the command's records show: the principal, or the node that alone may send it.
@@ -100,7 +101,7 @@ def refusal_of(
     try:
         _ask_acls(caller, operation, (resource,), image)
     except NotAuthorized as refusal:
-        return refusal
+        return refusal.with_traceback(None)  # its frames hold the image, and there may be many refusals
     return None
 
 

@@ -306,7 +306,8 @@ class Controller(Upkeep):
         envelope = self._envelope(decision, actor, operation, key)
         batch = (yield from self._appending(decision, envelope)) if decision.records else None
         self._change_sessions(decision)
-        if mutations is not None:
+        # A refused request of all or nothing mutates nothing; a trial counts, as in Kafka.
+        if mutations is not None and (decision.records or not getattr(command, "all_or_nothing", False)):
             self.active_reign.mutations.spend(mutations, now_ms=self._now_ms())
         return decision, envelope, batch
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.errors import InvalidRequest, PolicyViolation, Rejected
 from metadata_log.ids import Uuid, in_order, random_uuid
-from metadata_log.image.acls import AclsImage, Pattern, Principals
+from metadata_log.image.acls import AclsImage, Pattern, Principals, Rules
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.records.acls import (
@@ -252,7 +252,9 @@ def delete(context: DecideContext, command: DeleteAcls) -> Sliced[Decision]:
     gone = dict[Uuid, None]()
     left = set[Uuid]()
     listed = 0
-    for one in command.filters:
+    for looked_at, one in enumerate(command.filters, 1):
+        if looked_at % ITEMS_BETWEEN_RESTS == 0:
+            yield
         try:
             check_filter(one)
         except Rejected as refusal:
@@ -316,14 +318,26 @@ def _candidates(image: AclsImage, one: AclFilter) -> Iterable[Uuid]:
         exact = image.by_pattern.get(Pattern(one.resource_type, one.pattern_type, one.resource_name))
         of_resource = () if exact is None else (exact,)
     else:
-        of_resource = (principals for _, principals in image.concerning(one.resource_type, one.resource_name))
+        found = dict(image.concerning(one.resource_type, one.resource_name))
+        # An authorizer passes over what concerns all resources where a name begins with `*`; a filter does not.
+        of_all = Pattern(one.resource_type, PatternType.LITERAL, WILDCARD)
+        if of_all in image.by_pattern:
+            found[of_all] = image.by_pattern[of_all]
+        of_resource = found.values()
     return [
         acl_id
         for principals in of_resource
-        for principal, rules in principals.items()
-        if one.principal in (None, principal)
+        for rules in _rules_of(principals, one.principal)
         for acl_id in rules.values()
     ]
+
+
+def _rules_of(principals: Principals, principal: str | None) -> Iterable[Rules]:
+    """Return the rules of one principal, or of all (None)."""
+    if principal is None:
+        return principals.values()
+    rules = principals.get(principal)
+    return () if rules is None else (rules,)
 
 
 def _keep(outcome: AclsDeleted) -> AclsDeletedKept:

@@ -5,12 +5,14 @@ still change: it fills at the quota's rate, up to what the rate gives in 11 s, a
 0. Source: KIP-599; Kafka's ControllerMutationQuotaManager, TokenBucket and the default ClientQuotaCallback.
 """
 
+import hashlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from metadata_log.errors import MutationQuotaExceeded
 from metadata_log.image.quotas import DEFAULT, Entity, QuotasImage
 from metadata_log.records.quotas import CLIENT_ID, USER
+from metadata_log.wire.shapes import INT32_MAX
 
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 BURST_S: Final = 11
@@ -30,6 +32,10 @@ class Quota(NamedTuple):
     """Partitions a second."""
 
 
+CLIENT_ID_MAX: Final = 200
+"""Characters of a client id by which changes are counted; those of a longer one are counted by its hash."""
+
+
 def quota_of(quotas: QuotasImage, user: str, client_id: str) -> Quota | None:
     """Return the most specific quota of a client; None: there is none."""
     for entity, bucket in _candidates(user, client_id):
@@ -41,13 +47,14 @@ def quota_of(quotas: QuotasImage, user: str, client_id: str) -> Quota | None:
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[Entity, BucketKey]]:
     """Yield the entities that a client belongs to, in Kafka's order, and which changes count together under each."""
-    pair = BucketKey(user, client_id)
+    kept = client_id if len(client_id) <= CLIENT_ID_MAX else hashlib.sha256(client_id.encode()).hexdigest()
+    pair = BucketKey(user, kept)
     for who in (user, DEFAULT):
         for client in (client_id, DEFAULT):
             yield ((CLIENT_ID, client), (USER, who)), pair
         yield ((USER, who),), BucketKey(user, "")
     for client in (client_id, DEFAULT):
-        yield ((CLIENT_ID, client),), BucketKey("", client_id)
+        yield ((CLIENT_ID, client),), BucketKey("", kept)
 
 
 class Mutations:
@@ -75,5 +82,5 @@ class Mutations:
 
 
 def throttle_ms(tokens: float, rate: float) -> int:
-    """Return after how long a bucket is not below 0 any more."""
-    return max(0, round(-tokens / rate * 1000))
+    """Return after how long a bucket is not below 0 any more, at most as long as an answer can say."""
+    return round(min(max(-tokens / rate * 1000, 0.0), float(INT32_MAX)))

@@ -14,6 +14,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONTROLLERS_MAX, VOTER_CAUGHT_UP_MS
 from metadata_log.node.addresses import address_text, is_host
 from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.features import (
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
@@ -96,7 +97,12 @@ def claim(
     """
     known = {voter.node_id: voter for voter in image.quorum.voters or ()}
     voters = tuple(
-        _as_reached(voter, known.get(voter.node_id), is_registered=voter.node_id in image.controllers)
+        _as_reached(
+            voter,
+            known.get(voter.node_id),
+            image.controllers.get(voter.node_id),
+            is_claimant=voter.node_id == node_id,
+        )
         for voter in sorted(voters)
     )
     records: list[Record] = [ControllerClaimRecord(node_id, image.controller_epoch + 1, cluster_id)]
@@ -121,13 +127,16 @@ def claim(
     return Decision(records=tuple(records), cause=Cause("CONTROLLER_CLAIMED", None, detail))
 
 
-def _as_reached(voter: Voter, known: Voter | None, *, is_registered: bool) -> Voter:
+def _as_reached(
+    voter: Voter, known: Voter | None, registered: RegisterControllerRecord | None, *, is_claimant: bool
+) -> Voter:
     """Return a voter of the settings with the addresses that count; `known` is what the log has under its id.
 
-    Those of a controller that registers follow its own file (`reached_at`), and not that of the node that claims.
+    Those of a controller that registers follow its own file (`reached_at`), and not that of the node that claims. The
+    claimant's follow what it registered: a controller of an older release may have taken the registration alone.
     """
-    if known is not None and is_registered and known[:2] == voter[:2]:
-        return known
+    if known is not None and registered is not None and known[:2] == voter[:2]:
+        return _at(known, registered.endpoints) if is_claimant else known
     if known is None or voter.address(KAFKA_ENDPOINT) is not None:
         return voter
     kept = tuple(endpoint for endpoint in known.endpoints if endpoint.name == KAFKA_ENDPOINT)
@@ -145,16 +154,21 @@ def reached_at(
     voter = next((one for one in voters if one.node_id == node_id), None)
     if voter is None:
         return None
+    moved = _at(voter, endpoints)
+    if moved == voter:
+        return None
+    return tuple(moved if one is voter else one for one in voters)
+
+
+def _at(voter: Voter, endpoints: Sequence[BrokerEndpoint]) -> Voter:
+    """Return a voter at the addresses of a registration."""
     named = {
         one.name: VoterEndpoint(one.name, one.host, one.port)
         for one in endpoints
         if one.name in (RAFT_ENDPOINT, KAFKA_ENDPOINT)
     }
     kept = {one.name: one for one in voter.endpoints}
-    moved = voter._replace(endpoints=tuple((kept | named).values()))
-    if moved == voter:
-        return None
-    return tuple(moved if one is voter else one for one in voters)
+    return voter._replace(endpoints=tuple((kept | named).values()))
 
 
 def add_voter(context: DecideContext, command: AddVoter) -> Decision:

@@ -20,6 +20,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.metadata_versions import SCRAM_FROM
 from metadata_log.node.identity.rights import Right
 from metadata_log.node.identity.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, keys_of
+from metadata_log.orders import in_parts
 from metadata_log.records.acls import AclOperation
 from metadata_log.records.features import METADATA_VERSION
 from metadata_log.records.registry import Record
@@ -153,7 +154,7 @@ def describe(image: MetadataImage, users: Iterable[str] | None) -> list[Describe
     """Return the credentials of users, each once; None: of all that have some."""
     if users is None:
         found: dict[str, list[UserScramCredentialRecord]] = {}
-        for key in sorted(image.users):
+        for key in in_parts(image.users):
             found.setdefault(key[0], []).append(image.users[key])
         return [Described(name, tuple(credentials)) for name, credentials in found.items()]
     times: dict[str, int] = {}

@@ -100,19 +100,22 @@ def _scram_step(door: KafkaDoor, asked: Asked) -> bytes:
     assert login is not None and login.mechanism is not None
     mechanism = _SCRAM[login.mechanism]
     if login.exchange is None:
-        login.exchange = ServerExchange(
+        exchange = ServerExchange(
             mechanism,
             lambda who: _credential(door, who, mechanism),
             nonce=secrets.token_urlsafe(NONCE_BYTES),
             decoy_key=_DECOY_KEY,
         )
-        challenge: bytes = login.exchange.first(message)
+        challenge: bytes = exchange.first(message)
+        assert exchange.asked is not None, "the first message said who asks"
+        # What is proved is the credential of the challenge, also where it is changed before the final message.
+        login.exchange = exchange, door.controller.committed.users.get((exchange.asked.name, mechanism))
         return challenge
-    exchange, login.exchange = login.exchange, None
+    (exchange, credential), login.exchange = login.exchange, None
     proof: bytes = exchange.final(message)
     login.credential, login.is_new = None, True
-    name = exchange.asked.name
-    login.proved = Proved(name, mechanism, door.controller.committed.users.get((name, mechanism)))
+    assert exchange.asked is not None
+    login.proved = Proved(exchange.asked.name, mechanism, credential)
     return proof
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from metadata_log.errors import Fault, MetadataError, NotController
+from metadata_log.node.pace import Pace
+from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import Command
 from quorum.controller.callers import Caller, may_ask_later, refusal_of
 from quorum.decide.access import Resource
@@ -19,6 +21,8 @@ from quorum.kafka.door import KafkaDoor
 T = TypeVar("T")
 WEIGHT_MAX: Final = 1_000
 """Of one command: so many items, or more where they are light."""
+ASKED_BETWEEN_RESTS: Final = 32
+"""ACLs are asked about so many items, which takes about a millisecond, before others have a turn."""
 
 NAMED_TWICE: Final = 2
 """A decision refuses what is named so often with one result, and what is named more often with the same one."""
@@ -57,7 +61,9 @@ async def decided_in_parts(
     if not door.controller.is_active:
         raise door.controller.not_controller()
     if asks is not None and may_ask_later(caller, asks[0]):
-        refused, items = _refused(door, caller, items, *asks)
+        refused, items = await Pace(door.now_ms).made_by(_refused(door, caller, items, *asks))
+        # What the command itself needs is asked for all of its items in one turn.
+        light, weight = weight, lambda item: max(light(item), -(-weight_max // WEIGHT_MAX))
     else:
         refused = []
     parts: list[Part] = []
@@ -85,17 +91,28 @@ def _refused(
     items: Iterable[T],
     operation: str,
     resource_of: Callable[[T], Resource | None],
-) -> tuple[list[Part], list[T]]:
+) -> Sliced[tuple[list[Part], list[T]]]:
     """Return the items that ACLs refuse a caller, each with its error, and those that they allow."""
     image = door.controller.committed
     refused, allowed = list[Part](), list[T]()
-    for item in items:
+    for asked, item in enumerate(items, 1):
+        if asked % ASKED_BETWEEN_RESTS == 0:
+            yield
         resource = resource_of(item)
         refusal = None if resource is None else refusal_of(caller, operation, resource, image)
         if refusal is None:
             allowed.append(item)
         else:
             refused.append(Part((item,), refusal))
+    if refused:
+        door.access.refusals.note(
+            refused[0].outcome,
+            door="kafka",
+            principal=caller.principal.name,
+            address=caller.address,
+            asked=f"{operation.partition('.')[0]} ({len(refused):,} refused)",
+            trace_id=caller.trace_id,
+        )
     return refused, allowed
 
 

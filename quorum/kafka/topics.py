@@ -10,7 +10,7 @@ from metadata_log.kafka.reading import Values
 from metadata_log.limits import BATCH_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX
 from metadata_log.node.pace import Pace
 from metadata_log.records.configs import TOPIC
-from quorum.controller.callers import Caller
+from quorum.controller.callers import Caller, authorize
 from quorum.decide.access import Resource, topic_resource
 from quorum.decide.described_configs import describe_topic_configs
 from quorum.decide.topic_outcomes import NO_ID, TopicResult
@@ -37,6 +37,7 @@ IDS_FROM: Final = 6
 """The first version of DeleteTopics that names topics by ids."""
 
 
+TOPIC_AUTHORIZATION_FAILED: Final = 29
 STRICT_CREATION_FROM, STRICT_DELETION_FROM, STRICT_GROWTH_FROM = 6, 5, 3
 """The first versions whose clients understand that a quota of changes refuses them; others are delayed. Source: KIP-599."""
 
@@ -97,8 +98,12 @@ async def create_topics(door: KafkaDoor, asked: Asked) -> Values:
         else:
             configs = {topic.name: topic.configs for topic in some}
             for each in outcome.results:
-                rows.append(_created(each, () if each.error else effective.of(configs[each.name])))
+                if each.error is None and not _may_describe(door, caller, each.name):
+                    rows.append(_created_unseen(each))
+                else:
+                    rows.append(_created(each, () if each.error else effective.of(configs[each.name])))
                 await pace.rest_if_due()
+        await pace.rest_if_due()
     return (_throttle_ms(door, caller, parts), rows)
 
 
@@ -123,6 +128,19 @@ def _created(topic: TopicResult, configs: Sequence[Values]) -> Values:
         return _not_created(topic.name, item_error(topic.error, topic.message))
     topic_id = topic.topic_id or NO_ID
     return (topic.name, topic_id, NONE, None, NONE, topic.partitions, topic.replication_factor, configs)
+
+
+def _may_describe(door: KafkaDoor, caller: Caller, name: str) -> bool:
+    try:
+        authorize(caller, "DescribeConfigs", (topic_resource(name),), door.controller.committed)
+    except MetadataError:
+        return False
+    return True
+
+
+def _created_unseen(topic: TopicResult) -> Values:
+    """Return a topic for who may create it and not see what it is. Source: Kafka's ReplicationControlManager."""
+    return (topic.name, topic.topic_id or NO_ID, NONE, None, TOPIC_AUTHORIZATION_FAILED, -1, -1, ())
 
 
 def _not_created(name: str, error: tuple[int, str | None]) -> Values:
@@ -220,7 +238,9 @@ async def delete_topics(door: KafkaDoor, asked: Asked) -> Values:
         asks=("DeleteTopics.many", named_resource),
     )
     rows = [_not_deleted(name, topic_id, UNCLEAR) for name, topic_id in unclear]
+    pace = Pace(door.now_ms)
     for some, outcome in parts:
+        await pace.rest_if_due()
         if isinstance(outcome, MetadataError):
             error = kafka_error(outcome)
             rows += [_not_deleted(*_name_and_id(topic), error) for topic in dict.fromkeys(some)]
@@ -280,7 +300,9 @@ async def create_partitions(door: KafkaDoor, asked: Asked) -> Values:
         asks=("CreatePartitions", lambda topic: topic_resource(topic.name)),
     )
     rows: list[Values] = []
+    pace = Pace(door.now_ms)
     for some, outcome in parts:
+        await pace.rest_if_due()
         if isinstance(outcome, MetadataError):
             error = kafka_error(outcome)
             rows += [(name, *error) for name in dict.fromkeys(topic.name for topic in some)]

@@ -19,6 +19,7 @@ from metadata_log.metadata_versions import (
     SCRAM_FROM,
 )
 from metadata_log.node.identity.scram import HASHES
+from metadata_log.orders import in_parts
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
 
 
@@ -40,7 +41,7 @@ def losses(image: MetadataImage, feature: str, level: int) -> Iterator[Loss]:
     yield from _features(image, level)
     yield from _brokers(image, level)
     if level < SCRAM_FROM:
-        for name, mechanism in sorted(image.users):
+        for name, mechanism in in_parts(image.users):
             yield Loss("user", name, HASHES[mechanism], "")
     if level < CONTROLLERS_FROM:
         for controller_id in sorted(image.controllers):
@@ -66,14 +67,14 @@ def _brokers(image: MetadataImage, level: int) -> Iterator[Loss]:
 
 
 def _directories(image: MetadataImage) -> Iterator[Loss]:
-    for name, topic_id in sorted(image.topics.ids.items()):
+    for name, topic_id in in_parts(image.topics.ids.items()):
         for number, partition in enumerate(image.topics.by_id[topic_id].partitions):
             if any(each != MIGRATING for each in partition.directories):
                 yield Loss("partition", f"{name}:{number}", "directories", _uuids(partition.directories))
 
 
 def _eligible(image: MetadataImage) -> Iterator[Loss]:
-    for name, topic_id in sorted(image.topics.ids.items()):
+    for name, topic_id in in_parts(image.topics.ids.items()):
         for number, partition in enumerate(image.topics.by_id[topic_id].partitions):
             for field in _ELIGIBLE_FIELDS:
                 if brokers := getattr(partition, field):

@@ -125,19 +125,20 @@ class Identities:
         if not audit.is_on or request.get(NOTED, False):
             return
         is_read = request.method in (hdrs.METH_GET, hdrs.METH_HEAD)
-        if (
-            audit.takes_reads
-            if is_read
-            else self._rights.get((request.method, route_path(request))) is Right.TOKEN
-        ):
+        right = self._rights.get((hdrs.METH_GET if is_read else request.method, route_path(request)))
+        principal = request.get(PRINCIPAL, NOBODY)
+        if audit.takes_reads if is_read else right is Right.TOKEN:
+            # A broker does not know whose token it sends on; what the controller says of it tells.
+            is_known = right is Right.TOKEN and response.status != HTTPStatus.UNAUTHORIZED
             audit.note(
                 door="http",
-                principal=request.get(PRINCIPAL, NOBODY).name,
+                principal=principal.name,
                 address=peer_address(request.transport),
                 operation=f"{request.method} {request.path[:ASKED_MAX]}",
                 outcome=_outcome_of(response.status),
                 request_id=request.headers.get("X-Request-Id", "")[:ASKED_MAX] or None,
                 trace_id=trace_id_of(request),
+                by_stranger=principal is NOBODY and not is_known,
             )
 
     def refused(self, request: web.Request, error: MetadataError) -> None:

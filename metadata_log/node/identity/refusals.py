@@ -72,7 +72,7 @@ class Refusals:
 
         A log takes so many bytes of such lines in a second, for anybody may cause them.
         """
-        reason = REASONS.get(type(error))
+        reason = next((reason for kind, reason in REASONS.items() if isinstance(error, kind)), None)
         if reason is None:
             return False
         self.counts[door, reason] += 1

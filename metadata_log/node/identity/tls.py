@@ -315,8 +315,15 @@ class _Encrypted(sslproto.SSLProtocol):
     def end_if(self, is_revoked: Callable[[Peer], bool]) -> None:
         """Close the connection if the certificate that the other end showed is revoked."""
         transport: Any = self._transport
-        connection: ssl.SSLObject | None = self._sslobj  # type: ignore[attr-defined]  # none before its handshake
-        if transport is not None and connection is not None and is_revoked(connection):
+        connection: ssl.SSLObject | None = self._sslobj  # type: ignore[attr-defined]
+        if transport is None or connection is None:
+            return
+        try:
+            is_over = is_revoked(connection)
+        except ValueError:  # its certificate cannot be read now
+            # A handshake asks the list at its end. Behind it half a message may hide the certificate.
+            is_over = self._app_state is not sslproto.AppProtocolState.STATE_INIT  # type: ignore[attr-defined]
+        if is_over:
             peer = transport.get_extra_info("peername")
             log.warning("connection_ended", extra={"address": peer[0] if peer else None, "reason": REVOKED})
             transport.abort()

@@ -379,7 +379,7 @@ def _goes_on(batches_from: BatchesFrom, before: Export, *, begins_at: int) -> bo
     unit = next(_units(batches_from(before.end_offset - 1, last_crc=0), is_whole=False), None)
     if unit is None:
         # The log ends below the export: its own last batch is compared.
-        ended = deque(_units(batches_from(begins_at, last_crc=0)), maxlen=1)
+        ended = deque(_units(batches_from(begins_at, last_crc=0), is_whole=begins_at == 0), maxlen=1)
         unit = ended[0] if ended else None
     last = None if unit is None else unit.batches[-1]
     ending = None if last is None else Ending(last.end_offset, last.leader_epoch, last.crc)

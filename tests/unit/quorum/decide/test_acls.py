@@ -180,7 +180,7 @@ def test_the_work_of_one_request_is_bounded() -> None:
 def test_a_filter_means_what_a_walk_over_all_acls_finds(seed: int) -> None:
     rng = random.Random(seed)
     world = World()
-    names, principals = ["*", "a", "ab", "abc", "b"], ["User:ann", "User:*"]
+    names, principals = ["*", "*a", "a", "ab", "abc", "b"], ["User:ann", "User:*"]
     created(
         world,
         *(

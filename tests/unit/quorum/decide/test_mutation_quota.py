@@ -75,6 +75,7 @@ def test_a_bucket_begins_full_goes_below_zero_once_and_fills_at_its_rate() -> No
     assert buckets.tokens(QUOTA, now_ms=1_500) == 0
     assert buckets.tokens(QUOTA, now_ms=60_000) == BURST_S * 2
     assert throttle_ms(-3, 2.0) == 1_500 and throttle_ms(1, 2.0) == 0
+    assert throttle_ms(-300, 0.0001) == throttle_ms(-1, 1e-308) == 2**31 - 1
     lenient = Mutations(QUOTA, -3, is_strict=False)
     lenient.take(5)
     assert lenient.taken == 5

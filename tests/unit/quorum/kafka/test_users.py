@@ -110,6 +110,28 @@ def test_a_wrong_password_and_an_unknown_user_end_the_connection_alike(
     at_kafka_desk(tmp_path, story, principals=file_of_principals(tmp_path), security="sasl_plaintext")
 
 
+def test_a_password_that_is_changed_during_a_login_does_not_count_beyond_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "IDENTITY_CHECK_S", 0.0)
+
+    async def story(desk: KafkaDesk) -> None:
+        await _write(desk, upsertion("alice", "leaked"))
+        async with desk.client() as client:
+            await client.ask(SASL_HANDSHAKE, 1, "SCRAM-SHA-256")
+            bare = "n=alice,r=of-the-client"
+            _, _, challenge, _ = await client.ask(SASL_AUTHENTICATE, 2, f"n,,{bare}".encode())
+            await _write(desk, upsertion("alice", "another"))
+            message, _ = final_message(MECHANISMS["SCRAM-SHA-256"], bare, challenge, "leaked")
+            assert (await client.ask(SASL_AUTHENTICATE, 2, message))[
+                0
+            ] == 0  # it is what the challenge asked for
+            with pytest.raises((EOFError, ConnectionError, OSError)):
+                await client.ask(*CLUSTER_QUESTION)
+
+    at_kafka_desk(tmp_path, story, principals=file_of_principals(tmp_path), security="sasl_plaintext")
+
+
 @pytest.mark.parametrize("message", [b"", b"n,,n=alice", b"\0alice\0token"])
 def test_what_is_no_scram_is_refused(tmp_path: Path, message: bytes) -> None:
     async def story(desk: KafkaDesk) -> None:

@@ -84,7 +84,12 @@ async def test_what_is_revoked_is_refused_and_what_is_open_is_closed(
         listed(tmp_path, entry(lost))
         assert tls.look_at_revoked()
         assert not tls.look_at_revoked(), "once"
+        _, of_stranger = await asyncio.open_connection(*address)  # who never ends the handshake
+        async with asyncio.timeout(10):
+            while len(tls.server.accepted) < len(open_now) + 1:
+                await asyncio.sleep(0.01)
         await tls.end_revoked()
+        of_stranger.close()
         (reader, of_lost), (_, of_kept) = open_now
         with suppress(ConnectionError, ssl.SSLError):
             while await asyncio.wait_for(reader.read(100), 10):
