@@ -183,6 +183,10 @@ class Heartbeats(AppliedListener):
         if not active:
             for broker_id in self._stopping:
                 self.on_change_over(broker_id)
+            # A later leadership of this controller does not prove what this one decided.
+            waiting, self._unproved = self._unproved, []
+            for proved in waiting:
+                asyncio.get_running_loop().call_soon(proved, self._controller.not_controller())
 
     def _release_ready(self) -> None:
         """Have brokers answered that wait to stop and may by now."""
@@ -249,6 +253,8 @@ class Heartbeats(AppliedListener):
     def _ring(self) -> None:
         self._tick = None
         waiting, self._unproved = self._unproved, []
+        if not waiting:
+            return
         # No task of a group: `_tell` answers all that wait, whatever ends the proof.
         proof = asyncio.Task(self._controller.raft.read_index())
         self._proofs.add(proof)
