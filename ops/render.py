@@ -3,7 +3,6 @@
 A table shows a choice of what the JSON holds, never more: its cells come from the JSON value itself.
 """
 
-import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -112,6 +111,9 @@ def json_line(value: Any) -> str:
     return json_text(value, separators=(",", ":"))
 
 
+NOTHING: Final = "-"
+
+
 class _Cell(NamedTuple):
     text: str
     tone: Tone
@@ -128,7 +130,11 @@ def table(columns: Sequence[Column], items: Iterable[Row], *, empty: str, look: 
     if not rows:
         return empty
     head = [_Cell(column.heading, "heading", is_number=False) for column in shown]
-    numeric = [all(row[at].is_number for row in rows) for at in range(len(shown))]
+    numeric = [
+        all(row[at].is_number or row[at].text == NOTHING for row in rows)
+        and any(row[at].is_number for row in rows)
+        for at in range(len(shown))
+    ]
     widths = _widths([head, *rows], look, wraps=not numeric[-1])
     return "\n".join(line for row in (head, *rows) for line in _lines_of(row, widths, numeric, look))
 
@@ -218,7 +224,7 @@ def bytes_text(count: int) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _YAML_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
@@ -229,7 +235,7 @@ def _yaml_scalar(value: Any) -> str:
     """Return one scalar; text that YAML could read as something else is quoted as JSON, which is YAML too."""
     if isinstance(value, str) and _YAML_PLAIN.fullmatch(value) and value.lower() not in _YAML_WORDS:
         return value
-    return json.dumps(value)
+    return json_text(value)
 
 
 def _yaml(value: Any, indent: str) -> list[str]:

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from metadata_log.errors import Unavailable
+from metadata_log.errors import AuthenticationFailed, MetadataError, NotAuthorized, Unavailable
 from metadata_log.node.attempts import HEDGE_S, Attempt, answers_in_time
 from metadata_log.wire.answers import OfferedSnapshot, log_status, offered_snapshots
 from ops.admin.client import ClusterClient, controllers_named
@@ -42,6 +42,7 @@ def bulk_source(client: ClusterClient, *, from_leader: bool = False) -> Source:
 
     Raises:
         Unreachable: no controller applied all that was acknowledged in time.
+        AuthenticationFailed, NotAuthorized: all that answer refuse this client.
     """
     # All records acknowledged before this linearizable read lie below its high watermark.
     end_offset = high_watermark(client.get("/v1/brokers", is_consistent=from_leader))
@@ -63,6 +64,7 @@ def _sources(client: ClusterClient, end_offset: int) -> list[Source]:
     """Return the controllers that answer soon; those that were silent just now are not waited for."""
     found: list[Source] = []
     named: list[str] = []
+    refused: list[MetadataError] = []
 
     def ask(attempt: Attempt) -> Answer | None:
         with suppress(Unreachable):
@@ -75,7 +77,15 @@ def _sources(client: ClusterClient, end_offset: int) -> list[Source]:
             urls, ask, least_s=HEDGE_S, most_s=client.timeout_s, is_sound=lambda answer: answer is not None
         )
         for answer in answers.values():
-            if answer is None or not answer.ok:
+            if answer is None:
+                continue
+            if not answer.ok:
+                with suppress(Unreachable):
+                    refused += [
+                        error
+                        for error in (answer.error(),)
+                        if isinstance(error, AuthenticationFailed | NotAuthorized)
+                    ]
                 continue
             if answer.came_by_a_broker:
                 # It forwards no log; the controllers that it knows are asked, too.
@@ -85,6 +95,8 @@ def _sources(client: ClusterClient, end_offset: int) -> list[Source]:
                 found.append(Source(answer.url, _status(answer), end_offset))
         known = {*client.bootstrap, *client.silent, *(one.url for one in found), *urls}
         urls = [url for url in dict.fromkeys(named) if url not in known]
+    if refused and not found:
+        raise refused[0]
     return found
 
 

@@ -3,7 +3,6 @@ Tests: tests/unit/ops/verbs/test_certificates.py, tests/cluster/test_certificate
 """
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from metadata_log.node.disk.durable_files import replace_file
 from metadata_log.node.identity.certificate_dates import first_certificate
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.revocations import NONE, Revoked, revoked_in
+from metadata_log.printable import json_text
 from ops.admin.certificate_rotation import Install
 from ops.admin.cluster import Cluster
 from ops.admin.exchange import Unreachable
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     @property
     def text(self) -> str:
         key, value = ("serial", self.serial) if self.sha256 is None else ("sha256", self.sha256)
-        note = f"note = {json.dumps(self.note)}\n" if self.note else ""
+        note = f"note = {json_text(self.note)}\n" if self.note else ""
         return f'[[revoked]]\n{key} = "{value}"\n{note}'
 
     @property

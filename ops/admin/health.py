@@ -302,8 +302,12 @@ def _completed(
 
 
 def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
+    outdated = _outdated(nodes)
     for node in nodes:
-        if node.quorum is None or node.ready is None:
+        if node.url in outdated:
+            detail = f"{node.url} is no controller's address, and all controllers answer elsewhere: leave it out of --bootstrap"
+            yield Reason("yellow", "ADDRESS_OUTDATED", detail)
+        elif node.quorum is None or node.ready is None:
             yield Reason("yellow", "CONTROLLER_UNREACHABLE", f"{node.url} {node.failure}")
             if node.failure_code is not None:
                 yield Reason("red", node.failure_code, f"{node.url} {node.failure}")
@@ -328,6 +332,18 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
     if leader is not None:
         ready = {node.quorum["node_id"] for node in nodes if node.quorum and node.ready}
         yield from _of_membership(leader, asked=ready)
+
+
+def _outdated(nodes: Sequence[NodeAnswers]) -> set[str]:
+    """Return the addresses that were asked and are no controller's, where every voter answers at another one."""
+    status = merged_status(nodes)
+    if status is None:
+        return set()
+    answered = {node.quorum["node_id"] for node in nodes if node.quorum is not None}
+    members = [*status["voters"], *status["observers"]]
+    if not {voter["id"] for voter in status["voters"]} <= answered:
+        return set()
+    return {node.url for node in nodes if node.quorum is None} - {member.get("http") for member in members}
 
 
 def _not_asked(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:

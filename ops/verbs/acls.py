@@ -110,6 +110,10 @@ def run_explain(
     if host is not None:
         query["host"] = host
     verdict = asked.client().read(_with("/v1/acls/explain", query))
+    if not verdict["enforced"]:
+        say("ACLs do not count on this controller's doors: [acls] enforced is not true")
+    if not verdict["allowed"] and (roles := verdict.get("roles")):  # a release before it has no such field
+        say(f"the roles of {principal} come first, and count beside: {', '.join(roles)}")
     asked.show(verdict, table=lambda: _told(verdict, principal, operation, resource))
     return 0 if verdict["allowed"] else REFUSED
 

@@ -3,6 +3,7 @@
 from typing import Final
 from urllib.parse import quote
 
+from metadata_log.records.features import METAQUORUM_VERSION
 from ops.changes import Change, change
 from ops.options import Network, Noun, argument, flag, reading
 from ops.render import Column
@@ -79,6 +80,10 @@ def run_preview(asked: Network, *, feature: tuple[str, int]) -> int:
 
     def table() -> str:
         lines = [f"{name} is {told['present']}; at {level} {told['count']} fields would be lost"]
+        if level >= told["present"]:
+            lines = [f"{name} is {told['present']}: {level} is no lower level, and nothing would be lost"]
+        elif name == METAQUORUM_VERSION:
+            lines = [f"{name} is {told['present']}, and never falls: a downgrade is refused"]
         lines += [f"  {each['level']} ({each['name']}) added: {each['adds']}" for each in told["adds"]]
         if told["adds"]:
             lines.append("  so the downgrade is refused, as Kafka 4.3.1 refuses it")

@@ -27,12 +27,16 @@ class Acls(Listing):
 
 
 class AclVerdict(TypedDict):
-    """`why` is "rule", "super user", or why no rule decides; `rule` is the ACL that does."""
+    """`why` is "rule", "super user", or why no rule decides; `rule` is the ACL that does.
+
+    `roles` are the principal's: what they give here, ACLs do not take away, and the verdict does not count.
+    """
 
     allowed: bool
     why: str
     rule: Acl | None
     enforced: bool
+    roles: list[str]
     end_offset: int
 
 

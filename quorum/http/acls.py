@@ -199,7 +199,8 @@ async def explain(door: Door, request: web.Request) -> web.Response:
         resource_name,
     )
     # A principal whose roles give all that ACLs can give is a super user, whatever they say.
-    is_super_user = door.access.is_on and door.access.named(question.principal).rights >= ACL_RIGHTS
+    known = door.access.named(question.principal) if door.access.is_on else None
+    is_super_user = known is not None and known.rights >= ACL_RIGHTS
     settings = door.settings.acls
 
     def view(image: MetadataImage) -> dict[str, Any]:
@@ -214,6 +215,7 @@ async def explain(door: Door, request: web.Request) -> web.Response:
             "why": verdict.why.value,
             "rule": None if verdict.rule is None else acl_item(verdict.rule),
             "enforced": settings.enforced,
+            "roles": [] if known is None else list(known.roles),
             "end_offset": image.end_offset,
         }
 
