@@ -305,7 +305,7 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
     outdated = _outdated(nodes)
     for node in nodes:
         if node.url in outdated:
-            detail = f"{node.url} is no controller's address, and all controllers answer elsewhere: leave it out of --bootstrap"
+            detail = f"{node.url} is no controller's address, and all answer elsewhere: leave it out of --bootstrap"
             yield Reason("yellow", "ADDRESS_OUTDATED", detail)
         elif node.quorum is None or node.ready is None:
             yield Reason("yellow", "CONTROLLER_UNREACHABLE", f"{node.url} {node.failure}")
