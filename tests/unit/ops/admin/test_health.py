@@ -54,6 +54,8 @@ def nodes(*quorums: Mapping[str, Any] | None, ready: Mapping[str, Any] = READY) 
 
 
 ALL = nodes(quorum(1), quorum(2), quorum(3))
+LEFT = [NodeAnswers(url="http://left:1")]
+"""An address where no controller answers any more."""
 ONLINE = [{"broker_id": broker_id, "state": "ONLINE"} for broker_id in (11, 12)]
 STALLED = {"code": "DISK_STALLED", "detail": "a sync runs for 900 ms"}
 CLAIMS = {"ready": False, "reasons": [{"code": "NOT_ACTIVE", "detail": "it claims"}], "recent_warnings": []}
@@ -91,6 +93,7 @@ def all_of(*rows: dict[str, Any], ready: Mapping[str, Any] = READY, **different:
         (ALL, [{"broker_id": 13, "state": "OFFLINE"}], None, "red", ["NO_BROKER_ONLINE", "BROKER_OFFLINE"]),
         (ALL, None, None, "red", ["NO_ACTIVE_CONTROLLER"]),
         (nodes(None), None, None, "red", ["NO_ACTIVE_CONTROLLER", "CONTROLLER_UNREACHABLE"]),
+        ([*ALL, *LEFT], ONLINE, None, "yellow", ["ADDRESS_OUTDATED"]),
         (
             nodes(quorum(1), quorum(2, cluster_id="d"), quorum(3)),
             ONLINE,
