@@ -54,7 +54,7 @@ def nodes(*quorums: Mapping[str, Any] | None, ready: Mapping[str, Any] = READY) 
 
 
 ALL = nodes(quorum(1), quorum(2), quorum(3))
-LEFT = [NodeAnswers(url="http://left:1")]
+LEFT = [NodeAnswers(url="http://left:1", quorum=None, ready=None)]
 """An address where no controller answers any more."""
 ONLINE = [{"broker_id": broker_id, "state": "ONLINE"} for broker_id in (11, 12)]
 STALLED = {"code": "DISK_STALLED", "detail": "a sync runs for 900 ms"}
