@@ -4,7 +4,9 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from metadata_log.errors import InvalidRequest
 from ops.changes import REFUSED, Change, change, change_of_items, result_columns
+from ops.guard import ask_first, guarded
 from ops.options import Network, Noun, R, argument, flag, option, reading
 from ops.render import Column
 from ops.talk import fail_usage, say
@@ -110,7 +112,7 @@ def run_explain(
     if host is not None:
         query["host"] = host
     verdict = asked.client().read(_with("/v1/acls/explain", query))
-    if not verdict["enforced"]:
+    if not verdict.get("enforced", True):
         say("ACLs do not count on this controller's doors: [acls] enforced is not true")
     if not verdict["allowed"] and (roles := verdict.get("roles")):  # a release before it has no such field
         say(f"the roles of {principal} come first, and count beside: {', '.join(roles)}")
@@ -185,19 +187,23 @@ def run_create(
 @_meant
 @flag("--all", "everything", help="needed to delete all of them")
 @change
-def run_delete(asked: Change, *, everything: bool, **meant: Any) -> int:
+@guarded
+def run_delete(asked: Change, *, everything: bool, yes: bool, **meant: Any) -> int:
     wanted = _filter(meant)
     if not wanted and not everything:
         fail_usage("this would delete all ACLs: say which, or --all")
     body = {"filters": [wanted], "in_steps": True}
     if asked.dry_run:
         return asked.foreseen("DeleteAcls", body)
+    which = " ".join(f"{key}={value}" for key, value in wanted.items()) or "all of them"
+    if not ask_first(f"ACLs are deleted: {which}", lambda: (), yes=yes):
+        return REFUSED
     client, deleted = asked.client(), list[dict[str, Any]]()
     while True:
         written = client.write("POST", "/v1/acls/delete", body)
         (result,) = written["filters"]
         if result["error"] is not None:
-            fail_usage(result["message"])
+            raise InvalidRequest(result["message"])
         deleted += result["acls"]
         if not written["left"]:
             break

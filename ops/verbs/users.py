@@ -12,7 +12,8 @@ from typing import Any, Final
 from metadata_log.errors import InvalidRequest
 from metadata_log.node.identity.scram import ITERATIONS_MAX, ITERATIONS_MIN, salt_of, salted
 from metadata_log.records.users import MECHANISMS
-from ops.changes import Change, change, result_columns
+from ops.changes import REFUSED, Change, change, result_columns
+from ops.guard import ask_first, guarded
 from ops.options import Network, Noun, argument, option, reading
 from ops.render import Column
 from ops.talk import fail_usage
@@ -106,7 +107,11 @@ def _password(user: str, file: str | None) -> bytes:
 @argument("user", "NAME")
 @option("--mechanism", choices=list(_NUMBERS))
 @change
-def run_delete(asked: Change, *, user: str, mechanism: str | None) -> int:
+@guarded
+def run_delete(asked: Change, *, user: str, mechanism: str | None, yes: bool) -> int:
+    what = f"credentials of {user} are deleted, which no log gives back"
+    if not asked.dry_run and not ask_first(what, lambda: (), yes=yes):
+        return REFUSED
     if mechanism is not None:
         return _alter(asked, {"deletions": [{"user": user, "mechanism": mechanism}]}, done="deleted")
     (item,) = asked.client().items(f"/v1/users?{urllib.parse.urlencode({'user': user})}")

@@ -91,7 +91,7 @@ def test_acls_are_created_one_for_each_operation() -> None:
 def test_a_deletion_goes_on_until_nothing_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     """C16: each step is one request, and whoever ends it can begin again."""
     step = {"filters": [{**FINE, "acls": [ACL]}], "deleted": 1, "left": 1, **OFFSETS}
-    asked = run("delete", "--principal", "User:ann", answers=[step, step | {"left": 0}])
+    asked = run("delete", "--yes", "--principal", "User:ann", answers=[step, step | {"left": 0}])
     assert [each[2] for each in asked] == [{"filters": [{"principal": "User:ann"}], "in_steps": True}] * 2
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 3
@@ -101,7 +101,7 @@ def test_a_deletion_goes_on_until_nothing_is_left(capsys: pytest.CaptureFixture[
 def test_all_acls_are_deleted_only_if_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     done = {"filters": [{**FINE, "acls": []}], "deleted": 0, "left": 0, **OFFSETS}
     assert cli.main(["acls", "delete"]) == 2 and "--all" in capsys.readouterr().err
-    (asked,) = run("delete", "--all", answers=[done])
+    (asked,) = run("delete", "--yes", "--all", answers=[done])
     assert asked[2]["filters"] == [{}]
 
 

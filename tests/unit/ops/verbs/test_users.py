@@ -82,10 +82,10 @@ def test_without_a_terminal_and_a_file_nothing_is_sent(monkeypatch: pytest.Monke
 
 
 def test_credentials_of_one_mechanism_or_all_are_deleted() -> None:
-    (asked,) = run("delete-scram", "ann", "--mechanism", "SCRAM-SHA-512")
+    (asked,) = run("delete-scram", "ann", "--yes", "--mechanism", "SCRAM-SHA-512")
     assert asked[2] == {"deletions": [{"user": "ann", "mechanism": "SCRAM-SHA-512"}]}
     page = {"end_offset": 9, "controller_epoch": 1, "items": [ITEM], **DONE}
-    _, first, second = run("delete-scram", "ann", answer=page)
+    _, first, second = run("delete-scram", "ann", "--yes", answer=page)
     assert [each[2]["deletions"][0]["mechanism"] for each in (first, second)] == [
         "SCRAM-SHA-256",
         "SCRAM-SHA-512",
@@ -95,5 +95,5 @@ def test_credentials_of_one_mechanism_or_all_are_deleted() -> None:
 def test_a_refusal_ends_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     refused = {"user": "ann", "error": "RESOURCE_NOT_FOUND", "message": "why"}
     answer = {"users": [refused], "offsets": {"base": 5, "end": 5}}
-    run("delete-scram", "ann", "--mechanism", "SCRAM-SHA-256", answer=answer, code=3)
+    run("delete-scram", "ann", "--yes", "--mechanism", "SCRAM-SHA-256", answer=answer, code=3)
     assert "RESOURCE_NOT_FOUND" in capsys.readouterr().out
