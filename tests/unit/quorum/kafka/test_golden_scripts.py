@@ -25,7 +25,9 @@ def check(lines: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
             return  # Kafka met what it holds to be impossible: nothing behind it can be compared
         answer = run.answer(line)
         if line["op"] != "Options":
-            assert ours.answer(answer) == kafkas.answer(expected), f"line {place}: {json.dumps(line)}"
+            assert ours.answer(answer) == kafkas.answer(expected), (
+                f"line {place}: {json.dumps(line)}: {answer['error']}"
+            )
 
 
 @pytest.mark.parametrize("case", CASES)
