@@ -4,6 +4,7 @@ reader and handler take; the command is decided as scripts decide it, and the an
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, Final
@@ -27,13 +28,14 @@ from quorum.controller.callers import Caller
 from quorum.controller.written import Written
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered, UnregisterBroker
 from quorum.decide.decision import Outcome
+from quorum.decide.described_configs import describe_topic_configs
 from quorum.decide.directories import ReplicaAssigned, ReplicasAssigned
 from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.partitions import PartitionAltered, PartitionsAltered
 from quorum.decide.producer_ids import ProducerIdsAllocated
 from quorum.kafka.apis import APIS
-from quorum.kafka.door import Asked, AtOnce, Parks, Waits
-from quorum.kafka.refused_brokers import RefusedBrokers
+from quorum.kafka.configs import SOURCES
+from quorum.kafka.door import Asked, AtOnce, KafkaDoor, Parks, Waits
 from quorum.node.config import AclSettings, TopicSettings
 from quorum.whatif.operation import CODES, Answer, Line, Run, or_default
 from tests.support.callers import anybody
@@ -97,27 +99,41 @@ def _at_once(work: Any) -> Any:
     raise AssertionError("a handler waits for what a script does not have")
 
 
-def exchange(run: Run, key: int, version: int, values: Values) -> Values:
-    """Return the values of the answer to a request; raises the refusal of its command, which the answer must have told."""
-    data = request_bytes(key, version, values)
-    header = request_header(data)
-    controller = _Controller(run)
+def _topic_settings(run: Run) -> TopicSettings:
     options = run.cluster.options
-    topics = TopicSettings(
+    return TopicSettings(
         num_partitions=options.num_partitions,
         default_replication_factor=options.default_replication_factor,
         min_insync_replicas=options.min_insync_replicas,
     )
-    settings = SimpleNamespace(node_id=options.controller_id, topics=topics, acls=AclSettings(enforced=True))
-    door: Any = SimpleNamespace(
+
+
+def _door(run: Run) -> KafkaDoor:
+    """Return a door with the parts that handlers use in a script; what doors make of their parts is made as in a node."""
+    controller: Any = _Controller(run)
+    settings = SimpleNamespace(
+        node_id=run.cluster.options.controller_id,
+        topics=_topic_settings(run),
+        acls=AclSettings(enforced=True),
+    )
+    door = object.__new__(KafkaDoor)
+    vars(door).update(
         controller=controller,
         settings=settings,
         reads=_Reads(),
         now_ms=lambda: run.cluster.now_ms,
         fetches=SimpleNamespace(heartbeats=_Heartbeats(controller)),
-        not_registered=RefusedBrokers(lambda: 0),
         access=SimpleNamespace(refusals=Refusals()),
     )
+    return door
+
+
+def exchange(run: Run, key: int, version: int, values: Values) -> Values:
+    """Return the values of the answer to a request; raises the refusal of its command, which the answer must have told."""
+    data = request_bytes(key, version, values)
+    header = request_header(data)
+    assert isinstance(run, RunThroughBytes)
+    door = run.door
     asked = Asked(header.version, read_whole(REQUESTS[key], header.version, data, header.at), anybody())
     api = APIS[key]
     refusal: MetadataError | None = None
@@ -180,9 +196,22 @@ def create_topics(run: Run, line: Line) -> Answer:
         if code == 0:
             word = None if topic_id == NO_UUID else run.names.word(topic_id)
             shown = {"topic_id": word, "num_partitions": partitions, "replication_factor": factor}
-            assert configs
+            assert configs if is_trial else configs == _settings(run, name)
         results.append(_result(code, message, name=name, **shown))
     return {"results": results}
+
+
+def _settings(run: Run, topic: str) -> Values:
+    """Return all settings of a topic that is there, as the answer to its creation must have them."""
+    described = describe_topic_configs(
+        run.image.configs,
+        topic,
+        node_id=run.cluster.options.controller_id,
+        static=_topic_settings(run).static_configs,
+    )
+    return tuple(
+        (each.name, each.value, each.read_only, SOURCES[each.source], each.is_sensitive) for each in described
+    )
 
 
 def _assignments(rows: Sequence[Any]) -> list[Values]:
@@ -428,6 +457,11 @@ class RunThroughBytes(Run):
 
     _on_the_way: Command | None = None
     """What was written; the handler must make the same command of it."""
+
+    @cached_property
+    def door(self) -> KafkaDoor:
+        """One for the whole script: what a door keeps from one request to the next must not be told when it has changed."""
+        return _door(self)
 
     def decide(self, command: Command) -> Outcome:
         through = _BROKERS.get(type(command))
