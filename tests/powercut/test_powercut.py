@@ -133,9 +133,9 @@ def _nothing(*_: object, **__: object) -> None:
 def test_each_sync_is_needed(
     make: Callable[[], Workload], off: Callable[[], AbstractContextManager[object]]
 ) -> None:
+    """The runs of some seeds never come to a place where it matters."""
     with off():
-        outcome = campaign(make, seed=1, points=600)
-    assert outcome.losses
+        assert any(campaign(make, seed=seed, points=600).losses for seed in range(1, 5))
 
 
 def test_the_recorder_misses_nothing(tmp_path: Path) -> None:
