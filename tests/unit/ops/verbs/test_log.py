@@ -37,7 +37,7 @@ from tests.support.histories import (
 from tests.support.journals import compact_to
 from tests.support.told_node import Node, Reply, Seen, error, node
 
-FILE_BYTES = 1_400
+FILE_BYTES = 1_500
 HISTORY = [*history_of(5, 40)]
 END = HISTORY[-1].batch.end_offset
 
@@ -284,6 +284,9 @@ def journal(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         flush(written)
     written.mark_idle()
     written.close()
+    assert last_written(directory).read_bytes().count(b"MQJB") > 2, (
+        "FILE_BYTES must leave two batches before the mark"
+    )
     return directory
 
 
