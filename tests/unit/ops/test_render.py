@@ -223,6 +223,15 @@ WIDE = {
     "controller_epoch": 99,
     "leaders": 99_999,
     "not_in_sync": 99_999,
+    "kind": "controller",
+    "key": NAME + ":99999",
+    "field": "eligible_leader_replicas",
+    "node": 1_001,
+    "version": "1.10.0",
+    "supports": {"metaquorum.version": [1, 99]},
+    "possible": 99,
+    "newest": 99,
+    "held_back_by": "node 1001 does not support it, " * 4,
 }
 
 
