@@ -16,7 +16,7 @@ import pyarrow as pa
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.analyses import spark_text
 from metadata_log.replay.columns import MEANINGS, SCHEMA
-from metadata_log.replay.names import NAMED
+from metadata_log.replay.names import names_in
 from metadata_log.replay.subjects.registry import CHANGES, SUBJECTS
 
 FAMILIES: Final = ("records", *CHANGES)
@@ -92,7 +92,9 @@ class Table(NamedTuple):
 def described(name: str) -> Table:
     """Return what there is to know of a table of the catalog, as analysts see it."""
     table = stored(name)
-    return table if name == "records" else table._replace(columns=tuple(map(_with_names, table.columns)))
+    if name == "records":
+        return table
+    return table._replace(columns=tuple(_with_names(column, name) for column in table.columns))
 
 
 @cache
@@ -165,7 +167,7 @@ def _of_text(name: str, text_name: str) -> Table:
     return Table(name, " ".join(told), tuple(columns))
 
 
-def _with_names(column: Column) -> Column:
+def _with_names(column: Column, table: str) -> Column:
     """Return what describes a column as analysts see it."""
-    shown = NAMED.get(column.name)
+    shown = names_in(table).get(column.name)
     return column if shown is None else Column(column.name, shown.type, shown.meaning)

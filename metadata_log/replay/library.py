@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, PositionOutOfRange
+from metadata_log.replay.analyses import in_duckdb
 from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLES, described, needs
 from metadata_log.replay.changes import changes_in
 from metadata_log.replay.columns import SCHEMA
@@ -412,17 +413,21 @@ class Log(Glance, Tables[Relation]):
         subject = SUBJECTS[name]
         columns = [column for column in self.engine.relation(after).columns if column not in _NOT_COMPARED]
         entity = " || '|' || ".join(f"coalesce(CAST({column} AS STRING), '')" for column in subject.identity)
+        in_duck = self.engine.name == "duckdb"
+        key = in_duckdb(subject.key) if in_duck else subject.key
+        # Spark leaves out fields that are null unless it is told otherwise; DuckDB never does.
+        keeps_nulls = "" if in_duck else ", map('ignoreNullFields', 'false')"
         sides = [
-            f"{side} AS (SELECT {entity} AS entity, {subject.key} AS key, * FROM state_{side})"  # noqa: S608 our own names
+            f"{side} AS (SELECT {entity} AS entity, {key} AS key, * FROM state_{side})"  # noqa: S608 our own names
             for side in ("before", "after")
         ]
         pairs = ", ".join(
-            f"to_json({shown}) AS {side}_{column}"
+            f"to_json({shown}{keeps_nulls}) AS {side}_{column}"
             if _is_nested(column)
             else f"CAST({shown} AS STRING) AS {side}_{column}"
             for column in columns
             for side in ("b", "a")
-            for shown in [named(column, self.engine.name, of=f"{side}.")]
+            for shown in [named(column, self.engine.name, table=name, of=f"{side}.")]
         )
         # An entity without new records has the same newest record on both sides: only the others are compared.
         touched = self.engine.kept(
@@ -563,7 +568,7 @@ def with_names(engine: Engine[Table], name: str, table: Table) -> Table:
     if name == RECORDS or NAMED.keys().isdisjoint(column.name for column in described(name).columns):
         return table
     columns = ", ".join(
-        f"{named(column, engine.name)} AS {column}" if column in NAMED else column
+        f"{named(column, engine.name, table=name)} AS {column}" if column in NAMED else column
         for column in engine.relation(table).columns
     )
     return engine.query(f"SELECT {columns} FROM with_codes", {"with_codes": table})  # noqa: S608 our own names

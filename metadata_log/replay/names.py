@@ -19,6 +19,15 @@ RESOURCE_TYPES: Final[Mapping[int, str]] = {
     32: "GROUP",
 }
 """Source: Kafka's ConfigResource.Type."""
+ACL_RESOURCE_TYPES: Final[Mapping[int, str]] = {
+    2: "TOPIC",
+    3: "GROUP",
+    4: "CLUSTER",
+    5: "TRANSACTIONAL_ID",
+    6: "DELEGATION_TOKEN",
+    7: "USER",
+}
+"""Source: Kafka's ResourceType, which has other numbers than ConfigResource.Type."""
 RECOVERY_STATES: Final[Mapping[int, str]] = {RECOVERED: "RECOVERED", RECOVERING: "RECOVERING"}
 """Source: Kafka's LeaderRecoveryState."""
 SECURITY_PROTOCOLS: Final[Mapping[int, str]] = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
@@ -100,10 +109,18 @@ NAMED: Final[Mapping[str, Named]] = {
     "endpoints": Named(_ENDPOINT_TYPE, "where it listens", _endpoints),
     "prev_endpoints": Named(_ENDPOINT_TYPE, "where that listened", _endpoints),
 }
-"""The columns that hold integer codes, by name, in all tables but `records`."""
+"""The columns that hold integer codes, by name, in all tables but `records` and those of `_OF_ACLS`."""
+_OF_ACLS: Final = NAMED | {
+    "resource_type": _codes("what kind of resource the ACL concerns, such as TOPIC", ACL_RESOURCE_TYPES)
+}
 
 
-def named(column: str, engine: str, *, of: str = "") -> str:
-    """Return SQL that shows a column, which may be qualified by `of` ("b."), with names where it holds codes."""
-    shown = NAMED.get(column)
+def names_in(table: str) -> Mapping[str, Named]:
+    """Return the columns that hold integer codes in a table of the catalog other than `records`, by name."""
+    return _OF_ACLS if table in {"acls", "acl_changes"} else NAMED
+
+
+def named(column: str, engine: str, *, table: str, of: str = "") -> str:
+    """Return SQL that shows a table's column, which may be qualified by `of` ("b."), with names where it holds codes."""
+    shown = names_in(table).get(column)
     return f"{of}{column}" if shown is None else shown.sql(f"{of}{column}", engine)

@@ -27,7 +27,12 @@ def spark_text(name: str) -> str:
 @cache
 def duckdb_text(name: str) -> str:
     """Return the analysis of that name in DuckDB's words."""
-    text = _LAMBDA.sub(r"lambda \1: ", spark_text(name))
+    return in_duckdb(spark_text(name))
+
+
+def in_duckdb(text: str) -> str:
+    """Return SQL of Spark's dialect in DuckDB's words."""
+    text = _LAMBDA.sub(r"lambda \1: ", text)
     text = _IGNORE_NULLS.sub(" IGNORE NULLS)", text)
     for ours, theirs in _WORDS:
         text = text.replace(ours, theirs)

@@ -28,6 +28,7 @@ from metadata_log.errors import (
     PositionOutOfRange,
 )
 from metadata_log.replay import names
+from metadata_log.replay.analyses import in_duckdb
 from metadata_log.replay.catalog import TABLES, described, sql_name
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.export import export_log
@@ -179,8 +180,13 @@ def _by_entity(log: replay.Log, at: int) -> dict[tuple[Any, ...], dict[str, Any]
     found = {}
     for name, part in state_at(log.engine, log.export, at).parts.items():
         subject = SUBJECTS[name]
-        for row in log.engine.relation(part).project(f"*, {subject.key} AS key").to_arrow_table().to_pylist():
-            found[(name, *(row[column] for column in subject.identity))] = row
+        for row in (
+            log.engine.relation(part)
+            .project(f"*, {in_duckdb(subject.key)} AS key")
+            .to_arrow_table()
+            .to_pylist()
+        ):
+            found[(name, *(repr(row[column]) for column in subject.identity))] = row
     return found
 
 
@@ -394,11 +400,13 @@ def test_codes_have_kafkas_names_in_tables(log: replay.Log) -> None:
     }
     bits = {"changed": names.CHANGED, "flags": names.FLAGS, "prev_flags": names.FLAGS}
 
-    def named(column: str, value: Any) -> Any:
+    def named(table: str, column: str, value: Any) -> Any:
         if value is None:
             return None
         if column in bits:
             return [name for bit, name in bits[column].items() if value & bit]
+        if table in {"acls", "acl_changes"} and column == "resource_type":
+            return names.ACL_RESOURCE_TYPES[value]
         if column in codes:
             return codes[column][value]
         return [
@@ -411,7 +419,7 @@ def test_codes_have_kafkas_names_in_tables(log: replay.Log) -> None:
         for column in names.NAMED.keys() & {column.name for column in described(table).columns}:
             shown = log.engine.arrow(log.named_table_of(table)).column(column).to_pylist()
             below = log.engine.arrow(log.table_of(table)).column(column).to_pylist()
-            assert sorted(map(repr, shown)) == sorted(repr(named(column, value)) for value in below)
+            assert sorted(map(repr, shown)) == sorted(repr(named(table, column, value)) for value in below)
             seen.add(column)
     assert seen == names.NAMED.keys()
     assert log.engine.arrow(log.named_table_of("records")) == log.engine.arrow(log.table_of("records"))
@@ -432,7 +440,7 @@ def test_a_number_without_a_name_is_shown_as_text(
     log: replay.Log, column: str, code: int | None, shown: object
 ) -> None:
     value = "NULL" if code is None else code
-    query = f"SELECT {names.named(column, 'duckdb')} AS shown"
+    query = f"SELECT {names.named(column, 'duckdb', table='partitions')} AS shown"
     rows = log.sql(f"{query} FROM (SELECT CAST({value} AS INT) AS {column})").to_arrow_table().to_pylist()
     assert rows == [{"shown": shown}]
 
@@ -440,6 +448,12 @@ def test_a_number_without_a_name_is_shown_as_text(
 def test_a_difference_shows_names(log: replay.Log) -> None:
     rows = log.diff(0, END).to_arrow_table().to_pylist()
     found = {row["field"]: row["after"] for row in rows if row["kind"] == "created"}
-    assert found["resource_type"] in names.RESOURCE_TYPES.values()
+    for is_acl, known in ((True, names.ACL_RESOURCE_TYPES), (False, names.RESOURCE_TYPES)):
+        types = {
+            row["after"] or row["before"]
+            for row in rows
+            if row["field"] == "resource_type" and row["key"].startswith("acl:") is is_acl
+        }
+        assert types and types <= set(known.values())
     assert found["leader_recovery_state"] in names.RECOVERY_STATES.values()
     assert '"security_protocol":"PLAINTEXT"' in found["endpoints"]

@@ -173,7 +173,8 @@ def test_each_spell_without_a_leader_is_in_an_incident(tmp_path: Path) -> None:
     for seed in (8, 9):
         history = history_of(random.Random(seed), 150)
         log = opened(history, tmp_path / str(seed))
-        for part in (log, log.between(200, 400)):
+        end = log.export.end_offset
+        for part in (log, log.between(end // 3, 2 * end // 3)):
             of_incidents = part.sql(
                 "SELECT sum(partition_ms), sum(partition_unknown_ms) FROM incidents"
             ).fetchall()
