@@ -110,8 +110,9 @@ NAMED: Final[Mapping[str, Named]] = {
     "prev_endpoints": Named(_ENDPOINT_TYPE, "where that listened", _endpoints),
 }
 """The columns that hold integer codes, by name, in all tables but `records` and those of `_OF_ACLS`."""
-_OF_ACLS: Final = NAMED | {
-    "resource_type": _codes("what kind of resource the ACL concerns, such as TOPIC", ACL_RESOURCE_TYPES)
+_OF_ACLS: Final[Mapping[str, Named]] = {
+    **NAMED,
+    "resource_type": _codes("what kind of resource the ACL concerns, such as TOPIC", ACL_RESOURCE_TYPES),
 }
 
 
