@@ -86,6 +86,7 @@ def test_the_most_harmed_partitions_come_first(tmp_path: Path) -> None:
     names = re.findall(r'<text x="0" y="\d+">([^<]+:\d+)</text>', partitions)
     worst = log.sql("""
         SELECT topic_name || ':' || partition FROM leaderless_spells GROUP BY topic_name, partition, pkey
-        ORDER BY sum(duration_ms) DESC LIMIT 1
+        QUALIFY rank() OVER (ORDER BY sum(duration_ms) DESC) = 1
     """).fetchall()
-    assert worst and names[0].lstrip("\N{HORIZONTAL ELLIPSIS}") in worst[0][0]
+    first = names[0].lstrip("\N{HORIZONTAL ELLIPSIS}")
+    assert any(name.endswith(first) for (name,) in worst), "of those that were without a leader for longest"

@@ -82,7 +82,8 @@ def test_a_verb_reads_what_it_is_given_or_names_the_verb_that_does(
         ):
             code = cli.main(verb)
             said = capsys.readouterr()
-            assert code in {0, 2, 3}, (kind, verb, said.err)
+            # 10 is an answer of `whatif`: partitions would suffer.
+            assert code in ({0, 2, 3, 10} if verb[0] == "whatif" else {0, 2, 3}), (kind, verb, said.err)
             assert "amaged" not in said.err and "bug" not in said.err
             if code == 3 and place < 4:
                 assert kind.value in said.err or "no segment" in said.err, (verb, said.err)
