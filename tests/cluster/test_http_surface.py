@@ -600,6 +600,9 @@ def test_the_state_at_an_offset_is_that_of_the_last_whole_batch(quorum: Quorum) 
         "next_producer_id",
         "kraft_version",
         "voters",
+        "acls",
+        "quotas",
+        "users",
     }
     empty = quorum.ask("GET", "/v1/state?at=0").ok()
     assert (empty["time_ms"], empty["controller_epoch"], empty["kraft_version"]) == (0, 0, None)

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ops import cli
 from ops.cluster_layout import Member
-from ops.kafka.clients import Admin, producing, read_to_end, settings
+from ops.kafka.clients import Admin, NotAnswered, producing, read_to_end, settings
 from ops.kafka.demo import run_kafka_demo
 from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
@@ -232,7 +233,12 @@ def test_a_worker_of_connect_writes_each_record_once_while_the_active_controller
     """Goal: the heaviest ordinary client: a group of its own kind, compacted topics, transactions, topics that it creates.
     Method: MirrorMaker copies a topic within the cluster, and a file is followed; the active controller is killed between.
     """
-    Admin(bootstrap).create_topic("orders", partitions=3, replicas=3)
+    admin = Admin(bootstrap)
+    with suppress(
+        NotAnswered
+    ):  # a slow request is repeated, and the repetition is told that the topic exists
+        admin.create_topic("orders", partitions=3, replicas=3)
+    poll_until(lambda: len(admin.topics().get("orders", {})) == 3, deadline_s=DEADLINE_S, what="the topic")
     file = tmp_path / "lines"
     with connect_worker(tmp_path / "connect", bootstrap) as worker:
         worker.connect("mirror", **mirror(bootstrap, "orders"))
