@@ -26,6 +26,8 @@ REGISTER: Final = "/v1/brokers/register"
 FETCH: Final = "/v1/metadata/fetch"
 OVERLAP_S: Final = 0.5
 """For so long an older poll may still look open: that its connection was closed is seen later than a new request."""
+TURNS_TO_SEE_AN_END: Final = 2
+"""Turns of the loop after which a connection that the broker had closed before the answer is seen as closed."""
 
 
 class Asked:
@@ -98,6 +100,8 @@ class Asked:
         """Wait for the play's answer."""
         try:
             response = await self._answered
+            for _ in range(TURNS_TO_SEE_AN_END):
+                await asyncio.sleep(0)
         except asyncio.CancelledError:
             self.is_gone = True
             raise
@@ -148,14 +152,12 @@ class Stage:
             self._open.remove(asked)
 
     async def _count_polls(self) -> None:
-        """Give an older poll a moment to be seen as closed, and count those that stay open beside the new one."""
+        """Give older polls a moment to be seen as closed. Count the others, answered meanwhile or not, and the new one."""
+        older = [asked for asked in self._open if not asked.is_registration and asked.is_open]
         deadline_ms = self.now_ms() + round(OVERLAP_S * 1000)
-        while self._polls_open() and self.now_ms() < deadline_ms:
+        while any(asked in self._open for asked in older) and self.now_ms() < deadline_ms:
             await asyncio.sleep(0.01)
-        self.polls_at_once = max(self.polls_at_once, self._polls_open() + 1)
-
-    def _polls_open(self) -> int:
-        return sum(not asked.is_registration and asked.is_open for asked in self._open)
+        self.polls_at_once = max(self.polls_at_once, 1 + sum(not asked.is_gone for asked in older))
 
     async def _snapshot(self, request: web.Request) -> web.StreamResponse:
         story = self.story

@@ -7,7 +7,6 @@ a controlled shutdown. `--cache`: where the mistake keeps_its_incarnation keeps 
 import argparse
 import signal
 import struct
-import threading
 import time
 from functools import partial, reduce
 from http.client import HTTPConnection, HTTPException
@@ -95,21 +94,23 @@ class Broker:
 
     # --- requests
 
-    def post(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> Answer:
-        """Return an answer; of none the status is 0."""
+    def post(self, path: str, body: dict[str, Any] | None, timeout_s: float, *, times: int = 1) -> Answer:
+        """Return an answer; of none the status is 0. All of several equal requests are sent before the first is answered."""
         where = urlsplit(self.url)
-        http = HTTPConnection(str(where.hostname), where.port, timeout=timeout_s)
+        all_equal = [HTTPConnection(str(where.hostname), where.port, timeout=timeout_s) for _ in range(times)]
+        method, data = ("GET", None) if body is None else ("POST", packb(body))
         try:
-            headers = {"Content-Type": "application/msgpack"}
-            http.request(
-                "GET" if body is None else "POST", path, None if body is None else packb(body), headers
-            )
+            for http in all_equal:
+                http.connect()
+            for http in all_equal:
+                http.request(method, path, data, {"Content-Type": "application/msgpack"})
             got = http.getresponse()
             return Answer(got.status, got.read(), got.getheader("X-Controller"))
         except (OSError, HTTPException):
             return Answer(0, b"", None)
         finally:
-            http.close()
+            for http in all_equal:
+                http.close()
 
     def failed(self, answer: Answer) -> None:
         """Go to the controller that is named, else pause and go to the next."""
@@ -166,11 +167,9 @@ class Broker:
         body = self.request()
         if self.is_("claims_the_high_watermark") and self.offset:
             body["applied_offset"] = max(self.high_watermark, self.offset)
-        if self.is_("polls_twice"):
-            threading.Thread(target=self.post, args=("/v1/metadata/fetch", body, 2.0), daemon=True).start()
         timeout_s = self.wait_s + self.session_s / 6
         timeout_s = 0.3 if self.is_("is_impatient") else 60.0 if self.is_("waits_for_ever") else timeout_s
-        answer = self.post("/v1/metadata/fetch", body, timeout_s)
+        answer = self.post("/v1/metadata/fetch", body, timeout_s, times=2 if self.is_("polls_twice") else 1)
         if self.is_("sleeps_between_polls") and not self.fenced:
             time.sleep(self.session_s * 1.5)
         if answer.status == 409:
