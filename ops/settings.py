@@ -100,9 +100,6 @@ def _keys(table: str, roles: tuple[Role, ...], kind: Kind, /, **does: str) -> It
 
 
 _UNSTABLE: Final = "Whether levels that Kafka may still change can be finalized; the same on all controllers."
-_FOUNDING_ELIGIBLE: Final = (
-    "Whether a new cluster without [listen] kafka begins with them, as Kafka 4.1 and later."
-)
 _FOUNDING: Final = "With which a cluster is founded: a level, its name, or a release (4.1)."
 KEYS: Final = (
     *_keys("", BOTH, of.CLUSTER_ID, cluster_id="The cluster, the same in every file of it."),
@@ -221,13 +218,12 @@ KEYS: Final = (
         of.NUMBER,
         num_partitions="Partitions of a topic whose creator names none.",
         default_replication_factor="Replicas of a topic whose creator names none.",
-        min_insync_replicas="min.insync.replicas where neither topic nor cluster sets it.",
+        min_insync_replicas="min.insync.replicas of a new cluster, whose log keeps it, or of one whose log has none.",
         undelete_window_ms="How long a deleted topic can be restored; 0: it is gone at once, as in Kafka.",
         partitions_per_topic_max="More partitions are refused with POLICY_VIOLATION.",
         replication_factor_min="A new topic with fewer replicas is refused with POLICY_VIOLATION.",
     ),
     *_keys("features", CONTROLLER, of.METADATA_VERSION, founding_metadata_version=_FOUNDING),
-    *_keys("features", CONTROLLER, of.YES_OR_NO, founding_eligible_leader_replicas=_FOUNDING_ELIGIBLE),
     *_keys("features", CONTROLLER, of.YES_OR_NO, unstable_levels=_UNSTABLE),
     *_keys(
         "kafka",

@@ -54,7 +54,7 @@ MEANINGS: Final = {
     "RegisterBroker.endpoints": "where clients find you; port 1 to 65535; security_protocol 0 PLAINTEXT, 1 SSL, "
     "2 SASL_PLAINTEXT, 3 SASL_SSL; each name once; may be empty",
     "RegisterBroker.features": "the levels that you support, 0 to 32767: metadata.version is needed, every finalized "
-    "feature too; metaquorum.version says which records you know",
+    "feature too (a new cluster's eligible.leader.replicas.version is 1); metaquorum.version says which records you know",
     "RegisterBroker.rack": "an empty one counts as nil",
     "RegisterBroker.log_dirs": "the ids of your log directories, at least one, each once, no reserved id",
     "RegisterBroker.previous_broker_epoch": "of the run that ended cleanly; else -1",
@@ -230,7 +230,11 @@ REGISTRATION: Final = RegisterBroker(
     broker_id=BrokerId(11),
     incarnation_id=INCARNATION,
     endpoints=(BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0),),
-    features=(FeatureRange("metadata.version", 25, 30), FeatureRange("metaquorum.version", 1, 4)),
+    features=(
+        FeatureRange("metadata.version", 25, 30),
+        FeatureRange("eligible.leader.replicas.version", 0, 1),
+        FeatureRange("metaquorum.version", 1, 4),
+    ),
     rack=None,
     log_dirs=(DIRECTORY,),
     previous_broker_epoch=-1,

@@ -8,10 +8,6 @@ from ops.changes import Change, change
 from ops.options import Network, Noun, argument, flag, reading
 from ops.render import Column
 
-NEW_CLUSTERS: Final = (
-    "A new cluster without a listener for Kafka's brokers begins without eligible leader replicas, with which one of "
-    "Kafka 4.1 or later begins: see the example."
-)
 FEATURES: Final = (
     Column("feature"),
     Column("level"),
@@ -41,8 +37,8 @@ def _level(text: str) -> tuple[str, int]:
 
 @NOUN.verb(
     "upgrade",
-    f"Finalize a feature at a higher level. {NEW_CLUSTERS}",
-    "features upgrade eligible.leader.replicas.version=1",
+    "Finalize a feature at a higher level.",
+    "features upgrade metadata.version=30",
 )
 @argument("feature", "NAME=LEVEL", read=_level)
 @change

@@ -59,10 +59,7 @@ def run_format(
         if not no_initial_controllers:
             entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
             say(
-                f"a new cluster: write {entry} into the [[voters]] entry of node {node_id} in every controller's file. It "
-                "begins without eligible leader replicas, unlike Kafka 4.1 and later, unless it has [listen] kafka, or "
-                "founding_eligible_leader_replicas = true in [features]; or once all nodes run: "
-                "metaquorum features upgrade eligible.leader.replicas.version=1"
+                f"a new cluster: write {entry} into the [[voters]] entry of node {node_id} in every controller's file"
             )
         say(
             f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"

@@ -67,8 +67,6 @@ COMPLETE_ACTIVATION: Final = "completeActivation"
 def _founded_with(settings: ControllerSettings, *, min_insync_replicas: str) -> tuple[Record, ...]:
     """Return what a first claim writes beside the voters, metadata.version and metaquorum.version."""
     is_for_kafka = settings.listen_kafka is not None
-    if not is_for_kafka and not settings.features.founding_eligible_leader_replicas:
-        return ()
     level = settings.features.founding_metadata_version
     return founded_with(level, min_insync_replicas=min_insync_replicas, for_kafka=is_for_kafka)
 

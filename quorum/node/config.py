@@ -10,7 +10,7 @@ from typing import Any, Final
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.metadata_versions import OUR_BROKERS_FROM, UNSTABLE_LEVEL, formatted_with, newest
+from metadata_log.metadata_versions import OUR_BROKERS_FROM, UNSTABLE_LEVEL, newest
 from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable, read_url
 from metadata_log.node.audit_settings import BOUNDS as OF_AUDIT
 from metadata_log.node.audit_settings import AuditSettings
@@ -18,7 +18,6 @@ from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.rights import ByAcls
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.records.features import (
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION_LEVEL,
     METADATA_VERSION_MIN,
 )
@@ -129,8 +128,6 @@ class FeatureSettings:
 
     founding_metadata_version: int = METADATA_VERSION_LEVEL
     """Read at the founding alone. Levels of other features follow from it, as `kafka-storage format` chooses them."""
-    founding_eligible_leader_replicas: bool = False
-    """Whether a cluster without a listener for Kafka's brokers begins with them; one with a listener always does."""
     unstable_levels: bool = False
     """Whether this controller finalizes levels that Kafka may still change. The same on all controllers."""
 
@@ -327,12 +324,6 @@ class ControllerSettings:
             raise InvalidSettings(
                 f"features.founding_metadata_version = {level} is outside {METADATA_VERSION_MIN} to {most}"
                 + (" (unstable_levels = true adds the unstable one)" if level == UNSTABLE_LEVEL else "")
-            )
-        has_eligible = ELIGIBLE_LEADER_REPLICAS_VERSION in formatted_with(level)
-        if self.features.founding_eligible_leader_replicas and not has_eligible:
-            raise InvalidSettings(
-                "features.founding_eligible_leader_replicas = true needs a founding_metadata_version with which Kafka "
-                f"begins so, and not {level}"
             )
         if self.listen_kafka is None and level < OUR_BROKERS_FROM:
             raise InvalidSettings(

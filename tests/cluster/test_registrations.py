@@ -38,8 +38,6 @@ def test_a_clean_restart_is_accepted_at_once_and_a_killed_broker_waits_for_its_s
 
     async def story(cluster: LocalCluster) -> None:
         client = cluster.client(timeout_s=DEADLINE_S)
-        elr = {"feature": "eligible.leader.replicas.version", "level": 1}
-        client.write("POST", "/v1/features", {"updates": [elr]})
         new = {"name": "t", "assignment": [[11, 12]], "configs": {"min.insync.replicas": "2"}}
         client.write("POST", "/v1/topics", new)
 

@@ -19,7 +19,7 @@ from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
-from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, UnregisterBrokerRecord
+from metadata_log.records.brokers import BrokerEndpoint, UnregisterBrokerRecord
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.wire.commands import (
     AlterPartition,
@@ -100,11 +100,12 @@ class Story:
             self.heartbeat(broker_id)
             self.lab.quorum.commit()
         if has_eligible:
+            await self.lab.write(self.controller, setting("2", "min.insync.replicas"))
+        else:  # as in a cluster of an older release
             for node_id in self.lab.controllers:
                 await self.lab.write(self.controller, _registers_controller(node_id))
-            feature = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
+            feature = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, UpgradeType.SAFE_DOWNGRADE)
             await self.lab.write(self.controller, UpdateFeatures(updates=(feature,), validate_only=False))
-            await self.lab.write(self.controller, setting("2", "min.insync.replicas"))
         for _ in range(TOPICS):
             count = self.rng.choice((1, 2, 3))
             assignment = tuple(self.replicas(count) for _ in range(3))
@@ -203,8 +204,7 @@ class Story:
         self.stopping.discard(broker_id)
         self.stopped.discard(broker_id)
         asked = registration(broker_id, self.incarnation)
-        features = (*asked.features, FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1))
-        return structs.replace(asked, log_dirs=directories(broker_id), features=features)
+        return structs.replace(asked, log_dirs=directories(broker_id))
 
     def register(self, broker_id: BrokerId = REMOVED) -> None:
         self.ask(self.registers(broker_id))

@@ -123,7 +123,11 @@ def registration(broker_id: int, incarnation: int = 1) -> RegisterBroker:
         broker_id=BrokerId(broker_id),
         incarnation_id=uuid(1000 * incarnation + broker_id),
         endpoints=(BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0),),
-        features=(FeatureRange("metadata.version", 25, 30), FeatureRange("metaquorum.version", 1, 4)),
+        features=(
+            FeatureRange("metadata.version", 25, 30),
+            FeatureRange("eligible.leader.replicas.version", 0, 1),
+            FeatureRange("metaquorum.version", 1, 4),
+        ),
         rack=None,
         log_dirs=(uuid(2000 + broker_id),),
         previous_broker_epoch=-1,

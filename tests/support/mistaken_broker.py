@@ -127,7 +127,11 @@ class Broker:
         body = {
             **self.who,
             "endpoints": [["PLAINTEXT", "127.0.0.1", 9092, 0]],
-            "features": [["metadata.version", 25, 30], ["metaquorum.version", 1, 4]],
+            "features": [
+                ["metadata.version", 25, 30],
+                ["eligible.leader.replicas.version", 0, 1],
+                ["metaquorum.version", 1, 4],
+            ],
             "rack": None,
             "log_dirs": [] if self.is_("no_log_dir") else self.log_dirs,
             "previous_broker_epoch": -1,

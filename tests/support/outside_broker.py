@@ -140,7 +140,14 @@ if __name__ == "__main__":
     _, cluster_id, broker_id, *urls = sys.argv
     who = {"cluster_id": cluster_id, "broker_id": int(broker_id), "incarnation_id": urandom(16)}
     what = {"endpoints": [["PLAINTEXT", "127.0.0.1", 9, 0]], "rack": None, "previous_broker_epoch": -1}
-    my = {"features": [["metadata.version", 25, 30], ["metaquorum.version", 1, 4]], "log_dirs": [urandom(16)]}
+    my = {
+        "features": [
+            ["metadata.version", 25, 30],
+            ["eligible.leader.replicas.version", 0, 1],
+            ["metaquorum.version", 1, 4],
+        ],
+        "log_dirs": [urandom(16)],
+    }
     who["broker_epoch"] = unpackb(call(urls, "/v1/brokers/register", packb(who | what | my)))["broker_epoch"]
     asks = {"max_wait_ms": 200, "want_fence": False, "offline_log_dirs": [], "cordoned_log_dirs": None}
     state, head = State(), dict[str, Any]()

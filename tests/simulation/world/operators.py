@@ -34,10 +34,10 @@ class Operators:
         self._world = world
 
     async def change_topics(self) -> None:
-        if self._world.seed % 2:
-            # From the beginning and for good: if it changed while a partition has no leader, its last known leader would be
-            # forgotten, as in Kafka, and only an unclean election would help.
-            elr = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
+        if self._world.seed % 2 == 0:
+            # As in a cluster of an older release. From the beginning and for good: if it changed while a partition has no
+            # leader, its last known leader would be forgotten, as in Kafka, and only an unclean election would help.
+            elr = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, UpgradeType.SAFE_DOWNGRADE)
             command: Command = UpdateFeatures(updates=(elr,), validate_only=False)
             while not (await self._world.attempt(command) or self._world.is_quiet or self._world.violations):
                 await asyncio.sleep(0.05)  # there is no leader yet, or not every controller is registered

@@ -285,10 +285,6 @@ def test_a_level_is_named_as_kafka_names_it(level: object) -> None:
     ("features", "told"),
     [
         (FeatureSettings(founding_metadata_version=31), "is outside 7 to 30 .unstable_levels = true adds"),
-        (
-            FeatureSettings(founding_metadata_version=25, founding_eligible_leader_replicas=True),
-            "needs a founding_metadata_version with which Kafka begins so, and not 25",
-        ),
         (FeatureSettings(founding_metadata_version=16), "without listen.kafka it must be at least 17"),
     ],
 )

@@ -104,17 +104,17 @@ async def test_a_quorum_for_kafkas_brokers_is_founded_with_their_features_and_to
     lab.same_everywhere()
 
 
-@pytest.mark.parametrize("begins_with_them", [True, False])
-async def test_a_quorum_is_founded_with_the_levels_that_its_settings_choose(begins_with_them: bool) -> None:
-    """As `kafka-storage format --release-version 4.1` finalizes them; without a listener, none that brokers alone carry."""
+@pytest.mark.parametrize(("level", "begins_with_them"), [(30, True), (27, True), (25, False)])
+async def test_a_quorum_is_founded_with_the_levels_that_its_settings_choose(
+    level: int, begins_with_them: bool
+) -> None:
+    """As `kafka-storage format --release-version` finalizes them; without a listener, none that brokers alone carry."""
     lab = Lab()
-    features = FeatureSettings(
-        founding_metadata_version=27, founding_eligible_leader_replicas=begins_with_them
-    )
+    features = FeatureSettings(founding_metadata_version=level)
     for node_id, controller in lab.controllers.items():
         controller._settings = replace(settings(node_id), features=features)
     founded = lab.lead(1).committed
-    assert founded.features["metadata.version"] == 27
+    assert founded.features["metadata.version"] == level
     assert founded.features.get("eligible.leader.replicas.version", 0) == int(begins_with_them)
     assert "group.version" not in founded.features
     assert dict(founded.configs.get((4, ""), {})) == (

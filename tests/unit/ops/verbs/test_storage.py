@@ -28,7 +28,6 @@ def test_format_then_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     made = json.loads(said.out)
     assert list(made) == ["role", "id", "cluster_id", "directory_id", "data_dir"]
     assert f'directory_id = "{made["directory_id"]}"' in said.err
-    assert "metaquorum features upgrade eligible.leader.replicas.version=1" in said.err
     for words in (["--config", str(file)], [str(tmp_path / "data")]):
         assert cli.main(["storage", "info", *words, "--json"]) == 0
         info = json.loads(capsys.readouterr().out)

@@ -55,7 +55,12 @@ async def test_the_first_claim_founds_the_cluster() -> None:
     image = controller.committed
     assert image.controller_epoch == 1
     assert image.quorum.cluster_id == CLUSTER
-    assert dict(image.features) == {"metadata.version": 30, "metaquorum.version": 4}
+    assert dict(image.features) == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "metaquorum.version": 4,
+    }
+    assert dict(image.configs[4, ""]) == {"min.insync.replicas": "1"}
     assert image.quorum.kraft_version == 1
     assert [voter.node_id for voter in image.quorum.voters or ()] == [1, 2, 3]
     lab.same_everywhere()

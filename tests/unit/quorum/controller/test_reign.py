@@ -74,7 +74,7 @@ async def test_a_controller_that_slept_writes_nothing_more() -> None:
     lab.quorum.commit()
     with pytest.raises(NotController):
         await task
-    assert dict(new.committed.configs[4, ""]) == {"a.setting": "2"}
+    assert new.committed.configs[4, ""]["a.setting"] == "2"
     assert (new.committed.controller_epoch, active(lab)) == (2, [2])
     lab.same_everywhere()
 

@@ -133,7 +133,7 @@ def test_a_decision_that_was_stored_is_told_though_the_controller_died_in_betwee
             (request.fetch_offset, 1)
         ]
         assert stored[-1].end_offset == new.committed.end_offset == answer["high_watermark"]
-        assert dict(new.committed.configs[4, ""]) == {"a.setting": "1"}
+        assert new.committed.configs[4, ""]["a.setting"] == "1"
 
     run(tmp_path, story)
 

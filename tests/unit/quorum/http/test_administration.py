@@ -227,7 +227,8 @@ async def test_partitions_that_lack_something_are_listed_and_reported(tmp_path: 
         assert await listed("after=t:1") == everything[2:]
         assert await listed("topic=u") == everything[3:]
         assert await listed("only=unavailable") == [("u", 0)]
-        assert await listed("only=under-min-isr") == [("t", 0), ("t", 1), ("t", 2)]
+        # The ISR of u:0 is empty, and broker 11 stays eligible to lead it.
+        assert await listed("only=under-min-isr") == [("t", 0), ("t", 1), ("t", 2), ("u", 0)]
         assert await listed("only=under-replicated&topic=t") == [("t", 0), ("t", 1), ("t", 2)]
         assert await listed("only=not-preferred") == [("t", 0), ("t", 2), ("u", 0)]
         _, imbalance = await ask("GET", "/v1/partitions/imbalance")
@@ -238,7 +239,7 @@ async def test_partitions_that_lack_something_are_listed_and_reported(tmp_path: 
         _, ready = await ask("GET", "/readyz")
         codes = {one["code"]: one["detail"] for one in ready["reasons"]}
         assert codes["PARTITIONS_OFFLINE"].startswith("1 ")
-        assert codes["PARTITIONS_UNDER_MIN_ISR"].startswith("3 ")
+        assert codes["PARTITIONS_UNDER_MIN_ISR"].startswith("4 ")
         assert ready["ready"] is True
         for query in ("only=broken", "after=t", "after=:1", "after=t:x"):
             assert (await ask("GET", f"/v1/partitions?{query}"))[0] == 400
@@ -255,7 +256,10 @@ async def test_settings_of_brokers_are_refused_as_kafkas_brokers_refuse_them(tmp
         ):
             status, answer = await ask("PATCH", "/v1/configs", body)
             assert (status, answer["error"]) == (400, "INVALID_REQUEST")
-        assert not controller.committed.configs
+        assert [*controller.committed.configs] == [(4, "")]
+        assert dict(controller.committed.configs[4, ""]) == {"min.insync.replicas": "1"}, (
+            "that of the founding"
+        )
 
 
 async def test_partitions_are_reassigned_each_with_its_result(tmp_path: Path) -> None:
@@ -350,7 +354,7 @@ async def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
     async with over_http(tmp_path) as (controller, ask):
         listed = (await ask("GET", "/v1/features"))[1]["items"]
         assert [(one["feature"], one["level"]) for one in listed] == [
-            ("eligible.leader.replicas.version", 0),
+            ("eligible.leader.replicas.version", 1),
             ("group.version", 0),
             ("metadata.version", 30),
             ("metaquorum.version", 4),
@@ -371,10 +375,10 @@ async def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
             assert (await ask("POST", "/v1/controllers/register", registered(node_id), packed=True))[0] == 200
         status, answer = await ask("POST", "/v1/features", {"updates": wanted[:1]})
         assert (status, answer["features"]) == (200, [{"feature": "metadata.version", "level": 30}])
-        elr = {"feature": "eligible.leader.replicas.version", "level": 1}
-        status, refused = await ask("POST", "/v1/features", {"updates": [elr]})
+        groups = {"feature": "group.version", "level": 1}
+        status, refused = await ask("POST", "/v1/features", {"updates": [groups]})
         assert (status, refused["error"]) == (400, "INVALID_UPDATE_VERSION"), "these brokers do not know it"
-        assert controller.committed.features.get("eligible.leader.replicas.version", 0) == 0
+        assert controller.committed.features.get("group.version", 0) == 0
 
 
 async def test_brokers_report_directories_and_get_producer_ids(tmp_path: Path) -> None:

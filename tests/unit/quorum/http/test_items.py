@@ -218,7 +218,7 @@ async def test_effective_settings_tell_their_source(tmp_path: Path) -> None:
         await a_topic(ask)
         resources = [
             {"topic": "t", "set": {"segment.ms": "5"}},
-            {"broker": 11, "set": {"min.insync.replicas": "3"}},
+            {"broker": 11, "set": {"compression.type": "zstd"}},
             {"cluster": True, "set": {"min.insync.replicas": "2", "ssl.secret": "x"}},
         ]
         await ask("PATCH", "/v1/configs", {"resources": resources})
@@ -236,8 +236,8 @@ async def test_effective_settings_tell_their_source(tmp_path: Path) -> None:
         }  # fmt: skip
         minimum = of_topic["min.insync.replicas"]
         assert (minimum["value"], minimum["source"]) == ("2", "DYNAMIC_DEFAULT_BROKER_CONFIG")
-        seen = (await described("topic=t&on=11"))["min.insync.replicas"]
-        assert (seen["value"], seen["source"]) == ("3", "DYNAMIC_BROKER_CONFIG")
+        seen = (await described("topic=t&on=11"))["compression.type"]
+        assert (seen["value"], seen["source"]) == ("zstd", "DYNAMIC_BROKER_CONFIG")
         of_broker = await described("broker=12")
         assert of_broker["num.io.threads"]["source"] == "DEFAULT_CONFIG"
         assert of_broker["min.insync.replicas"]["value"] == "2"

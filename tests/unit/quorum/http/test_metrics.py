@@ -169,17 +169,17 @@ async def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_pat
             "raft_is_voter": 1,
             "raft_disk_stalled_milliseconds": 25,
             "controller_epoch": 1,
-            "last_applied_record_offset": 50,
-            "high_watermark": 51,
+            "last_applied_record_offset": 53,
+            "high_watermark": 54,
             "fenced_broker_count": 3,  # 11, 14, 15
             "active_broker_count": 4,
             "controlled_shutdown_broker_count": 1,  # 16
             "global_topic_count": 4,
             "global_partition_count": 10,
             "offline_partition_count": 1,  # of b
-            "under_replicated_partition_count": 9,  # of a, c and d
-            "under_min_isr_partition_count": 2,  # of c
-            "at_min_isr_partition_count": 8,  # of a and d; of b, which has one replica
+            "under_replicated_partition_count": 10,  # all: the ISR of b is empty, and 14 stays eligible
+            "under_min_isr_partition_count": 3,  # of b and c
+            "at_min_isr_partition_count": 7,  # of a and d
             "preferred_replica_imbalance_count": 6,  # of a where it is not reassigned, of b and d
             "reassigning_partition_count": 3,
             "stuck_reassignment_count": 1,  # to 14
@@ -206,14 +206,14 @@ async def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_pat
             "raft_election_longest_milliseconds": 28,
             "raft_unknown_voter_connections": 0,
             "last_applied_record_lag_ms": 0,
-            "log_end_offset": 51,
+            "log_end_offset": 54,
             "current_metadata_version": 30,
-            "records_appended_total": 51,
+            "records_appended_total": 54,
             "latest_snapshot_generated_age_milliseconds": -1,
             "unclean_leader_elections_total": 0,
             "elections_from_eligible_leader_replicas_total": 0,
             "batches_applied_total": 25,
-            "records_applied_total": 51,
+            "records_applied_total": 54,
             "new_active_controllers_total": 1,
         }
         assert {name: found[name] for name in wanted} == wanted

@@ -8,6 +8,8 @@ from tests.unit.quorum.http.test_administration import over_http
 VALUE = "v" * 30_000
 SETTINGS = {f"k{number}": VALUE for number in range(12)}
 RESOURCES: tuple[dict[str, Any], ...] = ({"broker": 11}, {"broker": 12}, {"cluster": True})
+KEPT = {"min.insync.replicas": "1"}
+"""A cluster with eligible leader replicas keeps it."""
 LARGE = "36 records of 1080"
 """Bytes, of which a batch holds 1048576."""
 
@@ -55,7 +57,16 @@ REFUSED: tuple[tuple[str, str, dict[str, Any], str], ...] = (
         "11000 settings in one request; at most 10000",
     ),
     ("PATCH", "/v1/configs", {"resources": [{**one, "set": SETTINGS} for one in RESOURCES]}, LARGE),
-    ("PUT", "/v1/configs", {"resources": [{**one, "configs": SETTINGS} for one in RESOURCES]}, LARGE),
+    (
+        "PUT",
+        "/v1/configs",
+        {
+            "resources": [
+                {**one, "configs": SETTINGS | (KEPT if "cluster" in one else {})} for one in RESOURCES
+            ]
+        },
+        LARGE.replace("36", "37"),
+    ),
 )
 TOO_MANY: tuple[tuple[str, str, dict[str, Any], str], ...] = (
     ("POST", "/v1/topics", many("topics", topic(1, "c")), "topics"),

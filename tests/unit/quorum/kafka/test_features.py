@@ -27,6 +27,8 @@ def test_levels_rise_fall_and_are_refused(tmp_path: Path) -> None:
             )
             await desk.lab.write(desk.controller, command)
         async with desk.client() as client:
+            assert level() == 1, "as at the founding"
+            assert (await client.ask(UPDATE_FEATURES, 2, 1_000, [(ELR, 0, False, 2)], False))[1] == 0
             assert (await client.ask(UPDATE_FEATURES, 2, 1_000, [(ELR, 1, False, 1)], True))[1] == 0
             assert level() == 0
             _, error, _, rows = await client.ask(UPDATE_FEATURES, 1, 1_000, [(ELR, 1, False, 1)], False)

@@ -42,7 +42,7 @@ async def login(client: KafkaClient, message: str) -> Any:
 
 
 async def register(client: KafkaClient, broker_id: int) -> int:
-    features = [("metadata.version", 30, 30)]
+    features = [("metadata.version", 30, 30), ("eligible.leader.replicas.version", 0, 1)]
     listeners = [("PLAINTEXT", "h", 9092, 0)]
     registration = (broker_id, CLUSTER, uuid(7), listeners, features, None, False, [uuid(2008)], -1)
     error: int = (await client.ask(REGISTRATION, 4, *registration))[1]
