@@ -1,8 +1,8 @@
 """Edge: Apache Kafka as jars of Maven Central, and the Java that runs them. Tests: tests/unit/ops/test_toolchain.py.
 
-`kafka/ivy.xml` pins what is taken, and `kafka/SHA256SUMS` the content of each jar; `kafka_older/` does so for the release
-with which a rolling upgrade begins. Ivy, which PySpark brings, takes them, so
-a machine needs no Maven; it keeps them in its own cache as well. Java is the one that Spark runs on.
+`kafka/ivy.xml` pins what is taken, and `kafka/SHA256SUMS` the content of each jar; `kafka_4_0/` and its like do so for the
+releases with whose brokers a rolling upgrade begins. Ivy, which PySpark brings, takes them, so a machine needs no Maven; it
+keeps them in its own cache as well. Java is the one that Spark runs on.
 """
 
 import hashlib
@@ -18,9 +18,14 @@ from metadata_log.replay.session import JavaMissing, java_home
 from ops.toolchain import ToolMissing, say, tools_directory
 
 KAFKA_VERSION: Final = "4.3.1"
-OLDER_VERSION: Final = "4.1.1"
+OLDER_VERSIONS: Final = ("4.0.2", "4.1.1", "4.2.1")
 PINNED: Final = Path(__file__).with_name("kafka")
-_PINNED: Final = {KAFKA_VERSION: PINNED, OLDER_VERSION: Path(__file__).with_name("kafka_older")}
+_PINNED: Final = {
+    KAFKA_VERSION: PINNED,
+    "4.0.2": PINNED.with_name("kafka_4_0"),
+    "4.1.1": PINNED.with_name("kafka_4_1"),
+    "4.2.1": PINNED.with_name("kafka_4_2"),
+}
 """What is taken, by the release."""
 _BUILD_TIMEOUT_S: Final = 900
 """The 97 jars are 56 MB: about a minute here; a slow network may need several."""
@@ -46,7 +51,7 @@ def kafka_jars(release: str = KAFKA_VERSION) -> Jars:
     """
     java, pinned = java_binary(), _PINNED.get(release)
     if pinned is None:
-        raise ToolMissing(f"Kafka {release} is not pinned here: {' and '.join(sorted(_PINNED))} are")
+        raise ToolMissing(f"Kafka {release} is not pinned here: {', '.join(sorted(_PINNED))} are")
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(pinned.iterdir()))).hexdigest()
     folder = tools_directory() / f"kafka-{release}-{version[:12]}"
     if not folder.is_dir():

@@ -5,7 +5,7 @@
 --partitions 100000: how long brokers take to read so many, in turns with Kafka's own controllers
 --leaderships 20000: how long a broker that leads so many waits for its controlled shutdown, beside Kafka's own controllers
 --idle-brokers 1000: what so many cost the active controller; no Java
---upgrade: brokers of 4.1 and 4.3 in one cluster, and their rolling upgrade, and that of the level, under load
+--upgrade: brokers of 4.0 to 4.3 in one cluster, and their rolling upgrade, and that of the level, under load
 --large-topics 100: topics of 9,999 partitions that are created and deleted, so many; no Java
 
 Exit code 1: an acknowledged record was lost or doubled, one failed, or a broker found a fault; or there was an election.

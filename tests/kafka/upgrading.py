@@ -1,4 +1,4 @@
-"""Edge: brokers of Kafka 4.1 and 4.3 in one cluster, and a rolling upgrade of them and of metadata.version, under load."""
+"""Edge: brokers of Kafka 4.0 to 4.3 in one cluster, and a rolling upgrade of them and of metadata.version, under load."""
 
 import asyncio
 import dataclasses
@@ -16,14 +16,14 @@ from ops.cluster_layout import Member
 from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, producing, read_to_end
 from ops.local_cluster import LocalCluster
-from ops.toolchain.jars import KAFKA_VERSION, OLDER_VERSION
+from ops.toolchain.jars import KAFKA_VERSION, OLDER_VERSIONS
 from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until
 
 TOPIC: Final = "kept"
 PER_SECOND: Final = 200.0
-OLD_LEVEL: Final = 27
-"""4.1-IV1, the newest level of Kafka 4.1."""
+OLD_LEVELS: Final = (25, 27, 29)
+"""4.0-IV3, 4.1-IV1 and 4.2-IV1: the newest levels of OLDER_VERSIONS."""
 NEW_LEVEL: Final = 30
 DEADLINE_S: Final = 180.0
 METADATA_VERSION: Final = "metadata.version"
@@ -51,7 +51,7 @@ class Upgraded:
             and not (self.failed or self.lost or self.doubled)
             and self.level == NEW_LEVEL
             and len(self.refusals) == 2
-            and OLD_LEVEL in self.registered[0]
+            and {*self.registered[0]} == {*OLD_LEVELS, NEW_LEVEL}
             and {*self.registered[1]} == {NEW_LEVEL}
         )
 
@@ -59,8 +59,8 @@ class Upgraded:
         return "\n".join(f"{name}: {value}" for name, value in dataclasses.asdict(self).items())
 
 
-async def upgrade(directory: Path, *, controllers: int = 3, brokers: int = 3) -> Upgraded:
-    """Found a cluster at the level of Kafka 4.1, and roll its brokers, the last of which is of 4.3 already."""
+async def upgrade(directory: Path, *, controllers: int = 3) -> Upgraded:
+    """Found a cluster at the level of Kafka 4.0, and roll its brokers: one of each release, the last is of 4.3 already."""
     began, found = time.monotonic(), Upgraded()
     releases: dict[int, str] = {}
 
@@ -68,20 +68,21 @@ async def upgrade(directory: Path, *, controllers: int = 3, brokers: int = 3) ->
         return {RELEASE_VARIABLE: releases.get(member.id, KAFKA_VERSION)}
 
     def adjust(settings: ControllerSettings) -> ControllerSettings:
-        features = dataclasses.replace(settings.features, founding_metadata_version=OLD_LEVEL)
+        features = dataclasses.replace(settings.features, founding_metadata_version=OLD_LEVELS[0])
         return dataclasses.replace(settings, features=features)
 
     cluster = LocalCluster(
         directory,
         controllers=controllers,
-        brokers=brokers,
+        brokers=len(OLDER_VERSIONS) + 1,
         kafka=True,
         adjust=adjust,
         environment=environment,
     )
     try:
         cluster.prepare()
-        releases |= {broker.id: OLDER_VERSION for broker in cluster.brokers[:-1]}
+        olders = [broker.id for broker in cluster.brokers[:-1]]
+        releases |= dict(zip(olders, OLDER_VERSIONS, strict=True))
         for member in cluster.members:
             await cluster.start_one(member.id)
         await cluster.wait_until_ready(timeout_s=DEADLINE_S)
