@@ -3,7 +3,8 @@
 A registration tells the quorum which levels of features this process supports, and where it is reached. Each process is an
 incarnation of its own and gets one record: it sends nothing while its own log shows its registration, and a request that is
 repeated carries the same request id. If an operator removes the registration of a controller that runs after all, the
-controller registers again. Source: KIP-919; Kafka's ControllerRegistrationManager, and its times.
+controller registers again. So it does when metadata.version rises to the level from which Kafka's log has registrations: the
+one before is a NoOp there. Source: KIP-919; Kafka's ControllerRegistrationManager, and its times.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ from msgspec import Meta
 from metadata_log.batch import RecordBatch
 from metadata_log.errors import Fault, MetadataError, NotController, error_named
 from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_text
+from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.metadata_versions import CONTROLLERS_FROM
 from metadata_log.node.addresses import read_url
 from metadata_log.node.http.answers import MSGPACK, packed
 from metadata_log.node.identity.credentials import why_it_failed
@@ -102,6 +105,10 @@ class Registration(AppliedListener):
         """Set when another controller took over, or a registration of this id was written or removed."""
         self._request_id: Uuid | None = None
         """Of the registration that is being sent, for as long as its outcome is not known."""
+        self._counts_from = 0
+        """Kafka's log lacks registrations below this offset, because the level of metadata.version was too low for them."""
+        self._is_too_low = False
+        """Whether the level was too low at the last look."""
         self._accepted_end = 0
         """The end of the records of the last registration that was accepted: until they are applied here, all is well."""
         self.failures = 0
@@ -114,17 +121,33 @@ class Registration(AppliedListener):
         if committed.end_offset < self._accepted_end:
             return False
         registered = committed.controllers.get(command.controller_id)
-        return registered is None or (
-            (registered.incarnation_id, registered.endpoints, registered.features)
-            != (command.incarnation_id, command.endpoints, command.features)
+        return (
+            registered is None
+            or registered.registration_epoch < self._counts_from
+            or (
+                (registered.incarnation_id, registered.endpoints, registered.features)
+                != (command.incarnation_id, command.endpoints, command.features)
+            )
         )
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        if delta.features:
+            self._follow_level(image)
         if delta.claim or self._command.controller_id in delta.controllers:
             self._changed.set()
 
-    def on_restored(self, image: MetadataImage) -> None:  # noqa: ARG002 (the listener's signature)
+    def on_restored(self, image: MetadataImage) -> None:
+        self._follow_level(image)
         self._changed.set()
+
+    def _follow_level(self, image: MetadataImage) -> None:
+        was_too_low, self._is_too_low = (
+            self._is_too_low,
+            metadata_level(image.features) < CONTROLLERS_FROM,
+        )
+        if was_too_low and not self._is_too_low:
+            self._counts_from = image.end_offset
+            self._changed.set()
 
     async def run(self) -> Never:
         """Register whenever it is wanted, until cancelled."""

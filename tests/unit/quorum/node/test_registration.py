@@ -25,13 +25,14 @@ from metadata_log.ids import NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
+from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.quorum import VoterEndpoint
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import RegisterController
 from quorum.controller.standby import configured_voters
 from quorum.decide.controllers import UnregisterController
 from quorum.decide.decision import Decision
-from quorum.node.config import ControllerSettings, KafkaSettings, VoterSettings
+from quorum.node.config import ControllerSettings, FeatureSettings, KafkaSettings, VoterSettings
 from quorum.node.peers import dialled_addresses
 from quorum.node.registration import PAUSE_MAX_MS, Registration, over_http, registration_of
 from tests.support.callers import anybody
@@ -199,6 +200,32 @@ async def test_a_controller_that_runs_and_was_unregistered_registers_again() -> 
     assert node.written()[0].registration_epoch > epoch
     assert leader.committed.end_offset == image.end_offset + 2
     assert len({request_id for _, request_id in node.sent}) == 2, "another registration, another request id"
+    node.task.cancel()
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+async def test_controllers_register_again_at_the_level_from_which_kafkas_log_has_it(
+    is_restored: bool,
+) -> None:
+    """What was registered below level 15 is a NoOp in Kafka's log; it is written once more, and only once."""
+    lab = Lab()
+    for node_id, controller in lab.controllers.items():
+        features = FeatureSettings(founding_metadata_version=14)
+        controller._settings = replace(settings(node_id), features=features)
+    node = Node(lab, 2)
+    leader = lab.lead(1)
+    await settle(lab)
+    epoch = node.written()[0].registration_epoch
+    for level, is_again in ((13, False), (15, True), (17, False)):
+        before = leader.committed
+        leader.append(Decision(records=(FeatureLevelRecord("metadata.version", level),)), NO_ENVELOPE)
+        if is_restored:
+            lab.quorum.commit()
+            node.registration.on_restored(node.controller.committed)
+        await settle(lab)
+        assert leader.committed.end_offset == before.end_offset + 1 + is_again
+        assert (node.written()[0].registration_epoch > epoch) == (level >= 15)
+    lab.same_everywhere()
     node.task.cancel()
 
 
