@@ -19,7 +19,8 @@ from metadata_log.replay import export_cache
 from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClient, Shown, controllers
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
-from metadata_log.replay.kafka.log import checkpoints_in, export_kafka, files_of
+from metadata_log.replay.kafka.files import checkpoints_in, files_of
+from metadata_log.replay.kafka.log import export_kafka
 from metadata_log.replay.kinds import MANIFEST, PARTITION, is_kafka_log, segments_in
 from metadata_log.replay.nearby import check_format, no_log_at
 from metadata_log.replay.opaque import decode_known

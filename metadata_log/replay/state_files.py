@@ -7,7 +7,7 @@ from typing import Any
 
 from metadata_log.replay.export import export_image
 from metadata_log.replay.kafka.columns import KafkaColumns
-from metadata_log.replay.kafka.log import checkpoint_image, cluster_id_of
+from metadata_log.replay.kafka.files import checkpoint_image, cluster_id_of
 from metadata_log.replay.kinds import Kind, kind_of
 from metadata_log.replay.nearby import no_log_at
 from metadata_log.replay.tables import lake_directory

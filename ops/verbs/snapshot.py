@@ -104,6 +104,6 @@ def run_verify(asked: Output, *, path: Path) -> int:
 
 
 def _checkpoint(path: Path) -> "MetadataImage":
-    from metadata_log.replay.kafka.log import checkpoint_image, cluster_id_of
+    from metadata_log.replay.kafka.files import checkpoint_image, cluster_id_of
 
     return checkpoint_image(path, cluster_id=cluster_id_of(path.parent))

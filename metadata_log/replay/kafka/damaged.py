@@ -12,12 +12,8 @@ from metadata_log.codec import DamagedFrame, damaged_file
 from metadata_log.errors import DamagedFile
 from metadata_log.kafka.batches import MAGIC, Batch, batches
 from metadata_log.node.disk.durable_files import renamed_os_errors
-from metadata_log.replay.kafka.log import (
-    KafkaLog,
-    checkpoints_in,
-    export_part,
-    opened,
-)
+from metadata_log.replay.kafka.files import KafkaLog, checkpoints_in, opened
+from metadata_log.replay.kafka.log import export_part
 
 _MAGIC_AT = 16
 """The byte of a batch that holds its version."""

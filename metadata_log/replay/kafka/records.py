@@ -57,8 +57,10 @@ class Entry(NamedTuple):
 class Translator:
     """Turns Kafka's records, fed in order, into ours; remembers what their meaning rests on."""
 
-    def __init__(self, image: MetadataImage, *, cluster_id: str) -> None:
+    def __init__(self, image: MetadataImage, *, cluster_id: str, keeps_secrets: bool = False) -> None:
+        """`keeps_secrets` is for what goes on as a cluster's state; nothing that is shown has them."""
         self._cluster_id = cluster_id
+        self._keeps_secrets = keeps_secrets
         self.partitions: dict[PartitionKey, PartitionImage] = {
             (topic_id, partition_id): partition
             for topic_id, topic in image.topics.by_id.items()
@@ -87,7 +89,7 @@ class Translator:
         `names_voters`: a record beside it names the voters.
         """
         early = self._early_settings(offset, record)
-        one = counterpart(record)
+        one = counterpart(record, keeps_secrets=self._keeps_secrets)
         match one:
             case PartitionChangeRecord():
                 found = [self._change(offset, one, record.name)]
@@ -184,7 +186,7 @@ class Translator:
         ]
 
 
-def counterpart(record: Decoded) -> Record | None:
+def counterpart(record: Decoded, *, keeps_secrets: bool = False) -> Record | None:
     """Return our record of Kafka's, None where it has none.
 
     Kafka keeps endpoints, features and the parts of a quota's entity as maps, and lists the same ones in different orders.
@@ -195,7 +197,7 @@ def counterpart(record: Decoded) -> Record | None:
                 endpoints=tuple(sorted(found.endpoints, key=attrgetter("name"))),
                 features=tuple(sorted(found.features, key=attrgetter("name"))),
             )
-        case UserScramCredentialRecord():
+        case UserScramCredentialRecord() if not keeps_secrets:
             # Without a key of masks nothing of a secret is shown.
             return found._replace(salt=b"", stored_key=b"", server_key=b"")
         case ClientQuotaRecord(entity):
@@ -206,9 +208,9 @@ def counterpart(record: Decoded) -> Record | None:
             return found
 
 
-def snapshot_record(record: Decoded) -> Record | None:
+def snapshot_record(record: Decoded, *, keeps_secrets: bool = False) -> Record | None:
     """Return what a record of a checkpoint says of the state; None for one that says nothing, or has no counterpart."""
-    found = counterpart(record)
+    found = counterpart(record, keeps_secrets=keeps_secrets)
     return None if isinstance(found, _NO_STATE) else found
 
 

@@ -10,7 +10,7 @@ from metadata_log.errors import DamagedFile, DiskFailed
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.kafka.checkpoints import checkpoint
 from metadata_log.records.snapshots import SnapshotHeaderRecord
-from metadata_log.replay.kafka.log import checkpoint_image
+from metadata_log.replay.kafka.files import checkpoint_image
 from snapshots.kafka_checkpoint import checkpoint_path, write_checkpoint
 from snapshots.snapshot_file import read_header, read_records, write_snapshot
 from snapshots.store import SnapshotStore

@@ -34,7 +34,7 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
-from metadata_log.replay.kafka.log import checkpoint_image
+from metadata_log.replay.kafka.files import checkpoint_image
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, at_once
 from tests.support.histories import CLUSTER_ID, Step, claim, random_history, step_of
 

@@ -25,7 +25,8 @@ from metadata_log.kafka.batches import batches
 from metadata_log.kafka.records import Decoded, decode, decode_control
 from metadata_log.records.declaration import mask
 from metadata_log.replay.digest import digest_of, exported_digest, folded, state_digest
-from metadata_log.replay.kafka.log import checkpoint_image, export_kafka
+from metadata_log.replay.kafka.files import checkpoint_image
+from metadata_log.replay.kafka.log import export_kafka
 from metadata_log.replay.kinds import PARTITION
 from metadata_log.replay.report import report_of
 from metadata_log.replay.state import state_at
@@ -522,7 +523,7 @@ def _second_segment() -> list[bytes]:
 @pytest.mark.parametrize("read_bytes", [7, 100, 1 << 20])
 def test_damage_names_file_and_byte(read_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: it does not matter how a segment is read. Method: in pieces that cut batches, and whole."""
-    monkeypatch.setattr("metadata_log.replay.kafka.log.READ_BYTES", read_bytes)
+    monkeypatch.setattr("metadata_log.replay.kafka.files.READ_BYTES", read_bytes)
     directory = by_hand.written(tmp_path, [FOUNDED, CREATED], _second_segment())
     path = directory / PARTITION / f"{0:020d}.log"
     whole, at = path.read_bytes(), len(FOUNDED)
