@@ -44,7 +44,7 @@ def restore(*, rounds: int = 3, partitions: int = 100_000) -> dict[str, Any]:
             voter = Voter(meta.node_id, meta.directory_id, (endpoint,), 0, 1)
             began = time.perf_counter()
             image = read_snapshot(backup)
-            begun = restored(image, cluster_id=NEW_CLUSTER_ID, voter=voter, epoch=image.controller_epoch)
+            begun = restored(image, cluster_id=NEW_CLUSTER_ID, voters=(voter,), epoch=image.controller_epoch)
             begin_directory(data, begun)
             taken_ms.append((time.perf_counter() - began) * 1000)
             assert _kept(surviving_state(data).image) == _kept(image), (
@@ -63,4 +63,6 @@ def restore(*, rounds: int = 3, partitions: int = 100_000) -> dict[str, Any]:
 
 def _kept(image: MetadataImage) -> str:
     """Return the digest of what a restore leaves as it is."""
-    return digest(restored(image, cluster_id=NEW_CLUSTER_ID, voter=NO_VOTER, epoch=image.controller_epoch))
+    return digest(
+        restored(image, cluster_id=NEW_CLUSTER_ID, voters=(NO_VOTER,), epoch=image.controller_epoch)
+    )

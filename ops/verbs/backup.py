@@ -291,7 +291,7 @@ def _begin(
             f"the [[voters]] entry of node {settings.node_id} names the directory {uuid_text(voter.directory_id)}, and "
             f"{settings.data_dir} is {uuid_text(meta.directory_id)}: correct the entry"
         )
-    begun = restored(image, cluster_id=settings.cluster_id, voter=voter, epoch=epoch)
+    begun = restored(image, cluster_id=settings.cluster_id, voters=(voter,), epoch=epoch)
     if not dry_run:
         begin_directory(settings.data_dir, begun)
     asked.show_fields(

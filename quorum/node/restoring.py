@@ -1,7 +1,8 @@
 """Edge: makes the data directory of a controller whose log begins with a state: a backup's, or that of a lost quorum's rest.
 
-The controller is the only voter, so no second controller can begin with another state under the same voters. The others
-are formatted to join it, and added one by one.
+The controller of a backup is the only voter, so no second controller can begin with another state under the same voters.
+The others are formatted to join it, and added one by one. Several voters may begin with one state only if one call makes
+all their directories.
 """
 
 from collections.abc import Iterator, Sequence
@@ -92,8 +93,8 @@ def _batches(entries: Sequence[bytes]) -> Iterator[RecordBatch]:
             yield batch
 
 
-def restored(image: MetadataImage, *, cluster_id: str, voter: Voter, epoch: int) -> MetadataImage:
-    """Return the state with which the only voter of a cluster begins; what brokers and topics are stays as it is.
+def restored(image: MetadataImage, *, cluster_id: str, voters: Sequence[Voter], epoch: int) -> MetadataImage:
+    """Return the state with which the voters of a cluster begin; what brokers and topics are stays as it is.
 
     No controller is registered and none leads. The brokers' registrations stay, for replicas name them: those that do not
     come back are fenced when their sessions end.
@@ -101,7 +102,7 @@ def restored(image: MetadataImage, *, cluster_id: str, voter: Voter, epoch: int)
     begun = replace(
         image,
         controller_epoch=epoch,
-        quorum=image.quorum._replace(cluster_id=cluster_id, voters=(voter,)),
+        quorum=image.quorum._replace(cluster_id=cluster_id, voters=tuple(sorted(voters))),
         controllers=EMPTY.controllers,
         claimant=None,
     )
@@ -132,7 +133,7 @@ def begin_directory(data: Path, image: MetadataImage) -> Path:
         DiskFailed: it could not be written.
     """
     voters = image.quorum.voters
-    assert voters is not None, "a restored state names its voter"
+    assert voters is not None, "a restored state names its voters"
     with DirectoryLock(data):
         check_may_begin(data)
         for folder in ("journal", "snapshots", "log"):

@@ -115,7 +115,7 @@ def test_a_controller_without_an_entry_of_its_own_is_named(
 
 def recovery_beside(tmp_path: Path, address: HostPort, *, voter: Voter = VOTER) -> list[str]:
     """Return the command that recovers controller 1 from a backup, while the settings say that 2 is at an address."""
-    image = restored(NEW, cluster_id="B" * 21 + "A", voter=voter, epoch=NEW.controller_epoch)
+    image = restored(NEW, cluster_id="B" * 21 + "A", voters=(voter,), epoch=NEW.controller_epoch)
     file = write_snapshot(image, tmp_path)
     config = tmp_path / "controller.toml"
     told = settings(1)

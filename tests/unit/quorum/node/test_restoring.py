@@ -26,7 +26,7 @@ NEW_CLUSTER = "B" * 22
 HISTORY = history_of(7, 60)
 STATE = HISTORY[-1].image
 VOTER = Voter(NodeId(1), small_uuid(1), (VoterEndpoint(RAFT_ENDPOINT, "127.0.0.1", 9001),), 0, 1)
-BEGUN = restored(STATE, cluster_id=NEW_CLUSTER, voter=VOTER, epoch=STATE.controller_epoch)
+BEGUN = restored(STATE, cluster_id=NEW_CLUSTER, voters=(VOTER,), epoch=STATE.controller_epoch)
 
 
 @pytest.fixture
