@@ -2,7 +2,7 @@
 
 The directory is formatted as ours are: Kafka's own format takes the cluster from its `meta.json`. The JVM keeps `lock` open,
 so a process is found, and its end is seen, as of every node. `process.json` is written before Kafka listens.
-KAFKA_RELEASE chooses another of the pinned releases.
+KAFKA_RELEASE chooses another of the pinned releases, KAFKA_FORMAT adds options to the format of a new directory.
 As in Kafka's scripts, KAFKA_HEAP_OPTS and KAFKA_JVM_PERFORMANCE_OPTS replace the flags of its JVM.
 Tests: tests/kafka.
 """
@@ -25,6 +25,7 @@ from ops.toolchain.jars import KAFKA_VERSION, Jars, kafka_jars
 
 LOG_FILE: Final = "server.log"
 RELEASE_VARIABLE: Final = "KAFKA_RELEASE"
+FORMAT_VARIABLE: Final = "KAFKA_FORMAT"
 
 
 def main() -> int:
@@ -64,8 +65,11 @@ def _become(config: Path) -> Never:
 
 
 def _format(jars: Jars, meta: Meta, config: Path) -> None:
+    options = os.environ.get(FORMAT_VARIABLE, "").split()
     ran = subprocess.run(  # noqa: S603 no shell
-        java_command(jars, FORMAT, "format", "--cluster-id", meta.cluster_id, "--config", str(config)),
+        java_command(
+            jars, FORMAT, "format", "--cluster-id", meta.cluster_id, "--config", str(config), *options
+        ),
         capture_output=True,
         text=True,
         check=False,

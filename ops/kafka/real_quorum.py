@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -21,8 +21,14 @@ from metadata_log.ids import NodeId, random_uuid, uuid_text
 from metadata_log.node.addresses import HostPort, address_text
 from metadata_log.node.disk.data_directory import Role, format_directory
 from ops.cluster_layout import HOST, free_ports
-from ops.kafka.__main__ import LOG_FILE
-from ops.kafka.properties import broker_properties, controller_properties, properties_text, voters_text
+from ops.kafka.__main__ import FORMAT_VARIABLE, LOG_FILE
+from ops.kafka.properties import (
+    broker_properties,
+    controller_properties,
+    properties_text,
+    read_properties,
+    voters_text,
+)
 
 CONTROLLERS: Final = (1, 2, 3)
 START_TIMEOUT_S: Final = 240.0
@@ -49,37 +55,73 @@ class NotStarted(Unavailable):
 
 
 class RealQuorum:
-    """Three controllers and some brokers, below a directory of their own. Made by `real_quorum` alone."""
+    """Some controllers and brokers, below a directory of their own.
+
+    `cluster_id` and `voters` (where each controller listens) are drawn where they are not given. `settings` are added to
+    those of every node. With `further`, the voters can change: nodes find them in the log, which they look for at the
+    controllers' addresses and these; without it every node names the voters.
+    """
 
     def __init__(
-        self, directory: Path, *, brokers: int, timers: Mapping[str, str], environment: Mapping[str, str]
+        self,
+        directory: Path,
+        *,
+        brokers: int,
+        timers: Mapping[str, str] = {},
+        environment: Mapping[str, str] = {},
+        cluster_id: str | None = None,
+        voters: Mapping[int, HostPort] | None = None,
+        settings: Mapping[str, str] = {},
+        further: Sequence[HostPort] | None = None,
     ) -> None:
         rng = random.SystemRandom()
-        ports = free_ports(set(), rng)
+        ports = free_ports(
+            {port for _, port in (voters or {}).values()} | {port for _, port in further or ()}, rng
+        )
         self.directory = directory
-        self._environment = environment
+        self._environment = dict(environment)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        cluster_id = uuid_text(random_uuid(rng))
-        voters: dict[int, HostPort] = {node_id: (HOST, next(ports)) for node_id in CONTROLLERS}
+        self.cluster_id = cluster_id or uuid_text(random_uuid(rng))
+        self.voters = dict(voters or {node_id: (HOST, next(ports)) for node_id in CONTROLLERS})
         self.brokers: dict[int, str] = {}
-        for node_id, address in voters.items():
-            settings = controller_properties(node_id, address=address, voters=voters, data=self.data(node_id))
-            self._lay(node_id, "controller", cluster_id, {**settings, **timers})
+        self._initial: str | None = None
+        found = {"controller.quorum.voters": voters_text(self.voters)}
+        if further is not None:
+            found = {
+                "controller.quorum.bootstrap.servers": ",".join(
+                    map(address_text, (*self.voters.values(), *further))
+                )
+            }
+            self._initial = ",".join(
+                f"{node_id}@{address_text(address)}:{uuid_text(random_uuid(rng))}"
+                for node_id, address in self.voters.items()
+            )
+        for node_id, address in self.voters.items():
+            own = controller_properties(node_id, address=address, voters={}, data=self.data(node_id))
+            del own["controller.quorum.voters"]
+            self._lay(node_id, "controller", {**own, **found, **timers, **settings})
         for node_id in range(limits.FIRST_BROKER_ID, limits.FIRST_BROKER_ID + brokers):
             address = (HOST, next(ports))
-            settings = broker_properties(
+            own = broker_properties(
                 node_id, address=address, controllers=(), data=self.data(node_id), brokers=brokers
             )
-            del settings["controller.quorum.bootstrap.servers"]
-            settings["controller.quorum.voters"] = voters_text(voters)
+            del own["controller.quorum.bootstrap.servers"]
             # Both sides of a fetch have the same timer.
             shared = {name: value for name, value in timers.items() if name.startswith("controller.quorum")}
-            self._lay(node_id, "broker", cluster_id, {**settings, **shared})
+            self._lay(node_id, "broker", {**own, **found, **shared, **settings})
             self.brokers[node_id] = address_text(address)
+
+    def change(self, node_id: int, settings: Mapping[str, str]) -> None:
+        """Change the properties of a node, which it reads when it is started next."""
+        found = read_properties(self.config(node_id).read_text())
+        self.config(node_id).write_text(properties_text({**found, **settings}))
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
         return tuple(self.brokers.values())
+
+    def config(self, node_id: int) -> Path:
+        return self.directory / f"node-{node_id}.properties"
 
     def data(self, node_id: int) -> Path:
         return self.directory / f"node-{node_id}"
@@ -96,7 +138,7 @@ class RealQuorum:
         """Return the controller that said last that it is the active one."""
         claims = [
             (int(epoch), node_id)
-            for node_id in CONTROLLERS
+            for node_id in self.voters
             for _, epoch in _ACTIVE.findall(self.log_text(node_id))
         ]
         if not claims:
@@ -105,14 +147,16 @@ class RealQuorum:
 
     def start(self, node_id: int) -> None:
         """Start a node, which must not run; `wait_until_started` waits for it."""
-        config = self.directory / f"node-{node_id}.properties"
+        variables = dict(self._environment)
+        if node_id in self.voters and self._initial is not None:
+            variables[FORMAT_VARIABLE] = f"--initial-controllers {self._initial}"
         with (self.directory / f"node-{node_id}.stderr").open("wb") as output:
             self._processes[node_id] = subprocess.Popen(  # noqa: S603 our own launcher
-                [sys.executable, "-P", "-m", "ops.kafka", str(config)],
+                [sys.executable, "-P", "-m", "ops.kafka", str(self.config(node_id))],
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                    **self._environment,
+                    **variables,
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -151,8 +195,8 @@ class RealQuorum:
 
     def stop(self) -> None:
         """Stop the brokers, then the controllers; kill what does not end in time."""
-        brokers = [process for node_id, process in self._processes.items() if node_id not in CONTROLLERS]
-        others = [process for node_id, process in self._processes.items() if node_id in CONTROLLERS]
+        brokers = [process for node_id, process in self._processes.items() if node_id not in self.voters]
+        others = [process for node_id, process in self._processes.items() if node_id in self.voters]
         for group in (brokers, others):
             for process in group:
                 process.send_signal(signal.SIGTERM)
@@ -168,15 +212,15 @@ class RealQuorum:
         for process in self._processes.values():
             process.kill()
 
-    def _lay(self, node_id: int, role: Role, cluster_id: str, properties: Mapping[str, str]) -> None:
+    def _lay(self, node_id: int, role: Role, properties: Mapping[str, str]) -> None:
         format_directory(
             self.data(node_id),
             role=role,
             node_id=NodeId(node_id),
-            cluster_id=cluster_id,
+            cluster_id=self.cluster_id,
             rng=random.SystemRandom(),
         )
-        (self.directory / f"node-{node_id}.properties").write_text(properties_text(properties))
+        self.config(node_id).write_text(properties_text(properties))
 
     def _last_words(self, node_id: int) -> str:
         said = (self.directory / f"node-{node_id}.stderr").read_text() or self.log_text(node_id)
@@ -199,7 +243,7 @@ def real_quorum(
     directory.mkdir(parents=True, exist_ok=True)
     quorum = RealQuorum(directory, brokers=brokers, timers=timers, environment=environment)
     try:
-        nodes = (*CONTROLLERS, *quorum.brokers)
+        nodes = (*quorum.voters, *quorum.brokers)
         for node_id in nodes:
             quorum.start(node_id)
         for node_id in nodes:

@@ -1,4 +1,4 @@
-"""Edge: `storage format` and `storage info`: whose a data directory is."""
+"""Edge: `storage format|info|import-kafka|export-kafka`: whose a data directory is; the latter two in `storage_kafka.py`."""
 
 import random
 from pathlib import Path
@@ -12,6 +12,7 @@ from ops.processes import keep_files_private, running_process
 from ops.settings import hosts_to_certify, load_for_format
 from ops.settings_values import cluster_id
 from ops.talk import fail_usage, say
+from ops.verbs import storage_kafka
 
 NOUN: Final = Noun()
 
@@ -140,6 +141,20 @@ def run_info(asked: Output, *, directory: Path | None, config: Path | None) -> i
         | {name: None if process is None else process.get(name) for name in shown},
     )
     return 0
+
+
+NOUN.verb(
+    "import-kafka",
+    "Take over a Kafka cluster: make the directories of our controllers from those of Kafka's, which are stopped.",
+    "storage import-kafka /var/lib/kafka/metadata --config controller.toml --dry-run",
+    "storage import-kafka k1/metadata k2/metadata k3/metadata --config c1.toml --config c2.toml --config c3.toml",
+)(storage_kafka.shared_import(storage_kafka.run_import))
+NOUN.verb(
+    "export-kafka",
+    "And back: make the directories of Kafka's controllers from those of ours, which are stopped.",
+    "storage export-kafka metaquorum-data/controller-1 --config controller.properties --dry-run",
+    "storage export-kafka c1/data c2/data c3/data --config k1.properties --config k2.properties",
+)(storage_kafka.shared_export(storage_kafka.run_export))
 
 
 def _described(data_dir: Path, meta: Meta) -> dict[str, Any]:

@@ -6,9 +6,11 @@
 --leaderships 20000: how long a broker that leads so many waits for its controlled shutdown, beside Kafka's own controllers
 --idle-brokers 1000: what so many cost the active controller; no Java
 --upgrade: brokers of 4.0 to 4.3 in one cluster, and their rolling upgrade, and that of the level, under load
+--takeover [--topics 1000]: a cluster of Kafka's own, taken over under load and given back
 --large-topics 100: topics of 9,999 partitions that are created and deleted, so many; no Java
 
-Exit code 1: an acknowledged record was lost or doubled, one failed, or a broker found a fault; or there was an election.
+Exit code 1: an acknowledged record was lost or doubled, one failed, or a broker found a fault; or there was an election; or
+a takeover changed what brokers say of the cluster.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from tests.kafka.faults import run
 from tests.kafka.idle_brokers import idle_brokers
 from tests.kafka.large_topics import large_topics
 from tests.kafka.shutting_down import shut_down
+from tests.kafka.taking_over import take_over_and_back
 from tests.kafka.upgrading import upgrade
 
 
@@ -41,6 +44,8 @@ def main() -> int:
     parser.add_argument("--idle-brokers", type=int, metavar="N")
     parser.add_argument("--large-topics", type=int, metavar="N")
     parser.add_argument("--upgrade", action="store_true")
+    parser.add_argument("--takeover", action="store_true")
+    parser.add_argument("--topics", type=int, default=1000, metavar="N", help="with --takeover")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, metavar="DIR", help="empty or new; holds the data of all nodes")
     asked = parser.parse_args()
@@ -64,6 +69,10 @@ def main() -> int:
         upgraded = asyncio.run(upgrade(out))
         print(upgraded.text())
         return 0 if upgraded.holds else 1
+    if asked.takeover:
+        taken = take_over_and_back(out, topics=asked.topics)
+        print(taken.text())
+        return 0 if taken.holds else 1
     verdict = asyncio.run(run(out, minutes=asked.minutes, kills=asked.kills, seed=asked.seed))
     print(verdict.text())
     return 0 if verdict.holds else 1

@@ -29,6 +29,7 @@ ROOT = Path(cli.__file__).parents[1]
 VERBS = {
     *("topics alter", "diff", "report", "top"),
     *("quorum versions", "move controller", "move broker"),
+    *("storage import-kafka", "storage export-kafka"),
     *("certificates list", "certificates rotate", "certificates revoke"),
     *(
         "up",
@@ -253,6 +254,8 @@ def test_a_duration_ago_is_no_flag() -> None:
         ("configs list --topic t --broker 1", "not allowed with"),
         ("configs set --topic t", "required"),
         ("storage format", "required"),
+        ("storage import-kafka --config a", "required"),
+        ("storage export-kafka .", "required"),
         ("quorum transfer --to x", "whole number"),
         ("quorum add-voter", "required"),
         ("quorum remove-voter --id 4 --directory-id x", "22 characters"),

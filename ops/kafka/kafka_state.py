@@ -1,0 +1,369 @@
+"""Edge: the state that the controllers of a Kafka quorum left in their metadata directories; the directories are only read.
+
+Kafka's files do not say up to where its log was committed. So the log with the highest (epoch, end offset) among those of a
+majority of the voters counts: it holds all that was committed, and Kafka's own election would choose it, too.
+Tests: tests/unit/ops/kafka/test_kafka_state.py.
+"""
+
+import fcntl
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from metadata_log.apply import apply
+from metadata_log.batch import NO_ENVELOPE, RecordBatch
+from metadata_log.errors import DamagedFile, InvalidRequest, InvariantBroken, OffsetCompacted
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.kafka.batches import Batch
+from metadata_log.kafka.counterparts import READ
+from metadata_log.kafka.records import Decoded, encode
+from metadata_log.node.disk.durable_files import renamed_os_errors
+from metadata_log.records.configs import MASK_KEY_BYTES, ConfigRecord, is_sensitive
+from metadata_log.records.declaration import declaration_of
+from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.records.registry import Record
+from metadata_log.replay.kafka.files import (
+    UNKNOWN_CLUSTER,
+    KafkaLog,
+    Unit,
+    checkpoint_image,
+    checkpoints_in,
+    decoded,
+    opened,
+    units,
+    whole_batches,
+)
+from metadata_log.replay.kafka.records import Translator
+from metadata_log.replay.opaque import OpaqueRecord
+from ops.kafka.majority import check_majority, listed, majority_of
+from ops.kafka.properties import read_properties
+
+LOCK: Final = ".lock"
+"""In each directory of a running process of Kafka's."""
+QUORUM_STATE: Final = "quorum-state"
+RECORDS_AT_ONCE: Final = 10_000
+"""Records of Kafka's batches that are applied together."""
+_WITHOUT_STATE: Final = frozenset(
+    {"BeginTransaction", "EndTransaction", "AbortTransaction", "ClearElr", "ZkMigrationState"}
+)
+"""Records without a counterpart that change nothing which is not taken: what they mean for others is applied."""
+_MADE, _REMOVED = "DelegationToken", "RemoveDelegationToken"
+
+
+class Position(NamedTuple):
+    """How far a log reaches, in the order in which Kafka's controllers compare logs."""
+
+    epoch: int
+    end_offset: int
+
+
+class ControllerLog(NamedTuple):
+    """The metadata directory of one of Kafka's controllers."""
+
+    log: KafkaLog
+    node_id: int
+    epoch: int
+    """The newest that its log or its quorum-state has."""
+    end: Position
+    voters: tuple[int, ...] | None
+    """The ids that its log named last; None: no batch that is left names any."""
+    torn: str | None
+    """What is not whole at the log's end, and so was never committed."""
+
+    @property
+    def path(self) -> Path:
+        return self.log.path
+
+
+class KafkaState(NamedTuple):
+    """What the directories add up to."""
+
+    image: MetadataImage
+    """At the end of the log that counts; its controllers and voters are Kafka's."""
+    of: ControllerLog
+    epoch: int
+    """The newest that any of the directories has seen."""
+    voters: tuple[int, ...] | None
+    only_here: int
+    """Offsets at the end that fewer than a majority of the voters have: they may have been acknowledged all the same."""
+    left_out: tuple[str, ...]
+    """What was never committed."""
+    lost: dict[str, int]
+    """What has no counterpart here, and how many of each there are."""
+
+
+# --- each directory
+
+
+def controller_log(path: Path) -> ControllerLog:
+    """Return what a directory holds, after a look at every batch in it.
+
+    Raises:
+        InvalidRequest: it holds no log, or does not say whose it is.
+        DamagedFile: a segment, or what says the epoch, is damaged, or a segment is missing; names file and byte.
+    """
+    log = opened(path)
+    node_id = _node_id(log)
+    torn: list[str] = []
+    end, voters = Position(0, 0), None
+    for file, batch in whole_batches(
+        log.segments,
+        0,
+        last_crc=0,
+        on_torn=lambda file, at, why: torn.append(f"{file}: from byte {at} on: {why}"),
+    ):
+        end = Position(batch.leader_epoch, batch.end_offset)
+        if batch.is_control:
+            voters = _voters_in(file, batch) or voters
+    for file, end_offset in checkpoints_in(log.directory):
+        end = max(end, Position(int(file.stem.partition("-")[2]), end_offset))
+    return ControllerLog(
+        log, node_id, max(end.epoch, _quorum_epoch(log)), end, voters, torn[0] if torn else None
+    )
+
+
+def _node_id(log: KafkaLog) -> int:
+    for folder in (log.directory.parent, log.directory):
+        file = folder / "meta.properties"
+        if file.is_file():
+            with renamed_os_errors(file):
+                text = file.read_text(errors="replace")
+            try:
+                return int(read_properties(text)["node.id"])
+            except (ValueError, KeyError) as error:
+                raise InvalidRequest(f"{file}: names no node.id: take a controller's directory") from error
+    raise InvalidRequest(
+        f"{log.path}: no meta.properties is in it: take the whole directory, so that it says whose it is"
+    )
+
+
+def _voters_in(file: Path, batch: Batch) -> tuple[int, ...] | None:
+    voters = None
+    for _, record in decoded(file, batch):
+        if record.name in ("LeaderChange", "KRaftVoters") and record.fields is not None:
+            voters = tuple(sorted(voter["voter_id"] for voter in record.fields["voters"])) or voters
+    return voters
+
+
+def _quorum_epoch(log: KafkaLog) -> int:
+    file = log.directory / QUORUM_STATE
+    if not file.is_file():
+        return 0
+    with renamed_os_errors(file):
+        content = file.read_bytes()
+    try:
+        return int(json.loads(content)["leaderEpoch"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFile(f"{file}: byte 0: it does not say the epoch ({error!r})", path=str(file)) from error
+
+
+def is_running(path: Path) -> bool:
+    """Answer whether a process of Kafka's runs in a directory: it holds a lock there, on which Java and Python agree."""
+    log = opened(path)
+    for folder in {log.directory, log.directory.parent}:
+        file = folder / LOCK
+        if not file.is_file():
+            continue
+        with renamed_os_errors(file), file.open("rb+") as opened_file:
+            try:
+                fcntl.lockf(opened_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            fcntl.lockf(opened_file, fcntl.LOCK_UN)
+    return False
+
+
+# --- all of them
+
+
+def kafka_state(directories: Sequence[Path], *, gone: Sequence[int] = (), rng: random.Random) -> KafkaState:
+    """Return the state that the controllers of the directories left; `gone` are voters whose directories are lost.
+
+    `rng` draws the keys of the masks of secrets.
+
+    Raises:
+        InvalidRequest: the directories are of different clusters, or too few of the voters.
+        DamagedFile, OffsetCompacted, WrittenByAnotherVersion: as `checkpoint_image` and `controller_log`.
+    """
+    logs = [controller_log(path) for path in directories]
+    if len(clusters := {each.log.cluster_id for each in logs}) > 1:
+        raise InvalidRequest(f"the directories are of different clusters: {', '.join(sorted(clusters))}")
+    if UNKNOWN_CLUSTER in clusters:
+        raise InvalidRequest(f"{logs[0].path}: its meta.properties names no cluster.id")
+    if twice := sorted(node for node, count in Counter(each.node_id for each in logs).items() if count > 1):
+        raise InvalidRequest(f"two directories are of node {twice[0]}: take the newer one alone")
+    chosen = max(logs, key=lambda each: each.end)
+    fold = _Fold(chosen, rng=rng)
+    image = fold.image()
+    voters = chosen.voters
+    if image.quorum.voters:
+        voters = tuple(sorted(voter.node_id for voter in image.quorum.voters))
+    only_here = _only_here(logs, chosen, voters, gone)
+    left_out = [line for line in (chosen.torn, fold.open_transaction) if line is not None]
+    end = max(image.end_offset, chosen.end.end_offset)
+    return KafkaState(
+        replace(image, end_offset=end, controller_epoch=chosen.end.epoch),
+        chosen,
+        max(each.epoch for each in logs),
+        voters,
+        only_here,
+        tuple(left_out),
+        {name: count for name, count in sorted(fold.lost.items()) if count > 0},
+    )
+
+
+def _only_here(
+    logs: Sequence[ControllerLog], chosen: ControllerLog, voters: Sequence[int] | None, gone: Sequence[int]
+) -> int:
+    """Check that a majority of the voters is there, and return how many offsets fewer than a majority have."""
+    if voters is None:
+        return 0
+    if strangers := sorted(each.node_id for each in logs if each.node_id not in voters):
+        raise InvalidRequest(
+            f"node {strangers[0]} is no controller of this quorum ({listed(voters)}): what it has followed may lack "
+            "records that were acknowledged. Take the controllers' directories"
+        )
+    check_majority(voters, here={each.node_id for each in logs}, gone=gone)
+    ends = sorted((each.end for each in logs), reverse=True)
+    agreed = ends[min(majority_of(voters), len(ends)) - 1]
+    return max(0, chosen.end.end_offset - agreed.end_offset)
+
+
+# --- the fold
+
+
+class _Fold:
+    """Folds one log, from its newest checkpoint on, and counts what is lost thereby."""
+
+    def __init__(self, of: ControllerLog, *, rng: random.Random) -> None:
+        self._of, self._rng = of, rng
+        self._log = of.log
+        self.lost: Counter[str] = Counter()
+        self._tokens: set[str] = set()
+        self.open_transaction: str | None = None
+
+    def image(self) -> MetadataImage:
+        image = self._begin()
+        translator = Translator(image, cluster_id=self._log.cluster_id, keeps_secrets=True)
+        image = _with_keys(image, self._rng)
+        waiting: list[Record] = []
+        offsets: list[int] = []
+        end_offset, time_ms = image.end_offset, image.last_time_ms
+        try:
+            for unit in units(self._batches(image.end_offset)):
+                for offset, record in self._counted(translator, unit):
+                    waiting.append(_keyed(record, self._rng))
+                    offsets.append(offset)
+                if len(waiting) >= RECORDS_AT_ONCE:
+                    image = _applied(image, waiting)
+                    waiting, offsets = [], []
+                end_offset, time_ms = unit.batches[-1].end_offset, unit.batches[-1].max_timestamp
+            image = _applied(image, waiting)
+        except InvariantBroken as error:
+            at = offsets[int(str(error.context["offset"])) - image.end_offset]
+            raise self._contradicts(at, error) from error
+        if self._tokens:
+            self.lost[_MADE] = len(self._tokens)
+        if end_offset < self._of.end.end_offset:
+            self.open_transaction = (
+                f"the offsets {end_offset} to {self._of.end.end_offset - 1}: a transaction that has not ended, which "
+                "Kafka's next controller would abort"
+            )
+        return replace(image, end_offset=end_offset, last_time_ms=max(0, time_ms), last_crc=0, elapsed_ms=0)
+
+    def _begin(self) -> MetadataImage:
+        """Return the state of the newest checkpoint; the empty one where the log begins at 0 without any."""
+        found = checkpoints_in(self._log.directory)
+        begins_at = int(self._log.segments[0].stem) if self._log.segments else None
+        if not found:
+            if begins_at == 0:
+                return EMPTY
+            raise OffsetCompacted(
+                f"{self._log.directory}: the log begins at offset {begins_at}, and no checkpoint is here to begin at: copy "
+                "the *.checkpoint files too"
+            )
+        newest, end_offset = found[-1]
+        if begins_at is not None and begins_at > end_offset:
+            raise OffsetCompacted(
+                f"{self._log.directory}: the log begins at offset {begins_at}, behind {newest.name}: a segment is missing"
+            )
+        return checkpoint_image(
+            newest, cluster_id=self._log.cluster_id, keeps_secrets=True, on_record=self._see
+        )
+
+    def _batches(self, first: int) -> Iterator[tuple[Path, Batch]]:
+        yield from whole_batches(self._log.segments, first, last_crc=0, on_torn=lambda *_: None)
+
+    def _counted(self, translator: Translator, unit: Unit) -> Iterator[tuple[int, Record]]:
+        """Yield the records of ours that a unit means; where the quorum stands is Kafka's own."""
+        names_voters = any(record.name == "KRaftVersion" for _, record in unit.records)
+        epoch = unit.batches[-1].leader_epoch
+        for offset, record in unit.records:
+            if offset in unit.aborted:
+                continue
+            self._see(record)
+            try:
+                entries = translator.entries(offset, record, leader_epoch=epoch, names_voters=names_voters)
+            except (KeyError, ValueError) as error:
+                raise self._contradicts(offset, error) from error
+            for entry in entries:
+                if not isinstance(entry.record, OpaqueRecord | ControllerClaimRecord):
+                    yield offset, entry.record
+
+    def _see(self, record: Decoded) -> None:
+        """Count a record that has no counterpart, and one that holds a field which this release does not know."""
+        name, fields = record.name, record.fields
+        if fields is None:
+            self.lost[f"records of {name}"] += 1
+        elif name in READ:
+            if record.type_id < 1_000 and encode(name, record.version, record.values or ()) != record.raw:
+                self.lost[f"unknown fields of {name}"] += 1
+            if fields.get("is_migrating_zk_broker"):
+                self.lost["brokers that migrate from ZooKeeper"] += 1
+        elif name in (_MADE, _REMOVED):
+            (self._tokens.add if name == _MADE else self._tokens.discard)(fields["token_id"])
+        elif name not in _WITHOUT_STATE:
+            self.lost[name] += 1
+
+    def _contradicts(self, offset: int, error: Exception) -> DamagedFile:
+        file = [each for each in self._log.segments if int(each.stem) <= offset][-1]
+        return DamagedFile(
+            f"{file}: the record at offset {offset} contradicts the state before it: {error}", path=str(file)
+        )
+
+
+def _applied(image: MetadataImage, records: Sequence[Record]) -> MetadataImage:
+    if not records:
+        return image
+    batch = RecordBatch(
+        base_offset=image.end_offset,
+        controller_epoch=image.controller_epoch,
+        appended_at_ms=image.last_time_ms,
+        previous_crc=image.last_crc,
+        crc=0,
+        envelope=NO_ENVELOPE,
+        records=tuple(records),
+    )
+    return apply(image, batch).image
+
+
+def _keyed(record: Any, rng: random.Random) -> Any:
+    """Return a record with a key of masks, if it holds a secret."""
+    name = declaration_of(type(record)).mask_key
+    if name is None or getattr(record, name) is not None:
+        return record
+    if isinstance(record, ConfigRecord) and (record.value is None or not is_sensitive(record.name)):
+        return record
+    return record._replace(**{name: rng.randbytes(MASK_KEY_BYTES)})
+
+
+def _with_keys(image: MetadataImage, rng: random.Random) -> MetadataImage:
+    """Return a checkpoint's state with the keys that Kafka's records lack."""
+    found = [_keyed(record, rng) for record in image.to_records()]
+    changed = [after for before, after in zip(image.to_records(), found, strict=True) if before != after]
+    after = _applied(image, changed)
+    return replace(after, end_offset=image.end_offset, controller_epoch=image.controller_epoch)

@@ -1,0 +1,29 @@
+"""Edge: a cluster of Kafka's own goes on under our controllers, and then under Kafka's again; its clients notice nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.taking_over import take_over_and_back
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("follows", [True, False], ids=["voters of the log", "voters of the settings"])
+def test_a_quorum_is_taken_over_and_given_back_without_a_loss(tmp_path: Path, *, follows: bool) -> None:
+    """Goal: topics, settings, ACLs, users and quotas are the same after each way, and no acknowledged record is lost.
+
+    Voters of the settings (kraft.version 0): ours have the ids and addresses of Kafka's, so no broker is restarted.
+    """
+    found = take_over_and_back(
+        tmp_path,
+        topics=6,
+        controllers=3,
+        kafka_controllers=1,
+        brokers=1,
+        producers=2,
+        users=3,
+        quotas=3,
+        follows=follows,
+    )
+    assert found.holds, found.text()
