@@ -63,6 +63,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "apply": ("declared:APPLY", "Make topics and settings as a file declares them."),
     "whatif": ("whatif", "What the controller would decide; nothing is written."),
     "advise": ("advise", "What topics survive, what blocks their writes, and what to change."),
+    "learn": ("learn", "Stories of replication and of groups, told on brokers of Kafka that run meanwhile."),
     "features": ("features", "Levels at which the cluster's features are finalized."),
     "acls": ("acls", "Access control lists: who may do what to which resources."),
     "log": ("log", "The metadata log."),

@@ -38,6 +38,7 @@ MORE: Final[Mapping[str, tuple[str, ...]]] = {
     "features": ("../ops/runbooks/upgrade.md",),
     "whatif": ("operate.md", "testing.md"),
     "bench": ("measurements.md",),
+    "learn": ("learn.md",),
 }
 """The pages that have more of a noun; formats.md alone for the others."""
 ROUTES_HEAD: Final = """

@@ -86,6 +86,7 @@ VERBS = {
         "version",
         "shell",
         "advise",
+        "learn",
         *("acls list", "acls explain", "acls create", "acls delete"),
         *("users list", "users set-scram", "users delete-scram", "features preview", "bench console"),
         "completion",

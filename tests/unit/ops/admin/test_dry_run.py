@@ -47,7 +47,7 @@ READS = {
 }
 """They change nothing."""
 RUNS = {
-    *("up", "controller run", "broker run", "broker verify"),  # processes
+    *("up", "controller run", "broker run", "broker verify", "learn"),  # processes
     *("context set", "context use", "context delete"),  # a file of the user's
     *(
         "storage format",
