@@ -12,6 +12,7 @@ from aiohttp import web
 
 from metadata_log.errors import InvalidRequest, MetadataError, SnapshotNotFound
 from metadata_log.node.http.answers import MSGPACK, error_body, status_of
+from metadata_log.node.pace import next_turn
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.commands import RegisterBroker
 from metadata_log.wire.fetch import (
@@ -101,7 +102,7 @@ class Asked:
         try:
             response = await self._answered
             for _ in range(TURNS_TO_SEE_AN_END):
-                await asyncio.sleep(0)
+                await next_turn()
         except asyncio.CancelledError:
             self.is_gone = True
             raise
