@@ -700,7 +700,7 @@ def test_a_session_from_registration_to_its_end(quorum: Quorum) -> None:
     def is_offline() -> bool:
         return bool(quorum.ask("GET", "/v1/brokers/64").ok()["state"] == "OFFLINE")
 
-    poll_until(is_offline, deadline_s=4 * SESSION_MS / 1000, what="the silent broker is offline")
+    poll_until(is_offline, deadline_s=60, what="the silent broker is offline")
     anew = quorum.register(64).ok()["broker_epoch"]
     assert anew > told["broker_epoch"]
     quorum.fetch(quorum.position(), **who).error(409, "STALE_BROKER_EPOCH")

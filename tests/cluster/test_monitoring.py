@@ -183,15 +183,15 @@ def of_disks(watched: Watched, tmp_path: Path) -> None:
     content = bytearray(snapshot.read_bytes())
     content[len(content) // 2] ^= 1
     snapshot.write_bytes(content)
-    ask(active, "GET", f"/v1/state?at={taken['end_offset']}")
-    poll_until(
-        lambda: watched.value("metaquorum_health_reason", leader, ', code="SNAPSHOT_SET_ASIDE"') == 1,
-        deadline_s=60,
-        what="the snapshot is set aside",
-    )
+
+    def is_set_aside() -> bool:
+        ask(active, "GET", f"/v1/state?at={taken['end_offset']}")
+        return watched.value("metaquorum_health_reason", leader, ', code="SNAPSHOT_SET_ASIDE"') == 1
+
+    poll_until(is_set_aside, deadline_s=60, what="the snapshot is set aside")
     watched.alerts("MetaquorumLogDamaged")
-    quorum.ask("POST", "/v1/quorum/transfer", {"to": 1})
-    poll_until(lambda: quorum.active == cluster.http(1), deadline_s=60, what="controller 1 leads")
+    assert quorum.transfer(1) == 1
+    poll_until(lambda: quorum.active == cluster.http(1), deadline_s=60, what="controller 1 is active")
     with (cluster.data(3) / "junk").open("wb", buffering=0) as junk, suppress(OSError):
         while True:
             junk.write(bytes(65_536))
@@ -232,7 +232,7 @@ def of_leaders(watched: Watched) -> None:
     """Move the leadership often; pause a follower; freeze the followers; kill one, then another."""
     cluster, quorum = watched.cluster, watched.quorum
     for _ in range(4):
-        quorum.ask("POST", "/v1/quorum/transfer", {"to": None})
+        quorum.transfer(None)
     watched.alerts("MetaquorumLeaderChangesOften")
 
     active = quorum.active

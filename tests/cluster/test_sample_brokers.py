@@ -85,7 +85,7 @@ def _live(quorum: Quorum, process: subprocess.Popen[bytes], broker_id: int) -> N
     topic = {"name": f"on-{broker_id}", "assignment": [[broker_id]] * 3}
     written = quorum.ask("POST", "/v1/topics", topic).ok(201)
     wait_until_applied(quorum, broker_id, written["offsets"]["end"])
-    quorum.ask("POST", "/v1/quorum/transfer", {"to": None}).ok()
+    quorum.transfer(None)
     settings = {"cluster": True, "set": {"log.cleaner.threads": str(broker_id)}}
     written = quorum.ask("PATCH", "/v1/configs", settings).ok()
     wait_until_applied(quorum, broker_id, written["offsets"]["end"])

@@ -72,7 +72,7 @@ class Proxies:
                 stdout=output,
                 stderr=output,
             )
-        poll_until(self._api.running, deadline_s=20, what="toxiproxy answers")
+        poll_until(self._api.running, deadline_s=60, what="toxiproxy answers")
         return self
 
     def __exit__(

@@ -245,6 +245,24 @@ class Quorum:
         assert reply is not None
         return reply
 
+    def transfer(self, to: int | None) -> int:
+        """Hand the leadership over (None: to the most caught-up other controller), and return who leads then.
+
+        One that is refused, as its target is not connected now, or that takes too long, is asked for again.
+        """
+        before = leaders_status(self.cluster.bootstrap)["leader_id"]
+
+        def handed_over() -> int:
+            reply = self.ask("POST", "/v1/quorum/transfer", {"to": to})
+            if reply.status == 200:
+                return int(reply.ok()["leader_id"])
+            leader_id = int(leaders_status(self.cluster.bootstrap)["leader_id"])
+            return leader_id if leader_id == to or (to is None and leader_id != before) else 0
+
+        return poll_until(
+            handed_over, deadline_s=60, what=f"controller {to or 'other than the leader'} leads"
+        )
+
     def post(self, path: str, value: Any) -> Reply:
         return self.ask("POST", path, value, encoding=MSGPACK)
 
