@@ -391,6 +391,25 @@ def load_for_format(path: Path) -> tuple[Role, int, Path, str | None]:
     )
 
 
+def load_for_founding(path: Path) -> tuple[bool, FeatureSettings]:
+    """Return whether a file has [listen] kafka, and its levels of features; the file need not be complete before formatting.
+
+    Raises:
+        InvalidSettings: names the file and the key.
+    """
+    top = _Table.read(path)
+    has_kafka = top.table("listen", default={}).take("kafka", host_port, default=None) is not None
+    given, usual, around = top.table("features", default={}), FeatureSettings(), Around(path, tls=False)
+    return has_kafka, FeatureSettings(
+        founding_metadata_version=given.take(
+            "founding_metadata_version",
+            lambda value: of.METADATA_VERSION.read(value, around),
+            default=usual.founding_metadata_version,
+        ),
+        unstable_levels=given.take("unstable_levels", of.yes_or_no, default=usual.unstable_levels),
+    )
+
+
 def hosts_to_certify(path: Path) -> tuple[str, ...]:
     """Return each host at which others dial the node of a settings file, which need not be complete before formatting.
 

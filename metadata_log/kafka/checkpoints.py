@@ -11,13 +11,16 @@ from metadata_log.ids import TopicId
 from metadata_log.kafka.batches import batch_bytes, framed, framed_control
 from metadata_log.kafka.counterparts import KNOWN_FROM, NOT_IN_KAFKA, WRITTEN, all_encoded, encoded
 from metadata_log.kafka.endpoints import with_listener
-from metadata_log.kafka.translation import CONTROL_TYPES
+from metadata_log.kafka.translation import CONTROL_TYPES, OF_DYNAMIC_VOTERS
 from metadata_log.records.features import METADATA_VERSION, METADATA_VERSION_LEVEL, FeatureLevelRecord
 from metadata_log.records.partitions import PartitionRecord
+from metadata_log.records.quorum import QuorumVersionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import TopicTombstoneRecord
 
+_STATIC_VOTERS: Final = QuorumVersionRecord(0)
+"""The level of a quorum whose voters Kafka's checkpoints do not name; a snapshot has it before them."""
 BATCH_RECORDS: Final = 1_000
 """Records of a batch: 122 KB of partitions with three replicas."""
 BATCH_BYTES: Final = 1024 * 1024
@@ -61,6 +64,7 @@ def checkpoint(
 
 def _known_to_kafka(records: Iterable[Record]) -> Iterator[Record]:
     deleted: set[TopicId] = set()
+    has_static_voters = False
     for record in records:
         # Nearly all records are partitions of topics that live.
         if isinstance(record, PartitionRecord):
@@ -69,7 +73,9 @@ def _known_to_kafka(records: Iterable[Record]) -> Iterator[Record]:
         elif isinstance(record, TopicTombstoneRecord):
             deleted.add(record.topic_id)
         elif type(record) not in NOT_IN_KAFKA:
-            yield record
+            has_static_voters = has_static_voters or record == _STATIC_VOTERS
+            if not (has_static_voters and type(record) in OF_DYNAMIC_VOTERS):
+                yield record
 
 
 class _Writer:

@@ -15,13 +15,22 @@ from metadata_log.kafka.counterparts import KNOWN_FROM, WRITTEN, all_encoded, en
 from metadata_log.kafka.endpoints import with_listener
 from metadata_log.kafka.records import is_control
 from metadata_log.records.partitions import PartitionChangeRecord
-from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord, Voter
+from metadata_log.records.quorum import (
+    KRAFT_VERSION_LEVEL,
+    ControllerClaimRecord,
+    NoOpRecord,
+    QuorumVersionRecord,
+    Voter,
+    VotersRecord,
+)
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicTombstoneRecord
 from metadata_log.sliced import Sliced, chunks
 
 CONTROL_TYPES: Final = frozenset(of for of, row in WRITTEN.items() if is_control(row.kafka))
 """Our records that Kafka's quorum writes itself, in control batches."""
+OF_DYNAMIC_VOTERS: Final = frozenset({QuorumVersionRecord, VotersRecord})
+"""Our records that Kafka's log has from kraft.version 1 on; below, the settings of its controllers say who votes."""
 _NO_OP: Final = NoOpRecord()
 _ALL_KNOWN_FROM: Final = max(KNOWN_FROM.values(), default=0)
 
@@ -33,17 +42,21 @@ def translating(
     voters: Sequence[Voter],
     deleted: Collection[TopicId] = (),
     listener: str | None = None,
+    kraft_version: int = KRAFT_VERSION_LEVEL,
 ) -> Sliced[bytes]:
     """Make the record batches of one of our batches: a batch for each run of control records, or of others.
 
-    `level` of metadata.version and `voters` are those in force after the batch; `deleted` are the topics that
-    could be restored before it; for Kafka they are removed. `listener` as of `with_listener`.
+    `level` of metadata.version, `voters` and `kraft_version` are those in force after the batch; with 0 Kafka's log says
+    nothing of voters but with the leader. `deleted` are the topics that could be restored before it; for Kafka they are
+    removed. `listener` as of `with_listener`.
 
     Raises:
         NoCounterpart: a topic is restored; Kafka's brokers can only begin after it, with a snapshot.
         ValueError: the level is older than those that this project writes for.
     """
     known = _without_unknown(_without_gone_topics(batch.records, deleted), level)
+    if kraft_version == 0:
+        known = [_NO_OP if type(record) in OF_DYNAMIC_VOTERS else record for record in known]
     records = with_listener(known, listener)
     made: list[bytes] = []
     base_offset = batch.base_offset

@@ -1,18 +1,23 @@
 """Edge: `storage format|info|import-kafka|export-kafka`: whose a data directory is; the latter two in `storage_kafka.py`."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId, random_uuid, uuid_text
 from metadata_log.node.disk.data_directory import Meta, Role, format_directory, load_meta, read_meta
 from ops import render
+from ops.founding import credential, feature_level
 from ops.options import Noun, Output, argument, flag, option, output
 from ops.processes import keep_files_private, running_process
-from ops.settings import hosts_to_certify, load_for_format
+from ops.settings import hosts_to_certify, load_for_format, load_for_founding
 from ops.settings_values import cluster_id
 from ops.talk import fail_usage, say
 from ops.verbs import storage_kafka
+from quorum.decide.founding import chosen
+from quorum.node.bootstrap import content_of
 
 NOUN: Final = Noun()
 
@@ -21,6 +26,8 @@ NOUN: Final = Noun()
     "format",
     "Make the data directory of one node. Never formats twice.",
     "storage format --config controller.toml --cluster-id 4L6g3nShT-eMCtK--X86sw",
+    "storage format --config controller.toml --release-version 4.1 --feature group.version=0",
+    "storage format --config controller.toml --add-scram 'SCRAM-SHA-256=[name=admin,password=admin-secret]'",
 )
 @option("--config", read=Path, required=True, metavar="FILE")
 @flag(
@@ -32,30 +39,68 @@ NOUN: Final = Noun()
     help="and make certificates for a test cluster in tls/ beside FILE, with an authority of their own",
 )
 @option("--cluster-id", "cluster", metavar="ID", help="22 characters; where FILE has no cluster_id")
+@option(
+    "--release-version",
+    metavar="RELEASE",
+    help="of a new cluster: the levels of features with which this release of Kafka begins (4.1, or 4.1-IV1)",
+)
+@option(
+    "--feature",
+    "features",
+    multiple=True,
+    read=feature_level,
+    metavar="NAME=LEVEL",
+    help="of a new cluster: one feature's level; may be repeated",
+)
+@option(
+    "--add-scram",
+    multiple=True,
+    metavar="CREDENTIAL",
+    help="of a new cluster: a user that can log in from the beginning, as in the example; may be repeated",
+)
 @output
 def run_format(
-    asked: Output, *, config: Path, no_initial_controllers: bool, secure: bool, cluster: str | None
+    asked: Output,
+    *,
+    config: Path,
+    no_initial_controllers: bool,
+    secure: bool,
+    cluster: str | None,
+    release_version: str | None,
+    features: Sequence[tuple[str, int]],
+    add_scram: Sequence[str],
 ) -> int:
-    """Format the directory that a settings file names; the file need not know its directory id yet."""
+    """Format the directory that a settings file names; the file need not know its directory id yet.
+
+    What a new cluster begins with is to be the same on all its first controllers: the one that leads first writes its own.
+    """
     keep_files_private()
     role, node_id, data_dir, in_file = load_for_format(config)
     if no_initial_controllers and role != "controller":
         fail_usage(f"--no-initial-controllers is for controllers, and {config} is a broker's")
     rng = random.SystemRandom()
-    chosen = _chosen(cluster, in_file, config, rng)
+    bootstrap: bytes | None = None
+    if release_version is not None or features or add_scram:
+        if role != "controller" or no_initial_controllers:
+            fail_usage(
+                "--release-version, --feature and --add-scram are for controllers that found a cluster"
+            )
+        bootstrap = _bootstrap(config, release_version, features, add_scram, rng)
+    cluster_of = _chosen(cluster, in_file, config, rng)
     hosts = hosts_to_certify(config) if secure else ()  # before anything is made: the file may be wrong
     meta = format_directory(
         data_dir,
         role=role,
         node_id=NodeId(node_id),
-        cluster_id=chosen,
+        cluster_id=cluster_of,
         rng=rng,
         may_hold={config.name},
         only_joins=no_initial_controllers,
+        bootstrap=bootstrap,
     )
     _show(asked, _described(data_dir, meta))
     if secure:
-        _certify(config, chosen, role, node_id, hosts)
+        _certify(config, cluster_of, role, node_id, hosts)
     if role == "controller":
         if not no_initial_controllers:
             entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
@@ -66,6 +111,34 @@ def run_format(
             f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"
         )
     return 0
+
+
+def _bootstrap(
+    config: Path,
+    release: str | None,
+    features: Sequence[tuple[str, int]],
+    credentials: Sequence[str],
+    rng: random.Random,
+) -> bytes:
+    """Return the file that says with what the controller founds a cluster."""
+    for_kafka, levels = load_for_founding(config)
+    try:
+        founding = chosen(
+            release=release,
+            features=features,
+            credentials=[credential(text, rng) for text in credentials],
+            otherwise=levels.founding_metadata_version,
+            unstable=levels.unstable_levels,
+            for_kafka=for_kafka,
+        )
+    except (ValueError, InvalidRequest) as refused:
+        _refuse(refused)
+    return content_of(founding)
+
+
+def _refuse(refused: ValueError | InvalidRequest) -> NoReturn:
+    """End with the reason alone: an option may hold a password."""
+    fail_usage(refused.message if isinstance(refused, InvalidRequest) else str(refused))
 
 
 def _chosen(given: str | None, in_file: str | None, config: Path, rng: random.Random) -> str:

@@ -36,6 +36,7 @@ from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.features import metaquorum_version
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
+from metadata_log.records.features import METAQUORUM_VERSION_LEVEL
 from metadata_log.records.quorum import (
     KAFKA_ENDPOINT,
     KRAFT_VERSION_LEVEL,
@@ -43,14 +44,14 @@ from metadata_log.records.quorum import (
     Voter,
     VoterEndpoint,
 )
-from metadata_log.records.registry import Record, level_of
+from metadata_log.records.registry import level_of
 from metadata_log.sliced import Sliced, at_once
 from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.reign import InFlight, Reign
 from quorum.controller.sessions import Sessions
 from quorum.controller.waiters import Waiter, Waiters
 from quorum.decide.decision import Decision
-from quorum.decide.features import founded_with
+from quorum.decide.founding import Founding
 from quorum.decide.quorum import claim, identities
 from quorum.node.config import ControllerSettings, VoterSettings
 from quorum.raft.raft_log import RaftLog, Voters
@@ -64,17 +65,12 @@ COMPLETE_ACTIVATION: Final = "completeActivation"
 """What a controller does by itself bears the name of the event in Kafka's QuorumController."""
 
 
-def _founded_with(settings: ControllerSettings, *, min_insync_replicas: str) -> tuple[Record, ...]:
-    """Return what a first claim writes beside the voters, metadata.version and metaquorum.version."""
-    is_for_kafka = settings.listen_kafka is not None
-    level = settings.features.founding_metadata_version
-    return founded_with(level, min_insync_replicas=min_insync_replicas, for_kafka=is_for_kafka)
-
-
 class Standby:
     """Implements RaftListener; `raft` is attached once, before it runs."""
 
     raft: RaftLog
+    founding: Founding | None = None
+    """What `storage format` was told to found a cluster with; None: the settings say it. It counts in an empty log."""
 
     def __init__(
         self,
@@ -210,14 +206,15 @@ class Standby:
         image = self.committed
         settings = self._settings
         min_isr = settings.topics.static_configs[MIN_IN_SYNC_REPLICAS]
-        level = settings.features.founding_metadata_version
+        features = settings.features
         decision = claim(
             image,
             node_id=settings.node_id,
             cluster_id=settings.cluster_id,
             voters=configured_voters(settings),
-            metadata_version=level,
-            founded_with=_founded_with(settings, min_insync_replicas=min_isr),
+            founding=self.founding
+            or Founding.at(features.founding_metadata_version, for_kafka=settings.listen_kafka is not None),
+            min_insync_replicas=min_isr,
             is_handed_over=self.raft.status().was_asked_to_lead,
         )
         self.reign = Reign(image, session_timeout_ms=settings.timing.session_timeout_ms)
@@ -243,7 +240,9 @@ class Standby:
     def _extending(self, reign: Reign, decision: Decision, envelope: Envelope) -> Sliced[RecordBatch]:
         """Encode records and apply them to the tip, in slices, then append them at once: half a batch is never visible."""
         tip = reign.tip
-        if (level := level_of(decision.records)) > (present := metaquorum_version(tip.features)):
+        # The first claim finalizes the level at which its other records are known.
+        present = metaquorum_version(tip.features) if tip.end_offset else METAQUORUM_VERSION_LEVEL
+        if (level := level_of(decision.records)) > present:
             raise InvariantBroken(
                 f"a decision needs metaquorum.version {level}, and the cluster is at {present}: older nodes would stop at it"
             )

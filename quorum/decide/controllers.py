@@ -29,7 +29,7 @@ from quorum.decide.access import ALTERS_CLUSTER, BY_CONTROLLER, DESCRIBES
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
-from quorum.decide.quorum import reached_at
+from quorum.decide.quorum import has_static_voters, reached_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def _moved(context: DecideContext, command: RegisterController) -> tuple[Voter, 
     A controller on another disk may register under a voter's id, from where that voter is not reached.
     """
     controller_id = command.controller_id
-    if context.raft_status is None:
+    if context.raft_status is None or has_static_voters(context.image):
         return None
     raft = context.raft_status()
     if any(peer.node_id == controller_id and not peer.is_voter and peer.reachable for peer in raft.peers):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.errors import InvalidRequest, InvalidUpdateVersion
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.metadata_versions import DEPENDS_ON, added_between, formatted_with, newest
+from metadata_log.metadata_versions import DEPENDS_ON, added_between, newest
 from metadata_log.records.brokers import FeatureRange
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, ConfigRecord
 from metadata_log.records.features import (
@@ -28,6 +28,7 @@ from metadata_log.records.features import (
     METAQUORUM_VERSION_MIN,
     FeatureLevelRecord,
 )
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, QuorumVersionRecord, VotersRecord
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import Command
 from quorum.decide.access import ALTERS_CLUSTER, DESCRIBES
@@ -99,8 +100,8 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     Raises:
         InvalidRequest: a feature is given twice.
         InvalidUpdateVersion: a level is not supported by this controller, by a registered broker or controller, or a voter
-            is not registered; or it lies in the other direction; or it would lower metaquorum.version, or lose metadata;
-            or it needs a higher level of metadata.version.
+            is not registered; or it lies in the other direction; or it would lower metaquorum.version or kraft.version, or
+            lose metadata; or it needs a higher level of metadata.version.
     """
     records: list[Record] = []
     if context.checks_as_brokers:
@@ -110,7 +111,8 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     proposed = {**context.image.features, **{wanted.feature: wanted.level for wanted in command.updates}}
     for wanted in command.updates:
         if wanted.feature == KRAFT_VERSION:
-            _check_kraft_version(context.image, wanted)
+            # Kafka's quorum writes them itself, in a batch before the others.
+            records = [*_raised_kraft_version(context.image, wanted), *records]
             continue
         _check(context, wanted, proposed)
         records.append(FeatureLevelRecord(wanted.feature, wanted.level))
@@ -120,34 +122,40 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     return Decision(records=() if command.validate_only else records, outcome=outcome)
 
 
-def founded_with(metadata_version: int, *, min_insync_replicas: str, for_kafka: bool) -> tuple[Record, ...]:
-    """Return what a cluster is founded with beside metadata.version, as `kafka-storage format` of 4.3.1 formats one.
+def _raised_kraft_version(image: MetadataImage, wanted: FeatureUpdate) -> tuple[Record, ...]:
+    """Return what raises the level of the voters' own protocol, from which on the log says who votes.
 
-    Features that mean something to Kafka's brokers and clients alone are finalized where it is founded for them: other
-    brokers do not carry them. No node is registered yet; one that knows the level of metaquorum.version with which a
-    cluster is founded supports all of these levels. With eligible leader replicas on, the cluster's min.insync.replicas is
-    in the log from the beginning.
+    The present level writes nothing: Kafka's tools ask for it together with all other levels of a release.
+    Source: KIP-853; Kafka's LeaderState and KRaftVersionUpgrade of 4.3.1.
     """
-    levels = formatted_with(metadata_version)
-    if not for_kafka:
-        levels = {name: level for name, level in levels.items() if name not in BROKERS_FEATURES}
-    records: list[Record] = [
-        FeatureLevelRecord(name, level)
-        for name, level in sorted(levels.items(), key=lambda item: item[0] in BROKERS_FEATURES)
-    ]
-    if ELIGIBLE_LEADER_REPLICAS_VERSION in levels:
-        records.append(ConfigRecord(BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, min_insync_replicas))
-    return tuple(records)
-
-
-def _check_kraft_version(image: MetadataImage, wanted: FeatureUpdate) -> None:
-    """Check a level of the voters' own protocol: it is that of the log from the founding on, and writes nothing.
-
-    Kafka's tools ask for it together with all other levels of a release.
-    """
+    name, level, upgrade_type = wanted
     present = image.quorum.kraft_version or 0
-    if wanted.level != present:
-        raise InvalidUpdateVersion(f"{KRAFT_VERSION} cannot become {wanted.level}: it is {present}, for good")
+    where = f"{name} cannot become {level}"
+    if level == present:
+        return ()
+    if not 0 <= level <= KRAFT_VERSION_LEVEL:
+        raise InvalidUpdateVersion(f"{where}: this controller supports 0 to {KRAFT_VERSION_LEVEL}")
+    if level < present:
+        way = "ask for a downgrade" if upgrade_type is UpgradeType.UPGRADE else "it is never lowered"
+        raise InvalidUpdateVersion(f"{where}: it is {present}; {way}")
+    if upgrade_type is not UpgradeType.UPGRADE:
+        raise InvalidUpdateVersion(f"{where}: it is {present}; ask for an upgrade")
+    if blockers := "; ".join(_kraft_version_blockers(image, level)):
+        raise InvalidUpdateVersion(f"{where}: {blockers}")
+    return (QuorumVersionRecord(level), VotersRecord(image.quorum.voters or ()))
+
+
+def _kraft_version_blockers(image: MetadataImage, level: int) -> Iterator[str]:
+    """Yield what does not support a level. A broker that does not name the feature reads no record of the voters."""
+    for broker_id, broker in sorted(image.brokers.items()):
+        for name, low, high in broker.features:
+            if name == KRAFT_VERSION and not low <= level <= high:
+                yield _support("broker", [str(broker_id)], (low, high))
+    for voter in image.quorum.voters or ():
+        if not voter.min_version <= level <= voter.max_version:
+            yield _support("voter", [str(voter.node_id)], (voter.min_version, voter.max_version))
+        elif voter.node_id not in image.controllers:
+            yield f"voter {voter.node_id} has not registered: start it"
 
 
 def _check(context: DecideContext, wanted: FeatureUpdate, proposed: Mapping[str, int]) -> None:

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
-from metadata_log.errors import ChangePending, DuplicateVoter, InvalidRequest, NotCaughtUp, VoterNotFound
+from metadata_log.errors import (
+    ChangePending,
+    DuplicateVoter,
+    InvalidRequest,
+    NotCaughtUp,
+    UnsupportedVersion,
+    VoterNotFound,
+)
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONTROLLERS_MAX, VOTER_CAUGHT_UP_MS
@@ -16,8 +23,8 @@ from metadata_log.node.addresses import address_text, is_host
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.features import (
+    KRAFT_VERSION,
     METADATA_VERSION,
-    METADATA_VERSION_LEVEL,
     METAQUORUM_VERSION,
     METAQUORUM_VERSION_LEVEL,
     FeatureLevelRecord,
@@ -38,6 +45,7 @@ from quorum.decide.access import ALTERS_CLUSTER, DESCRIBES
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+from quorum.decide.founding import NEWEST, Founding
 from quorum.raft.raft_log import PeerStatus, RaftStatus
 
 
@@ -84,38 +92,40 @@ def claim(
     node_id: NodeId,
     cluster_id: str,
     voters: tuple[Voter, ...],
-    metadata_version: int = METADATA_VERSION_LEVEL,
-    founded_with: Sequence[Record] = (),
+    founding: Founding = NEWEST,
+    min_insync_replicas: str = "1",
     is_handed_over: bool = False,
 ) -> Decision:
     """Decide the batch with which a node becomes the active controller; `is_handed_over`: the one before asked for it.
 
-    The first claim of all founds the quorum of the configured voters, and the cluster's features, with metadata.version at
-    the level `metadata_version`; `founded_with` follows them. From then on the log names the voters; settings of the same
-    voters only change the addresses of those that have not registered. An address for Kafka's brokers stays where the
-    settings have none: the file of this node may be older than those of the others.
+    The first claim of all founds the quorum of the configured voters, and the cluster as `founding` says. From then on the
+    log names the voters; settings of the same voters only change the addresses of those that have not registered, and with
+    kraft.version 0 those of all. An address for Kafka's brokers stays where the settings have none: the file of this node
+    may be older than those of the others.
     """
+    present = image.quorum.kraft_version
+    kraft_version = founding.kraft_version if present is None else present
     known = {voter.node_id: voter for voter in image.quorum.voters or ()}
     voters = tuple(
         _as_reached(
             voter,
             known.get(voter.node_id),
-            image.controllers.get(voter.node_id),
+            image.controllers.get(voter.node_id) if kraft_version else None,
             is_claimant=voter.node_id == node_id,
         )
         for voter in sorted(voters)
     )
     records: list[Record] = [ControllerClaimRecord(node_id, image.controller_epoch + 1, cluster_id)]
-    founding = image.quorum.voters is None
-    if founding or (
+    is_founding = image.quorum.voters is None
+    if is_founding or (
         image.quorum.voters != voters and identities(image.quorum.voters or ()) == identities(voters)
     ):
-        records += [QuorumVersionRecord(KRAFT_VERSION_LEVEL), VotersRecord(voters)]
+        records += [QuorumVersionRecord(kraft_version), VotersRecord(voters)]
     if image.end_offset == 0:
         records += [
-            FeatureLevelRecord(METADATA_VERSION, metadata_version),
+            FeatureLevelRecord(METADATA_VERSION, founding.metadata_version),
             FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),
-            *founded_with,
+            *founding.records(min_insync_replicas=min_insync_replicas),
         ]
     detail: dict[str, object] = {
         "node_id": node_id,
@@ -180,12 +190,14 @@ def add_voter(context: DecideContext, command: AddVoter) -> Decision:
             no host can be called so; CONTROLLERS_MAX vote already; a change that is not only
             validated replaces something; the observer is not linked to the leader.
         NotCaughtUp: the observer lacks too much of the log.
+        UnsupportedVersion: kraft.version is 0.
         and what `remove_voter` raises, of what is replaced.
 
     Source: KIP-853, AddVoterHandler.
     """
-    raft = _raft_status(context)
     image = context.image
+    _check_voters_can_change(image, "added")
+    raft = _raft_status(context)
     voters = _voters(image)
     identity = _identity_text(command.voter_id, command.directory_id)
     if command.replaces is not None:
@@ -240,14 +252,29 @@ def remove_voter(context: DecideContext, command: RemoveVoter) -> Decision:
         VoterNotFound: no voter has this id with this directory.
         InvalidRequest: it is the last one, or no majority of those who remain could decide.
         ChangePending: the change of voters before is not in force yet.
+        UnsupportedVersion: kraft.version is 0.
 
     Source: KIP-853, RemoveVoterHandler; Kafka, too, never removes the last voter.
     """
+    _check_voters_can_change(context.image, "removed")
     raft = _raft_status(context)
     left = _without(_voters(context.image), command.voter_id, command.directory_id)
     if raft is not None:
         check_change(command, raft, node_id=NodeId(context.node_id))
     return _changed("VOTER_REMOVED", command, left)
+
+
+def has_static_voters(image: MetadataImage) -> bool:
+    """Answer whether the settings of the founders say for good who votes, and where it is reached (kraft.version 0)."""
+    return image.quorum.kraft_version == 0
+
+
+def _check_voters_can_change(image: MetadataImage, what: str) -> None:
+    if has_static_voters(image):
+        raise UnsupportedVersion(
+            f"no voter can be {what}: {KRAFT_VERSION} is 0, with which the voters of the founding stay; first: "
+            f"metaquorum features upgrade {KRAFT_VERSION}={KRAFT_VERSION_LEVEL}"
+        )
 
 
 def _raft_status(context: DecideContext) -> RaftStatus | None:

@@ -14,7 +14,8 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import LARGE_VIEW_ITEMS, LIST_ITEMS_MAX, PARTITIONS_LISTED_MAX
 from metadata_log.metadata_versions import added_between
 from metadata_log.node.http.routes import NAME, NUMBER
-from metadata_log.records.features import METADATA_VERSION
+from metadata_log.records.features import KRAFT_VERSION, METADATA_VERSION
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL
 from metadata_log.wire.shapes import Natural32, Shape, check_text, read_shape
 from quorum.decide.features import (
     SUPPORTED,
@@ -42,16 +43,20 @@ class WantedLevels(Shape, frozen=True):
 
 
 async def list_features(door: Door, request: web.Request) -> web.Response:
-    known = supported(unstable=door.settings.features.unstable_levels)
+    known = {
+        **supported(unstable=door.settings.features.unstable_levels),
+        KRAFT_VERSION: (0, KRAFT_VERSION_LEVEL),
+    }
     return await door.read_items(request, lambda image: _described(image, known))
 
 
 def _described(image: MetadataImage, known: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
     """Return the finalized features, and those that this controller can finalize, by name."""
+    levels = {**image.features, KRAFT_VERSION: image.quorum.kraft_version or 0}
     return [
         {
             "feature": name,
-            "level": image.features.get(name, 0),
+            "level": levels.get(name, 0),
             "supported_min": known.get(name, (None, None))[0],
             "supported_max": known.get(name, (None, None))[1],
         }

@@ -8,7 +8,7 @@ from metadata_log.ids import NodeId, Uuid
 from metadata_log.kafka.reading import Values
 from metadata_log.node.addresses import read_address
 from metadata_log.records.quorum import KAFKA_ENDPOINT
-from quorum.decide.quorum import AddVoter, RemoveVoter
+from quorum.decide.quorum import AddVoter, RemoveVoter, has_static_voters
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE, KafkaError
 from quorum.raft.raft_log import PeerStatus
@@ -69,6 +69,8 @@ def _partition(door: KafkaDoor, topic: str, partition_id: int, version: int) -> 
     observers += _brokers(door, now_ms)
     if version < NODES_FROM:
         voters, observers = map(_without_directories, (voters, observers))
+    elif has_static_voters(committed):
+        voters = _without_directories(voters)
     return (
         partition_id,
         NONE,

@@ -21,7 +21,7 @@ from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.kafka.translation import translating
 from metadata_log.node.pace import Pieces
-from metadata_log.records.quorum import Voter
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter
 from metadata_log.records.topics import TopicRestoreRecord
 from metadata_log.sliced import Sliced, at_once
 from quorum.controller.applied_listener import AppliedListener
@@ -48,6 +48,8 @@ class _Circumstances(NamedTuple):
     """Those in force after the batch."""
     deleted: frozenset[TopicId]
     """Topics that could be restored before the batch."""
+    kraft_version: int
+    """After the batch."""
 
 
 class BatchHeader(NamedTuple):
@@ -123,7 +125,14 @@ class TranslatedLog(AppliedListener):
 
     def _note(self, base_offset: int, image: MetadataImage) -> None:
         level = metadata_level(image.features)
-        now = _Circumstances(base_offset, level, image.quorum.voters or (), self._deleted)
+        quorum = image.quorum
+        now = _Circumstances(
+            base_offset,
+            level,
+            quorum.voters or (),
+            self._deleted,
+            KRAFT_VERSION_LEVEL if quorum.kraft_version is None else quorum.kraft_version,
+        )
         if not self._circumstances or self._circumstances[-1][1:] != now[1:]:
             self._circumstances.append(now)
 
@@ -245,8 +254,15 @@ class TranslatedLog(AppliedListener):
 
     def _translating(self, batch: RecordBatch, known: Sequence[_Circumstances]) -> Sliced[bytes]:
         place = bisect_right(known, batch.base_offset, key=lambda each: each.from_offset) - 1
-        _, level, voters, deleted = known[place]
-        return translating(batch, level=level, voters=voters, deleted=deleted, listener=self._listener)
+        _, level, voters, deleted, kraft_version = known[place]
+        return translating(
+            batch,
+            level=level,
+            voters=voters,
+            deleted=deleted,
+            listener=self._listener,
+            kraft_version=kraft_version,
+        )
 
     def _step(self) -> bool:
         """Do a little of the work; answer False when there is nothing more to do."""

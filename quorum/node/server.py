@@ -66,6 +66,7 @@ from quorum.log.snapshot_fetch import SnapshotFetch
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
 from quorum.log.watchers import Watchers
+from quorum.node.bootstrap import read_bootstrap
 from quorum.node.config import ControllerSettings
 from quorum.node.doors import open_doors
 from quorum.node.parts import Parts
@@ -265,6 +266,7 @@ class _Node:
             reading_batch_at=self.committed_log.reading_batch_at,
         )
         self.controller.audit = self.access.audit
+        self.controller.founding = read_bootstrap(self.settings.data_dir)
         self.keeper = SnapshotKeeper(
             settings=self.settings,
             controller=self.controller,

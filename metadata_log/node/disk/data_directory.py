@@ -3,6 +3,7 @@
 meta.json       {"version":1,"role","id","cluster_id","directory_id","crc32c"}; written once, by `format_directory`
 fresh           empty; a controller's, from its format until its journal has its first file
 joins           empty; a controller's that was formatted to join a quorum: with an empty log it founds none
+bootstrap.json  a controller's, if `storage format` was told what to found a cluster with; it has secrets of users
 lock            held (flock) by the process that runs here
 process.json    where that process listens; it outlives a kill, the lock does not
 reserve         24 MiB for the day the disk is full
@@ -58,6 +59,7 @@ FOLDERS: Final[Mapping[Role, tuple[str, ...]]] = {
 log = logging.getLogger(__name__)
 _FRESH: Final = "fresh"
 _JOINS: Final = "joins"
+BOOTSTRAP: Final = "bootstrap.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +106,12 @@ def format_directory(
     directory_id: Uuid | None = None,
     may_hold: AbstractSet[str] = frozenset(),
     only_joins: bool = False,
+    bootstrap: bytes | None = None,
 ) -> Meta:
     """Make a data directory for a node; a random `directory_id` is drawn unless one is given.
 
-    `only_joins`: the controller never founds a quorum from this directory.
+    `only_joins`: the controller never founds a quorum from this directory. `bootstrap` is the content of the file that says
+    with what it founds a cluster; None: its settings say it.
     The directory must be empty, except for hidden files and those named in `may_hold`.
 
     Raises:
@@ -130,6 +134,9 @@ def format_directory(
             (path / _JOINS).unlink(missing_ok=True)  # of a format that was interrupted
             if only_joins:
                 (path / _JOINS).touch(mode=FILE_MODE)
+            (path / BOOTSTRAP).unlink(missing_ok=True)
+            if bootstrap is not None:
+                replace_file(path / BOOTSTRAP, bootstrap)
         sync_directory(path)
         sync_directory(path.parent)
     meta = Meta(
@@ -152,7 +159,16 @@ def _check_nothing_lies_there(path: Path, role: Role, may_hold: AbstractSet[str]
     Raises:
         ForeignDirectory: names what it holds.
     """
-    own = {*FOLDERS[role], _FRESH, _JOINS, "meta.json.part", "lost+found", *may_hold}
+    own = {
+        *FOLDERS[role],
+        _FRESH,
+        _JOINS,
+        BOOTSTRAP,
+        f"{BOOTSTRAP}.part",
+        "meta.json.part",
+        "lost+found",
+        *may_hold,
+    }
     for item in sorted(path.iterdir()) if path.exists() else ():
         if item.name not in own and not item.name.startswith("."):
             raise ForeignDirectory(

@@ -17,7 +17,7 @@ from metadata_log.records.brokers import FeatureRange
 from metadata_log.records.features import BROKERS_FEATURES, FeatureLevelRecord
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
 from metadata_log.wire.commands import AlteredPartition, AlterPartition, ReportedIsr
-from quorum.decide.features import founded_with
+from quorum.decide.founding import Founding
 from quorum.decide.partitions import PartitionsAltered
 from tests.support.decisions import World, registration
 
@@ -319,7 +319,7 @@ def test_it_registers_where_the_levels_of_kafkas_brokers_are_finalized(
 ) -> None:
     """A host program that stores messages says itself what it carries; without that it is refused."""
     world = World()
-    world.write(founded_with(30, min_insync_replicas="1", for_kafka=True))
+    world.write(Founding.at(30, for_kafka=True).records(min_insync_replicas="1"))
     refusal = world.decide(registration(7, features=(*SUPPORTED_FEATURES, *features))).refusal
     assert (BrokerId(7) in world.image.brokers) is bool(features)
     assert features or (refusal is not None and "does not support" in refusal.message)

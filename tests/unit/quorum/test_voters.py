@@ -17,6 +17,7 @@ from metadata_log.errors import (
     InvariantBroken,
     NotCaughtUp,
     NotController,
+    UnsupportedVersion,
     VoterNotFound,
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
@@ -24,11 +25,15 @@ from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.quorum import KAFKA_ENDPOINT, VoterEndpoint
+from metadata_log.records.users import UserScramCredentialRecord
 from quorum.controller.controller import Controller
 from quorum.controller.written import Written
+from quorum.decide.features import FeatureUpdate, UpdateFeatures, UpgradeType
+from quorum.decide.founding import Founding
 from quorum.decide.quorum import AddVoter, RemoveVoter, identities
 from quorum.http.metrics import exposition
 from quorum.node.config import ControllerSettings, FeatureSettings
+from quorum.node.registration import registration_of
 from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
 from tests.support.callers import anybody
@@ -122,6 +127,41 @@ async def test_a_quorum_is_founded_with_the_levels_that_its_settings_choose(
     )
     lab.lead(2)
     assert lab.lead(2).committed.features == founded.features
+    lab.same_everywhere()
+
+
+async def test_a_quorum_is_founded_with_users() -> None:
+    """Their records need a level of metaquorum.version that the same batch finalizes."""
+    lab = Lab()
+    alice = UserScramCredentialRecord("alice", 1, b"salt", b"stored", b"server", 4096, b"k" * 16)
+    lab.controllers[1].founding = Founding.at(30, for_kafka=False)._replace(credentials=(alice,))
+    assert dict(lab.lead(1).committed.users) == {("alice", 1): alice}
+    assert lab.lead(2).committed.users == lab.controllers[1].committed.users
+    lab.same_everywhere()
+
+
+async def test_a_quorum_with_static_voters_gets_dynamic_ones() -> None:
+    """Founded with kraft.version 0, as by `storage format --feature kraft.version=0`; then raised, and then changed."""
+    lab = Lab()
+    for controller in lab.controllers.values():
+        controller.founding = Founding(kraft_version=0)
+    leader = lab.lead(1)
+    assert leader.committed.quorum.kraft_version == 0
+    assert voters_of(leader) == FOUNDERS
+    lab.quorum.observers = [observer(4, uuid(504))]
+    with pytest.raises(UnsupportedVersion):
+        await change(lab, leader, addition(4))
+    for node_id in (1, 2, 3):
+        await lab.write(leader, registration_of(settings(node_id), uuid(node_id)))
+    changes = len(lab.quorum.changes)
+    update = FeatureUpdate("kraft.version", 1, UpgradeType.UPGRADE)
+    await lab.write(leader, UpdateFeatures(updates=(update,), validate_only=False))
+    assert len(lab.quorum.changes) == changes, "the voters are the same"
+    assert leader.committed.quorum.kraft_version == 1
+    await change(lab, leader, addition(4))
+    assert sorted(voters_of(leader)) == [1, 2, 3, 4]
+    lab.lead(2)
+    assert lab.controllers[2].committed.quorum.kraft_version == 1
     lab.same_everywhere()
 
 

@@ -107,6 +107,25 @@ def test_records_of_the_quorum_are_batches_of_their_own() -> None:
         assert [{"voter_id": row["voter_id"]} for row in change.fields[name]] == voters
 
 
+def test_static_voters_are_no_records_of_kafkas_log() -> None:
+    """With kraft.version 0 Kafka's log names voters with the leader alone; what raises it is the quorum's own again."""
+    first, second = _history(
+        [claim(EMPTY), QuorumVersionRecord(0), VOTERS, FeatureLevelRecord("metadata.version", 30)],
+        [QuorumVersionRecord(1), VOTERS],
+    )
+
+    def kinds(step: Step, kraft_version: int) -> list[list[str]]:
+        work = translating(step.batch, level=LEVEL, voters=VOTERS.voters, kraft_version=kraft_version)
+        return [[each.name for each in _decoded(batch)] for batch in batches(at_once(work))]
+
+    assert kinds(first, 0) == [["LeaderChange"], ["NoOp", "NoOp", "FeatureLevel"]]
+    assert kinds(second, 1) == [["KRaftVersion", "KRaftVoters"]]
+    header = SnapshotHeaderRecord(CLUSTER_ID, 4, 1, 0, 0)
+    for step, wanted in ((first, []), (second, ["KRaftVersion", "KRaftVoters"])):
+        head, *_ = batches(b"".join(checkpoint(step.image.to_records(), header=header)))
+        assert [each.name for each in _decoded(head)] == ["SnapshotHeader", *wanted]
+
+
 def test_a_large_batch_rests_and_is_the_same() -> None:
     changes = tuple(PartitionChangeRecord(TOPIC, number, BrokerId(1)) for number in range(1_000))
     batch = RecordBatch(

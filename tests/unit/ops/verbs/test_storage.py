@@ -8,6 +8,7 @@ from cryptography import x509
 
 from metadata_log.node.disk.data_directory import load_meta, only_joins
 from ops import cli
+from quorum.node.bootstrap import read_bootstrap
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 
@@ -172,3 +173,61 @@ def test_nothing_is_made_for_a_host_that_cannot_be_read(
     assert "advertised.http = 'one.example': wanted" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
     assert not (tmp_path / "tls").exists()
+
+
+def test_a_cluster_is_founded_as_format_was_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """B77, B85: levels and users of the founding lie in the directory, and no password does."""
+    file = settings(tmp_path)
+    chosen = ["--release-version", "4.1", "--feature", "kraft.version=0"]
+    user = ["--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]"]
+    assert cli.main(["storage", "format", "--config", str(file), *chosen, *user]) == 0
+    founding = read_bootstrap(tmp_path / "data")
+    assert founding is not None
+    assert (founding.metadata_version, founding.kraft_version) == (27, 0)
+    assert founding.levels == (("eligible.leader.replicas.version", 1),), "as without a listener for Kafka"
+    assert [each.name for each in founding.credentials] == ["alice"]
+    assert b"alice-secret" not in (tmp_path / "data" / "bootstrap.json").read_bytes()
+    assert "alice-secret" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            ["--release-version", "9.9"],
+            "Unknown metadata.version '9.9'. Supported metadata.version are: 3.3-IV3, ",
+        ),
+        (
+            ["--feature", "group.version"],
+            "Can't parse feature=level string group.version: equals sign not found.",
+        ),
+        (["--feature", "foo=1"], "Unsupported feature: foo. Supported features are: "),
+        (["--feature", "group.version=1"], "it needs [listen] kafka"),
+        (["--feature", "metadata.version=31"], "metadata.version 4.4-IV0 is not yet stable"),
+        (
+            ["--add-scram", "SCRAM-SHA-1=[name=a,password=p-w]"],
+            "The add-scram mechanism SCRAM-SHA-1 is not supported.",
+        ),
+        (
+            ["--no-initial-controllers", "--release-version", "4.1"],
+            "are for controllers that found a cluster",
+        ),
+    ],
+)
+def test_what_no_cluster_begins_with_is_refused_before_anything_is_made(
+    given: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["storage", "format", "--config", str(settings(tmp_path)), *given]) == 2
+    said = capsys.readouterr().err
+    assert told in said and "p-w" not in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_settings_say_what_the_options_do_not(tmp_path: Path) -> None:
+    file = settings(tmp_path)
+    levels = '[listen]\nkafka = "127.0.0.1:9292"\n[features]\nfounding_metadata_version = "4.0"\n'
+    file.write_text(file.read_text() + levels)
+    assert cli.main(["storage", "format", "--config", str(file), "--feature", "group.version=0"]) == 0
+    founding = read_bootstrap(tmp_path / "data")
+    assert founding is not None and founding.metadata_version == 25
+    assert founding.levels == (("transaction.version", 2),)

@@ -18,7 +18,13 @@ from metadata_log.records.controllers import RegisterControllerRecord, Unregiste
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION as ELR
 from metadata_log.records.features import METADATA_VERSION, FeatureLevelRecord
 from metadata_log.records.features import METAQUORUM_VERSION as OURS
-from metadata_log.records.quorum import ControllerClaimRecord, Voter, VoterEndpoint, VotersRecord
+from metadata_log.records.quorum import (
+    ControllerClaimRecord,
+    QuorumVersionRecord,
+    Voter,
+    VoterEndpoint,
+    VotersRecord,
+)
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import Command, RegisterController
 from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered, UnregisterController
@@ -372,7 +378,61 @@ def test_the_voters_own_protocol_keeps_its_level() -> None:
     for level in (0, 2):
         refused = refusal(world, updates[level])
         assert refused.error == "INVALID_UPDATE_VERSION"
-        assert f"kraft.version cannot become {level}: it is 1" in refused.message
+        told = "it is 1; ask for a downgrade" if level == 0 else "this controller supports 0 to 1"
+        assert f"kraft.version cannot become {level}: {told}" in refused.message
+
+
+def to_kraft(
+    level: int = 1, upgrade_type: UpgradeType = UpgradeType.UPGRADE, *, validate_only: bool = False
+) -> UpdateFeatures:
+    update = FeatureUpdate("kraft.version", level, upgrade_type)
+    return UpdateFeatures(updates=(update,), validate_only=validate_only)
+
+
+def test_static_voters_become_the_logs_once_each_of_them_is_known() -> None:
+    """Kafka 4.3.1 raises kraft.version once it knows the directory and the levels of every voter."""
+    world = with_voters(World(), CONTROLLER, 2)
+    world.write([QuorumVersionRecord(0)])
+    carried_out(world, of(CONTROLLER))
+    assert decided(world, to_kraft(0)).records == []
+    assert "voter 2 has not registered" in refusal(world, to_kraft()).message
+    carried_out(world, of(2))
+    old = (FeatureRange(METADATA_VERSION, 30, 30), FeatureRange("kraft.version", 0, 0))
+    carried_out(world, registration(11, features=old))
+    assert "broker 11 supports 0 to 0" in refusal(world, to_kraft()).message
+    again = (FeatureRange(METADATA_VERSION, 30, 30), FeatureRange("kraft.version", 0, 1))
+    world.write([*decided(world, registration(11, features=again, incarnation_id=word_uuid("new"))).records])
+    for kind in (UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE):
+        assert "it is 0; ask for an upgrade" in refusal(world, to_kraft(1, kind)).message
+    assert decided(world, to_kraft(validate_only=True)).records == ()
+    raised = decided(world, to_kraft())
+    voters = world.image.quorum.voters
+    assert raised.records == [QuorumVersionRecord(1), VotersRecord(voters or ())]
+    world.write([*raised.records])
+    assert (world.image.quorum.kraft_version, world.image.quorum.voters) == (1, voters)
+    assert decided(world, to_kraft()).records == []
+    for kind in (UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE):
+        assert "it is 1; it is never lowered" in refusal(world, to_kraft(0, kind)).message
+
+
+def test_a_voter_that_knows_one_level_of_kraft_version_keeps_it() -> None:
+    world = with_voters(World(), CONTROLLER)
+    (voter,) = world.image.quorum.voters or ()
+    world.write([QuorumVersionRecord(0), VotersRecord((voter._replace(max_version=0),))])
+    carried_out(world, of(CONTROLLER))
+    assert f"voter {CONTROLLER} supports 0 to 0" in refusal(world, to_kraft()).message
+
+
+def test_a_controller_with_static_voters_that_registers_elsewhere_is_not_written_as_a_voter() -> None:
+    world = with_voters(World(), CONTROLLER)
+    context = replace(
+        world.context(), node_id=CONTROLLER, raft_status=lambda: SimpleNamespace(peers=(), is_voter=True)
+    )
+    moved = of(CONTROLLER, endpoints=(BrokerEndpoint("CONTROLLER", "elsewhere", 9093, 0),))
+    assert [type(each) for each in decide(context, moved).records] == [RegisterControllerRecord, VotersRecord]
+    world.write([QuorumVersionRecord(0)])
+    context = replace(context, image=world.image)
+    assert [type(each) for each in decide(context, moved).records] == [RegisterControllerRecord]
 
 
 def test_a_broker_that_reads_none_of_our_records_holds_back_no_level() -> None:

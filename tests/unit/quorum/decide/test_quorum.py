@@ -20,7 +20,7 @@ from metadata_log.records.quorum import (
 )
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
-from quorum.decide.features import founded_with
+from quorum.decide.founding import Founding
 from quorum.decide.quorum import (
     AddVoter,
     RemoveVoter,
@@ -68,7 +68,8 @@ def test_a_cluster_for_kafkas_brokers_is_founded_as_kafka_does() -> None:
         node_id=NodeId(1),
         cluster_id=CLUSTER_ID,
         voters=(voter(1),),
-        founded_with=founded_with(30, min_insync_replicas="2", for_kafka=True),
+        founding=Founding.at(30, for_kafka=True),
+        min_insync_replicas="2",
     )
     image = step_of(EMPTY, list(decision.records)).image
     assert {**image.features, "kraft.version": image.quorum.kraft_version} == {
@@ -87,9 +88,48 @@ def test_a_cluster_for_kafkas_brokers_is_founded_as_kafka_does() -> None:
         node_id=NodeId(1),
         cluster_id=CLUSTER_ID,
         voters=(voter(1),),
-        founded_with=founded_with(30, min_insync_replicas="3", for_kafka=True),
+        founding=Founding.at(30, for_kafka=True),
+        min_insync_replicas="3",
     )
     assert again.records == (ControllerClaimRecord(NodeId(1), 2, CLUSTER_ID),)
+
+
+def static(*ids: int) -> World:
+    """Return a world that was founded with kraft.version 0."""
+    voters = tuple(voter(node_id) for node_id in (CONTROLLER, *ids))
+    decision = claim(
+        EMPTY,
+        node_id=CONTROLLER,
+        cluster_id=CLUSTER_ID,
+        voters=voters,
+        founding=Founding(kraft_version=0),
+    )
+    assert decision.records[1:3] == (QuorumVersionRecord(0), VotersRecord(tuple(sorted(voters))))
+    world = World()
+    world.write([QuorumVersionRecord(0), VotersRecord(tuple(sorted(voters)))])
+    return world
+
+
+def test_static_voters_are_neither_added_nor_removed() -> None:
+    """As Kafka at kraft.version 0, in AddVoterHandler and RemoveVoterHandler."""
+    world = static(2)
+    add = AddVoter(voter_id=NodeId(3), directory_id=word_uuid("c3"), host="c", port=9095, validate_only=False)
+    remove = RemoveVoter(voter_id=NodeId(2), directory_id=word_uuid("c2"), validate_only=False)
+    for command, what in ((add, "added"), (remove, "removed")):
+        refused = decide(world.context(), command).refusal
+        assert refused is not None and refused.error == "UNSUPPORTED_VERSION"
+        assert refused.message.startswith(f"no voter can be {what}: kraft.version is 0")
+    world.write([QuorumVersionRecord(1)])
+    assert decide(world.context(), add).refusal is None
+    assert decide(world.context(), remove).refusal is None
+
+
+def test_static_voters_are_where_the_settings_say_though_they_register() -> None:
+    world = static()
+    world.write([RegisterControllerRecord(CONTROLLER, word_uuid("process"), 1, False, (), ())])
+    moved = voter(CONTROLLER, port=9999)
+    decision = claim(world.image, node_id=CONTROLLER, cluster_id=CLUSTER_ID, voters=(moved,))
+    assert decision.records[1:] == (QuorumVersionRecord(0), VotersRecord((moved,)))
 
 
 def test_a_later_claim_is_alone_where_the_voters_are_the_same() -> None:

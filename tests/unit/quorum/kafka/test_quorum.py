@@ -1,11 +1,13 @@
 """Edge: the quorum and its controllers in Kafka's protocol, over a real socket."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from metadata_log.errors import NotController
 from metadata_log.ids import NodeId
+from metadata_log.kafka.messages import API_VERSIONS
 from metadata_log.kafka.reading import Values
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.quorum import KAFKA_ENDPOINT
@@ -50,6 +52,25 @@ def test_the_quorum_is_described(tmp_path: Path) -> None:
             error, _, rows, _ = await client.ask(DESCRIBE_QUORUM, 2, asked)
             assert error == 0 and {each[1] for _, some in rows for each in some} == {6}
             assert (await client.ask(DESCRIBE_QUORUM, 0, ()))[0] == 6
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_static_voters_are_described_without_directories(tmp_path: Path) -> None:
+    """As Kafka does with kraft.version 0, which ApiVersions does not name among the finalized features."""
+
+    async def story(desk: KafkaDesk) -> None:
+        for controller in desk.lab.controllers.values():
+            controller.committed = replace(
+                controller.committed, quorum=controller.committed.quorum._replace(kraft_version=0)
+            )
+        async with desk.client() as client:
+            _, _, [(_, [row])], nodes = await client.ask(DESCRIBE_QUORUM, 2, [(TOPIC, [(0,)])])
+            assert [each[:2] for each in row[6]] == [(n, NO_DIRECTORY) for n in (1, 2, 3)]
+            assert [node_id for node_id, _ in nodes] == [1, 2, 3]
+            versions = await client.ask(API_VERSIONS, 4, "test", "1")
+            finalized = {name: level for name, level, _ in versions[5]}
+            assert finalized["metadata.version"] == 30 and "kraft.version" not in finalized
 
     at_kafka_desk(tmp_path, story)
 
