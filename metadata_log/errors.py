@@ -362,6 +362,48 @@ class UnacceptableCredential(Rejected):
     error, code = "UNACCEPTABLE_CREDENTIAL", 93
 
 
+class DelegationTokenAuthDisabled(Rejected):
+    """No secret key of delegation tokens is set on this node."""
+
+    error, code = "DELEGATION_TOKEN_AUTH_DISABLED", 61
+
+
+class DelegationTokenNotFound(Rejected):
+    """No delegation token has this id, or this HMAC."""
+
+    error, code = "DELEGATION_TOKEN_NOT_FOUND", 62
+
+
+class DelegationTokenOwnerMismatch(Rejected):
+    """The principal neither owns this delegation token nor is one of its renewers."""
+
+    error, code = "DELEGATION_TOKEN_OWNER_MISMATCH", 63
+
+
+class DelegationTokenRequestNotAllowed(Rejected):
+    """The client asks for tokens in the clear, without an identity, or logged in by a token itself."""
+
+    error, code = "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", 64
+
+
+class DelegationTokenNotAuthorized(NotAuthorized):
+    """The principal may not have a delegation token of this owner."""
+
+    error, code = "DELEGATION_TOKEN_AUTHORIZATION_FAILED", 65
+
+
+class DelegationTokenExpired(Rejected):
+    """The delegation token has ended."""
+
+    error, code = "DELEGATION_TOKEN_EXPIRED", 66
+
+
+class InvalidPrincipalType(Rejected):
+    """A renewer of a delegation token is no user."""
+
+    error, code = "INVALID_PRINCIPAL_TYPE", 67
+
+
 class OffsetInFuture(Rejected):
     """The offset lies beyond the high watermark."""
 

@@ -353,6 +353,8 @@ CONFIG_VALUE_BYTES_MAX: Final = 32_767
 """As in Kafka, whose length of a value is a signed integer of two bytes."""
 TEXT_BYTES_MAX: Final = 255
 """Hosts, racks, listener and feature names."""
+DELEGATION_TOKENS_MAX: Final = 100_000
+"""Their HMACs take about 0.3 s to make, once after a snapshot was loaded."""
 LIST_ITEMS_MAX: Final = 1_000
 """Endpoints, features and log directories of one registration; replicas of one partition."""
 REQUEST_ITEMS_MAX: Final = 1_000

@@ -67,6 +67,8 @@ SCRAM_FROM: Final = 11
 NO_EPOCH_BUMP_FROM: Final = 12
 """Below this level the leader epoch of a partition rises whenever a replica leaves its ISR. Source: KAFKA-15021."""
 TRANSACTIONS_FROM: Final = 13
+TOKENS_FROM: Final = 14
+"""The first level whose log has delegation tokens. Source: KIP-900."""
 CONTROLLERS_FROM: Final = 15
 """The first level whose log has registrations of controllers. Source: KIP-919."""
 DIRECTORIES_FROM: Final = 17

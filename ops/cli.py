@@ -59,6 +59,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "configs": ("configs", "Settings of topics, brokers and the cluster."),
     "quotas": ("quotas", "Quotas of users, client ids and addresses."),
     "users": ("users", "Users that log in by SCRAM."),
+    "tokens": ("tokens", "Delegation tokens, with which clients log in as their owner."),
     "plan": ("declared:PLAN", "Show how a cluster differs from what a file declares."),
     "apply": ("declared:APPLY", "Make topics and settings as a file declares them."),
     "whatif": ("whatif", "What the controller would decide; nothing is written."),

@@ -88,6 +88,10 @@ def _relative(settings: Settings, config: Path) -> Settings:
     if tls is not None:
         certificate, key, ca = (named(each) or each for each in (tls.certificate, tls.key, tls.ca))
         tls = TlsFiles(certificate, key, ca, named(tls.revoked))
+    if isinstance(settings, ControllerSettings):
+        tokens = settings.delegation_tokens
+        tokens = replace(tokens, secret_key_file=named(tokens.secret_key_file))
+        settings = replace(settings, delegation_tokens=tokens)
     return replace(
         settings, tls=tls, principals=named(settings.principals), token_file=named(settings.token_file)
     )

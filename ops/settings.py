@@ -39,6 +39,7 @@ from quorum.node.config import (
     KAFKA_SECURITY,
     AclSettings,
     ControllerSettings,
+    DelegationTokenSettings,
     ElectionSettings,
     FeatureSettings,
     KafkaSettings,
@@ -64,6 +65,7 @@ GROUPS: Final[Mapping[str, type]] = {
     "kafka": KafkaSettings,
     "audit": AuditSettings,
     "acls": AclSettings,
+    "delegation_tokens": DelegationTokenSettings,
     "tls": TlsFiles,
     "voters": VoterSettings,
 }
@@ -258,6 +260,20 @@ KEYS: Final = (
         of.YES_OR_NO,
         enforced="Whether ACLs give principals what their roles do not; needs principals.",
         allow_everyone_if_no_acl_found="Whether every principal may do what no ACL concerns.",
+    ),
+    *_keys(
+        "delegation_tokens",
+        CONTROLLER,
+        of.FILE,
+        secret_key_file="Holds Kafka's `delegation.token.secret.key`, the same on all nodes; left out: no tokens.",  # noqa: S106
+    ),
+    *_keys(
+        "delegation_tokens",
+        CONTROLLER,
+        of.NUMBER,
+        max_lifetime_ms="How long a token can be renewed.",
+        expiry_time_ms="When a token ends unless it is renewed.",
+        expiry_check_interval_ms="How often tokens that have ended are removed.",
     ),
 )
 

@@ -15,7 +15,13 @@ from metadata_log.node.disk.data_directory import Role
 from ops import settings_values as of
 from ops.settings import KEYS, keys_of
 from ops.settings_values import Around
-from quorum.node.config import AclSettings, ControllerSettings, FeatureSettings, KafkaSettings
+from quorum.node.config import (
+    AclSettings,
+    ControllerSettings,
+    DelegationTokenSettings,
+    FeatureSettings,
+    KafkaSettings,
+)
 
 
 def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
@@ -57,6 +63,8 @@ def _tables(
         left_out.add("kafka")  # releases without the listener read such a file, too
     if isinstance(settings, ControllerSettings) and settings.acls == AclSettings():
         left_out.add("acls")
+    if isinstance(settings, ControllerSettings) and settings.delegation_tokens == DelegationTokenSettings():
+        left_out.add("delegation_tokens")
     if isinstance(settings, ControllerSettings) and settings.features == FeatureSettings():
         left_out.add("features")  # nor do older releases know other levels
     if settings.audit == AuditSettings():

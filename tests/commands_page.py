@@ -33,7 +33,7 @@ MORE: Final[Mapping[str, tuple[str, ...]]] = {
     "broker": ("install.md", "broker-protocol.md"),
     **dict.fromkeys(("acls", "certificates"), ("secure.md",)),
     **dict.fromkeys(("advise", "move"), ("operate.md",)),
-    **dict.fromkeys(("quotas", "users"), ("kafka.md", "secure.md")),
+    **dict.fromkeys(("quotas", "users", "tokens"), ("kafka.md", "secure.md")),
     "shell": ("shell.md",),
     "features": ("../ops/runbooks/upgrade.md",),
     "whatif": ("operate.md", "testing.md"),

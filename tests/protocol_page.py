@@ -233,7 +233,7 @@ REGISTRATION: Final = RegisterBroker(
     features=(
         FeatureRange("metadata.version", 25, 30),
         FeatureRange("eligible.leader.replicas.version", 0, 1),
-        FeatureRange("metaquorum.version", 1, 4),
+        FeatureRange("metaquorum.version", 1, 5),
     ),
     rack=None,
     log_dirs=(DIRECTORY,),

@@ -24,6 +24,7 @@ from metadata_log.image.quotas import Entity, QuotasBuilder, QuotasImage
 from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import SnapshotRow, records_of
 from metadata_log.image.subject import SubjectBuilder
+from metadata_log.image.tokens import TokensBuilder, TokensImage
 from metadata_log.image.topics import TopicsBuilder, TopicsImage, placed_partitions, tombstones
 from metadata_log.image.users import CredentialKey, UsersBuilder, UsersImage
 from metadata_log.limits import (
@@ -61,6 +62,7 @@ class MetadataImage:
     quotas: QuotasImage = field(default_factory=immutables.Map)
     acls: AclsImage = field(default_factory=AclsImage)
     users: UsersImage = field(default_factory=immutables.Map)
+    tokens: TokensImage = field(default_factory=immutables.Map)
     results: RequestResults = field(default_factory=RequestResults)
     begun: BegunImage = field(default_factory=immutables.Map, compare=False)
     """Changes in parts that take brokers out of service; an older snapshot does not say them."""
@@ -134,6 +136,8 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """Entity and key of each."""
     acls: frozenset[Uuid] = frozenset()
     users: frozenset[CredentialKey] = frozenset()
+    tokens: frozenset[str] = frozenset()
+    """Ids."""
 
 
 class _Uncounted(NamedTuple):
@@ -188,6 +192,7 @@ def _size_of(before: MetadataImage, touched: Delta) -> _Size:
         + len(touched.quotas)
         + len(touched.acls)
         + len(touched.users)
+        + len(touched.tokens)
     )
     lines, size = keys, _IMAGE_BYTES + _KEY_BYTES * (keys + len(touched.partitions))
     for topic_id in touched.topics:
@@ -303,6 +308,7 @@ SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (
     QuotasBuilder,
     AclsBuilder,
     UsersBuilder,
+    TokensBuilder,
 )
 """A subject comes after those it depends on."""
 
@@ -318,6 +324,7 @@ _SNAPSHOT_ORDER: Final[tuple[tuple[str, Callable[[Any], Iterator[SnapshotRow]]],
     (QuotasBuilder.FIELD, QuotasBuilder.records),
     (AclsBuilder.FIELD, AclsBuilder.records),
     (UsersBuilder.FIELD, UsersBuilder.records),
+    (TokensBuilder.FIELD, TokensBuilder.records),
 )
 """Part of the format: equal images have equal snapshots, byte for byte."""
 

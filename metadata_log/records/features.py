@@ -12,10 +12,11 @@ log is translated for Kafka (`metadata_log/metadata_versions.py`)."""
 METADATA_VERSION_MIN = 7
 """Kafka 3.3-IV3, the oldest level with which Kafka 4.3 starts."""
 METAQUORUM_VERSION = "metaquorum.version"
-METAQUORUM_VERSION_LEVEL = 4
+METAQUORUM_VERSION_LEVEL = 5
 """The newest level that this release knows, with which it founds a cluster. Records that older releases do not know are
 written only at the level that knows them (`levels` in `declaration.py`). Level 1 is what a54a930 knows and writes; level
-4 has ACLs, SCRAM credentials and quotas of clients. A kind of record that comes later needs a level of its own."""
+4 has ACLs, SCRAM credentials and quotas of clients; level 5 has delegation tokens. A kind of record that comes later needs
+a level of its own."""
 METAQUORUM_VERSION_MIN = 1
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"

@@ -19,6 +19,7 @@ from metadata_log.records import (
     quorum,
     quotas,
     snapshots,
+    tokens,
     topics,
     users,
 )
@@ -38,6 +39,7 @@ SUBJECTS: Final[tuple[ModuleType, ...]] = (
     snapshots,
     acls,
     users,
+    tokens,
 )
 """What the log speaks of. A subject has the same name in every room that has a file for it; exported columns come in this
 order."""
@@ -53,6 +55,7 @@ Record: TypeAlias = (
     | controllers.Record
     | quotas.Record
     | users.Record
+    | tokens.Record
     | snapshots.Record
     | acls.Record
 )

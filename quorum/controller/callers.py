@@ -45,6 +45,11 @@ class Caller(NamedTuple):
         return self.principal.node
 
     @property
+    def name(self) -> str:
+        """The principal's name, by which ACLs and delegation tokens know it."""
+        return self.principal.acl_name or self.principal.name
+
+    @property
     def user(self) -> str:
         """The name that quotas of users have."""
         known = self.principal.acl_name
@@ -70,7 +75,7 @@ def authorize(caller: Caller, operation: str, resources: Iterable[Resource], ima
             a broker's role counts once that broker is registered.
     """
     right, principal = OPERATIONS[operation].right, caller.principal
-    if right is not Right.OPEN and right not in principal.rights:
+    if not principal.has(right):
         if principal.may_ask_acls(right):
             _ask_acls(caller, operation, resources, image)
             return
@@ -132,8 +137,7 @@ def _verdict(caller: Caller, does: AclOperation, resource: Resource, image: Meta
     by_acls = caller.principal.by_acls
     assert by_acls is not None, "only who may ask ACLs asks them"
     host = "" if caller.address is None else java_host(caller.address)
-    name = caller.principal.acl_name or caller.principal.name
-    question = Question(name, host, does, resource.type, resource.name)
+    question = Question(caller.name, host, does, resource.type, resource.name)
     return verdict_of(image, question, allow_if_none=by_acls.allow_if_none)
 
 

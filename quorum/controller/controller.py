@@ -41,6 +41,7 @@ from quorum.controller.upkeep import Upkeep
 from quorum.controller.written import Written, restored
 from quorum.decide.brokers import UnregisterBroker, is_taken
 from quorum.decide.canonical import IdempotencyKey, idempotency_key
+from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.mutation_quota import Mutations, quota_of, throttle_ms
 from quorum.decide.registry import DECISIONS, decide, deciding
@@ -146,7 +147,7 @@ class Controller(Upkeep):
         authorize_command(caller, command, self.committed)
         await self.turns.wait_for_turn()
         began_ms = self._now_ms()
-        decision = decide(self._context(), command)
+        decision = decide(self._asked_by(caller, None), command)
         self.turns.rest_after(began_ms)
         trial = Decision(outcome=decision.outcome, refusal=decision.refusal)
         return await self._carried_out(self._begun(trial, NO_ENVELOPE, None)), decision
@@ -302,7 +303,7 @@ class Controller(Upkeep):
     ) -> Sliced[tuple[Decision, Envelope, RecordBatch | None]]:
         """Decide a command on the tip and append its records; raises as `append`."""
         mutations = self._mutations(caller)
-        decision = yield from deciding(replace(self._context(), mutations=mutations), command)
+        decision = yield from deciding(self._asked_by(caller, mutations), command)
         envelope = self._envelope(decision, actor, operation, key)
         batch = (yield from self._appending(decision, envelope)) if decision.records else None
         self._change_sessions(decision)
@@ -310,6 +311,9 @@ class Controller(Upkeep):
         if mutations is not None and (decision.records or not getattr(command, "all_or_nothing", False)):
             self.active_reign.mutations.spend(mutations, now_ms=self._now_ms())
         return decision, envelope, batch
+
+    def _asked_by(self, caller: Caller, mutations: Mutations | None) -> DecideContext:
+        return replace(self._context(), mutations=mutations, requester=caller.name)
 
     def _mutations(self, caller: Caller) -> Mutations | None:
         """Return what counts a client's changes; None: it has no quota."""

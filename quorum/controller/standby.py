@@ -49,6 +49,7 @@ from metadata_log.sliced import Sliced, at_once
 from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.reign import InFlight, Reign
 from quorum.controller.sessions import Sessions
+from quorum.controller.token_hmacs import TokenHmacs
 from quorum.controller.waiters import Waiter, Waiters
 from quorum.decide.decision import Decision
 from quorum.decide.founding import Founding
@@ -89,7 +90,9 @@ class Standby:
         self._load_snapshot = load_snapshot
         self.broker_counts = BrokerCounts()
         self.elections = CountedElections()
-        self._listeners: list[AppliedListener] = [self.broker_counts, self.elections]
+        self.tokens = TokenHmacs()
+        """Of delegation tokens; off until it gets the secret key."""
+        self._listeners: list[AppliedListener] = [self.broker_counts, self.elections, self.tokens]
         self.committed: MetadataImage = EMPTY
         self.reign: Reign | None = None
         """None: this node does not lead. It is the active controller once the claim of its reign is applied."""

@@ -38,7 +38,7 @@ from quorum.controller.reign import Reign
 from quorum.controller.standby import Standby
 from quorum.controller.written import kept
 from quorum.decide.canonical import IdempotencyKey
-from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
+from quorum.decide.context import DecideContext, TokenRules, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import fence
@@ -46,6 +46,7 @@ from quorum.decide.heartbeat import unchanged
 from quorum.decide.quiet import QuietMark
 from quorum.decide.registry import decide
 from quorum.decide.sweeps import Sweep
+from quorum.decide.tokens import TokenSweep
 from quorum.node.config import ControllerSettings
 from quorum.pace.turns import Turns
 from quorum.raft.raft_log import RaftStatus
@@ -53,7 +54,7 @@ from quorum.raft.raft_log import RaftStatus
 log = logging.getLogger("quorum.controller.controller")
 R = TypeVar("R")
 
-Sweeping: TypeAlias = Sweep | Expiry | QuietMark
+Sweeping: TypeAlias = Sweep | Expiry | QuietMark | TokenSweep
 """What the active controller does by itself each interval."""
 PART_MS: Final = 3
 """A part of a long change is decided within about this time; to encode and apply it takes up to four times as long."""
@@ -122,7 +123,15 @@ class Upkeep(Standby):
             is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,
             is_linked=self._is_linked,
             raft_status=self._raft_status,
+            tokens=self._token_rules,
         )
+
+    @property
+    def _token_rules(self) -> TokenRules | None:
+        times = self._settings.delegation_tokens
+        if not self.tokens.is_on:
+            return None
+        return TokenRules(times.max_lifetime_ms, times.expiry_time_ms, self.tokens.id_of)
 
     def _is_linked(self, node_id: NodeId) -> bool:
         return any(peer.node_id == node_id and peer.reachable for peer in self.raft.status().peers)

@@ -42,6 +42,15 @@ class TopicPolicy(NamedTuple):
     replication_factor_min: int = 1
 
 
+class TokenRules(NamedTuple):
+    """How long delegation tokens last, and how one is found by its HMAC; the names and the defaults are Kafka's."""
+
+    max_lifetime_ms: int
+    expiry_time_ms: int
+    id_of: Callable[[bytes], str | None]
+    """Returns None where no committed token has this HMAC."""
+
+
 TOPIC_DEFAULTS: Final = TopicDefaults()
 NO_POLICY: Final = TopicPolicy()
 
@@ -90,7 +99,8 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     With `takes_unstable_levels`, levels of features that Kafka may still change can be finalized.
     `is_linked` answers whether this controller is linked with another one now. `raft_status` returns Raft's view, in which
     a change of voters is pending from its append on; None: changes of voters are decided by the log alone. `mutations`
-    counts the partitions that are created and deleted against the client's quota; None: it has none.
+    counts the partitions that are created and deleted against the client's quota; None: it has none. `requester` is the
+    principal that asks. `tokens` are the rules of delegation tokens; None: no secret key is set, so there are none.
     """
 
     image: MetadataImage
@@ -113,3 +123,5 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     is_linked: Callable[[NodeId], bool] = lambda _: False
     raft_status: Callable[[], RaftStatus] | None = None
     mutations: Mutations | None = None
+    requester: str = ""
+    tokens: TokenRules | None = None

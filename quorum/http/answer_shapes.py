@@ -249,6 +249,38 @@ class UsersChanged(Written):
     users: list[UserOutcome]
 
 
+class Token(TypedDict):
+    """A delegation token; times are Unix ms, principals are written `User:NAME`."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: list[str]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiry_timestamp_ms: int
+
+
+class Tokens(Listing):
+    items: list[Token]
+
+
+class TokenIssued(Written):
+    """`hmac` is what logs in, base64; null in a trial, and for another principal that repeats the request's id."""
+
+    token_id: str
+    owner: str
+    requester: str
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    hmac: str | None
+
+
+class TokenMoved(Written):
+    expiry_timestamp_ms: int
+
+
 class FeatureLevel(TypedDict):
     feature: str
     level: int
@@ -404,6 +436,7 @@ class State(Listing):
     controllers: list[dict[str, Any]]
     quotas: list[Quota]
     users: list[User]
+    tokens: list[Token]
     acls: list[Acl]
 
 

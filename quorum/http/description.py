@@ -35,6 +35,7 @@ from quorum.http import (
     producer_ids,
     quorum,
     quotas,
+    tokens,
     topics,
     users,
 )
@@ -94,6 +95,10 @@ TOLD: Final[Mapping[RouteKey, Told]] = {
     ("PATCH", "/v1/quotas"): Told(answers.QuotasChanged, quotas.WantedQuotas),
     ("GET", "/v1/users"): Told(answers.Users),
     ("PATCH", "/v1/users"): Told(answers.UsersChanged, users.ChangedCredentials),
+    ("GET", "/v1/tokens"): Told(answers.Tokens),
+    ("POST", "/v1/tokens"): Told(answers.TokenIssued, tokens.NewToken),
+    ("POST", "/v1/tokens/renew"): Told(answers.TokenMoved, tokens.RenewedToken),
+    ("POST", "/v1/tokens/expire"): Told(answers.TokenMoved, tokens.ExpiringToken),
     ("GET", "/v1/acls"): Told(acl_answers.Acls),
     ("GET", "/v1/acls/explain"): Told(acl_answers.AclVerdict),
     ("POST", "/v1/acls"): Told(acl_answers.AclsCreated, acls.NewAcls),

@@ -24,6 +24,7 @@ from metadata_log.records.users import UserScramCredentialRecord
 from quorum.controller.callers import Caller, authorize, may_ask_later
 from quorum.decide.access import CLUSTER
 from quorum.decide.registry import OPERATIONS
+from quorum.decide.tokens import is_over
 from quorum.kafka.errors import KafkaError, kafka_error, whole
 from quorum.kafka.refused_brokers import RefusedBrokers
 from quorum.node.parts import Parts
@@ -62,10 +63,20 @@ class KafkaDoor(Parts):
         proved = login.proved
         if proved is None:
             return self.access.principal(Peer(certificate, login.credential))
+        if isinstance(proved, ProvedToken):
+            return self._of_token(proved.token_id)
         now = self.controller.committed.users.get((proved.name, proved.mechanism))
         if now is None or now != proved.credential:
             raise AuthenticationFailed("the credential of this login was changed or taken away: log in again")
         return self.named("User", proved.name)
+
+    def _of_token(self, token_id: str) -> Principal:
+        """Return the owner of a delegation token by which a connection logged in, while the token lasts."""
+        token = self.controller.committed.tokens.get(token_id)
+        if token is None or is_over(token, self.controller.time_of_day_ms()):
+            raise AuthenticationFailed("the delegation token of this login has ended: log in with another")
+        kind, _, name = token.owner.partition(":")
+        return self.named(kind, name)._replace(by_token=True)
 
     def named(self, kind: str, name: str) -> Principal:
         """Return the principal of a name that Kafka's login or one of its brokers proves: the file of principals gives it
@@ -91,6 +102,12 @@ class Proved(NamedTuple):
     credential: UserScramCredentialRecord | None
 
 
+class ProvedToken(NamedTuple):
+    """Of which delegation token a client has shown by SCRAM that it knows the HMAC."""
+
+    token_id: str
+
+
 class Shown:
     """What answers showed last, and what it was made of. To make the same for each request costs more than its decision."""
 
@@ -113,7 +130,7 @@ class Login:
         self.mechanism: str | None = None
         self.credential: str | None = None
         self.exchange: Any = None
-        self.proved: Proved | None = None
+        self.proved: Proved | ProvedToken | None = None
         self.is_new = False
         self.has_failed = False
         """Its connection is closed behind the answer."""

@@ -74,8 +74,8 @@ def _principal(door: KafkaDoor, data: bytes | None) -> Principal:
     (version,) = _VERSION.unpack_from(data)
     if version not in PRINCIPAL.versions:
         raise Malformed(f"a principal in version {version}")
-    kind, name, _ = read_whole(PRINCIPAL, version, data, _VERSION.size)
-    return door.named(kind, name)
+    kind, name, by_token = read_whole(PRINCIPAL, version, data, _VERSION.size)
+    return door.named(kind, name)._replace(by_token=by_token)
 
 
 async def _read(door: KafkaDoor, header: RequestHeader, data: bytes) -> Values:

@@ -1,7 +1,8 @@
 """Edge: login by SASL: PLAIN, with the name of a principal and its token, or SCRAM, with a user's password.
 
 A client certificate needs no login here, and a principal's token is the same as over HTTP. A user that logs in by SCRAM has
-the rights that the file of principals gives its name. Source: KIP-43, KIP-84, KIP-152; RFC 4616, RFC 5802.
+the rights that the file of principals gives its name. A delegation token logs in as a user does, by its id and its HMAC, and
+its client acts as the token's owner. Source: KIP-43, KIP-48, KIP-84, KIP-152; RFC 4616, RFC 5802.
 """
 
 import secrets
@@ -14,7 +15,8 @@ from metadata_log.node.identity.rights import NOBODY, Principal
 from metadata_log.node.identity.scram import Asked as WhoAsks
 from metadata_log.node.identity.scram import Credential, Keys, ServerExchange
 from metadata_log.records.users import MECHANISMS
-from quorum.kafka.door import Api, Asked, AtOnce, KafkaDoor, Proved
+from quorum.decide.tokens import is_over
+from quorum.kafka.door import Api, Asked, AtOnce, KafkaDoor, Proved, ProvedToken
 from quorum.kafka.errors import NONE
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
@@ -115,13 +117,26 @@ def _scram_step(door: KafkaDoor, asked: Asked) -> bytes:
     proof: bytes = exchange.final(message)
     login.credential, login.is_new = None, True
     assert exchange.asked is not None
-    login.proved = Proved(exchange.asked.name, mechanism, credential)
+    login.proved = (
+        ProvedToken(exchange.asked.name)
+        if exchange.asked.is_token
+        else Proved(exchange.asked.name, mechanism, credential)
+    )
     return proof
 
 
 def _credential(door: KafkaDoor, who: WhoAsks, mechanism: int) -> Credential | None:
-    """Return a user's credential as it is committed here; None where there is none."""
-    found = None if who.is_token else door.controller.committed.users.get((who.name, mechanism))
+    """Return the credential of a user, or of a token, as it is committed here; None where there is none."""
+    if who.is_token:
+        token = door.controller.committed.tokens.get(who.name)
+        if (
+            token is None
+            or not door.controller.tokens.is_on
+            or is_over(token, door.controller.time_of_day_ms())
+        ):
+            return None
+        return door.controller.tokens.credential_of(token.token_id, mechanism)
+    found = door.controller.committed.users.get((who.name, mechanism))
     if found is None:
         return None
     return Credential(found.salt, found.iterations, Keys(found.stored_key, found.server_key))

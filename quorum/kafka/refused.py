@@ -11,8 +11,6 @@ from quorum.kafka.errors import UNSUPPORTED_VERSION, KafkaError, whole
 
 log = logging.getLogger(__name__)
 
-NO_TOKENS: Final = KafkaError(61, "this controller has no delegation tokens")
-"""DELEGATION_TOKEN_AUTH_DISABLED."""
 NO_KAFKA_CONTROLLERS: Final = KafkaError(
     UNSUPPORTED_VERSION, "controllers of Kafka cannot take part in this quorum"
 )
@@ -20,10 +18,6 @@ NOTHING: Final = "DescribeCluster"
 """What may be refused to whom: nothing is told that a description of the cluster does not tell."""
 CONTROLLERS_ONLY: Final = (52, 53, 54, 70, 82)
 """Vote, BeginQuorumEpoch, EndQuorumEpoch, ControllerRegistration, UpdateRaftVoter: only a controller of Kafka sends them."""
-
-
-def _whole(key: int, error: KafkaError) -> AtOnce:
-    return AtOnce(lambda _door, _asked: whole(ANSWERS[key], error))
 
 
 class _Asking:
@@ -44,8 +38,6 @@ class _Asking:
 
 _ASKING: Final = _Asking()
 APIS: Final = (
-    *(Api(key, _whole(key, NO_TOKENS), NOTHING, in_envelopes=True) for key in (38, 39, 40)),
-    Api(41, _whole(41, NO_TOKENS), NOTHING),
     *(
         Api(key, AtOnce(partial(_ASKING.refuse, key)), NOTHING, is_advertised=False)
         for key in CONTROLLERS_ONLY

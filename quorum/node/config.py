@@ -132,6 +132,20 @@ class FeatureSettings:
     """Whether this controller finalizes levels that Kafka may still change. The same on all controllers."""
 
 
+_DAY_MS: Final = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationTokenSettings:
+    """Delegation tokens, with Kafka's names behind `delegation.token.`; the same on all controllers and brokers."""
+
+    secret_key_file: Path | None = None
+    """Holds the secret key, of which the HMACs are made; None: there are no tokens."""
+    max_lifetime_ms: int = 7 * _DAY_MS
+    expiry_time_ms: int = _DAY_MS
+    expiry_check_interval_ms: int = _DAY_MS // 24
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclSettings:
     """Whether access control lists count on the doors of this controller; the second name is Kafka's."""
@@ -147,7 +161,6 @@ class AclSettings:
         return ByAcls(self.allow_everyone_if_no_acl_found) if self.enforced else None
 
 
-_DAY_MS: Final = 24 * 3600 * 1000
 _INT64_MAX: Final = 2**63 - 1
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys((f"timing.{name}" for name in TimingSettings.__slots__), (1, _DAY_MS)),
@@ -158,6 +171,9 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys((f"elections.{name}" for name in ElectionSettings.__slots__), (0, INT32_MAX)),
     "elections.leader_imbalance_per_broker_percentage": (0, 100),
     **dict.fromkeys((f"topics.{name}" for name in TopicSettings.__slots__), (1, limits.LIST_ITEMS_MAX)),
+    **dict.fromkeys(
+        (f"delegation_tokens.{name}" for name in DelegationTokenSettings.__slots__[1:]), (1, _INT64_MAX)
+    ),
     "topics.undelete_window_ms": (0, limits.UNDELETE_WINDOW_MS_MAX),
     "topics.partitions_per_topic_max": (1, INT32_MAX),
     **OF_AUDIT,
@@ -197,6 +213,7 @@ class ControllerSettings:
     audit: AuditSettings = field(default_factory=AuditSettings)
     features: FeatureSettings = field(default_factory=FeatureSettings)
     acls: AclSettings = field(default_factory=AclSettings)
+    delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
 
     @property
     def own(self) -> VoterSettings:

@@ -46,7 +46,7 @@ from metadata_log.node.http.body_buffers import BodyBuffers
 from metadata_log.node.http.kept_connections import KeptConnections
 from metadata_log.node.http.server import ConnectionBound
 from metadata_log.node.identity.access import Access
-from metadata_log.node.identity.credentials import bearer_from
+from metadata_log.node.identity.credentials import bearer_from, secret_from
 from metadata_log.node.identity.tls import Tls
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from metadata_log.node.threads import Threads, share_the_interpreter
@@ -54,6 +54,7 @@ from quorum.controller.controller import Controller
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.quiet import QuietMark
 from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.decide.tokens import TokenSweep
 from quorum.fetch.service import FetchService
 from quorum.http.metrics import TurnMetrics
 from quorum.kafka.kafka_log import KafkaLog
@@ -267,6 +268,7 @@ class _Node:
         )
         self.controller.audit = self.access.audit
         self.controller.founding = read_bootstrap(self.settings.data_dir)
+        self.controller.tokens.use(secret_from(self.settings.delegation_tokens.secret_key_file))
         self.keeper = SnapshotKeeper(
             settings=self.settings,
             controller=self.controller,
@@ -487,6 +489,7 @@ class _Node:
                 (Sweep(SweepKind.UNCLEAN), elections.unclean_leader_election_interval_ms),
                 (Expiry(), limits.UNDELETE_SWEEP_MS),
                 (QuietMark(), limits.QUIET_CHECK_MS),
+                (TokenSweep(), self.settings.delegation_tokens.expiry_check_interval_ms),
             ):
                 if interval_ms:
                     group.create_task(keep_sweeping(self.controller, sweep, interval_ms=interval_ms))

@@ -17,6 +17,7 @@ from metadata_log.metadata_versions import (
     DIRECTORIES_FROM,
     ELIGIBLE_FROM,
     SCRAM_FROM,
+    TOKENS_FROM,
 )
 from metadata_log.node.identity.scram import HASHES
 from metadata_log.orders import in_parts
@@ -43,6 +44,9 @@ def losses(image: MetadataImage, feature: str, level: int) -> Iterator[Loss]:
     if level < SCRAM_FROM:
         for name, mechanism in in_parts(image.users):
             yield Loss("user", name, HASHES[mechanism], "")
+    if level < TOKENS_FROM:
+        for token_id in in_parts(image.tokens):
+            yield Loss("token", token_id, "owner", image.tokens[token_id].owner)
     if level < CONTROLLERS_FROM:
         for controller_id in sorted(image.controllers):
             yield Loss("controller", str(controller_id), "registration", "")

@@ -602,6 +602,7 @@ def test_the_state_at_an_offset_is_that_of_the_last_whole_batch(quorum: Quorum) 
         "voters",
         "acls",
         "quotas",
+        "tokens",
         "users",
     }
     empty = quorum.ask("GET", "/v1/state?at=0").ok()

@@ -34,6 +34,7 @@ from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.quotas import ClientQuotaRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
+from metadata_log.records.tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from metadata_log.records.topics import (
     RemoveTopicRecord,
     TopicRecord,
@@ -202,11 +203,13 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
     topics, configs = set[TopicId](), set[tuple[int, str, str]]()
     partitions: dict[TopicId, set[int]] = {}
     quotas, acls = set[tuple[Entity, str]](), set[Uuid]()
-    users = set[tuple[str, int]]()
+    users, tokens = set[tuple[str, int]](), set[str]()
     for record in records:
         match record:
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 users.add((record.name, record.mechanism))
+            case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+                tokens.add(record.token_id)
             case ClientQuotaRecord():
                 quotas.add((quota_entity(record.entity), record.key))
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
@@ -241,6 +244,7 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
         quotas=frozenset(quotas),
         acls=frozenset(acls),
         users=frozenset(users),
+        tokens=frozenset(tokens),
         claim=any(isinstance(record, ControllerClaimRecord) for record in records),
     )
 
@@ -283,6 +287,7 @@ def test_a_delta_names_every_key_that_differs(seed: int) -> None:
         assert {key for key, _ in values[0] ^ values[1]} <= delta.quotas
         assert {*before.acls.by_id} ^ {*after.acls.by_id} <= delta.acls
         assert {key for key, _ in {*before.users.items()} ^ {*after.users.items()}} <= delta.users
+        assert {key for key, _ in {*before.tokens.items()} ^ {*after.tokens.items()}} <= delta.tokens
         assert {name for name, _ in {*before.features.items()} ^ {*after.features.items()}} <= delta.features
         assert delta.quorum == (
             (before.quorum.kraft_version, before.quorum.voters)

@@ -267,7 +267,7 @@ ROWS: Final = {
     "B84": Row("ACLs"),
     "B85": Row("SCRAM credentials"),
     "B86": Row("Quotas of clients"),
-    "B87": Row("Delegation tokens", not_built="there is no SASL to use them with"),
+    "B87": Row("Delegation tokens"),
     "B88": Row("Producer ids in blocks, never backwards"),
     # tools and metrics
     "B89": Row("The states of a migration from ZooKeeper", _NO_ZOOKEEPER),

@@ -41,7 +41,7 @@ from quorum.decide.topics import CreateTopic, DeleteTopic
 
 CLUSTER_ID = "transcript-of-acluster"
 CONTROLLER = NodeId(9000)
-FEATURES = (FeatureRange("metadata.version", 25, 30), FeatureRange("metaquorum.version", 1, 4))
+FEATURES = (FeatureRange("metadata.version", 25, 30), FeatureRange("metaquorum.version", 1, 5))
 _RESERVED = {"MIGRATING": MIGRATING, "UNASSIGNED": UNASSIGNED, "LOST": LOST}
 
 

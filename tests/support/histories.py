@@ -38,6 +38,7 @@ from metadata_log.records.quorum import (
 )
 from metadata_log.records.quotas import CLIENT_ID, IP, USER, ClientQuotaRecord, QuotaEntity
 from metadata_log.records.registry import Record
+from metadata_log.records.tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from metadata_log.records.topics import (
     KeptSetting,
     RemoveTopicRecord,
@@ -447,6 +448,14 @@ def _credential(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [UserScramCredentialRecord(name, rng.choice((1, 2)), *secrets, 4_096, mask_key)]
 
 
+def _token(rng: random.Random, image: MetadataImage) -> list[Record]:
+    if image.tokens and rng.random() < 0.3:
+        return [RemoveDelegationTokenRecord(rng.choice(sorted(image.tokens)))]
+    renewers = rng.choice(((), ("User:renée",), ("User:b,c", "User:d")))
+    token_id = rng.choice(("MDEyMzQ1Njc4OWFiY2RlZg", "-größe_|"))
+    return [DelegationTokenRecord(token_id, "User:ann", "User:bob", renewers, 7, 9_000, rng.randrange(9_000))]
+
+
 def _new_voters(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [_voters(rng)]
 
@@ -464,6 +473,7 @@ _KINDS = (
     *(_quota, _quota),
     *(_create_acl, _create_acl, _remove_acl),
     *(_credential, _credential),
+    *(_token, _token),
 )
 
 

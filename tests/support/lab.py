@@ -126,7 +126,7 @@ def registration(broker_id: int, incarnation: int = 1) -> RegisterBroker:
         features=(
             FeatureRange("metadata.version", 25, 30),
             FeatureRange("eligible.leader.replicas.version", 0, 1),
-            FeatureRange("metaquorum.version", 1, 4),
+            FeatureRange("metaquorum.version", 1, 5),
         ),
         rack=None,
         log_dirs=(uuid(2000 + broker_id),),

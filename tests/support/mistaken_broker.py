@@ -130,7 +130,7 @@ class Broker:
             "features": [
                 ["metadata.version", 25, 30],
                 ["eligible.leader.replicas.version", 0, 1],
-                ["metaquorum.version", 1, 4],
+                ["metaquorum.version", 1, 5],
             ],
             "rack": None,
             "log_dirs": [] if self.is_("no_log_dir") else self.log_dirs,

@@ -23,6 +23,7 @@ RECORDS = {  # by type: the letter of the entity's line in the digest, how many 
     4: ("c", 3, (0, 1, 2, 3, 4)), 12: ("f", 1, (0, 1)), 1004: ("q", 0, (0,)), 1005: ("v", 0, (0,)),
     27: ("n", 1, (0, 2, 1, 3, 4, 5)), 1010: ("n", 1, (0, 1)),
     11: ("s", 2, (0, 1, 2, 3, 4, 5, 6)), 22: ("s", 2, (0, 1)),
+    10: ("k", 1, (0, 1, 2, 3, 4, 5, 6)), 26: ("k", 1, (0,)),
     14: ("u", 2, (0, 1, 2)),  # without its last field, which says that it is removed
     18: ("a", 1, (0, 1, 2, 3, 4, 5, 6, 7)), 19: ("a", 1, (0,)),
     15: ("i", 0, (0, 0, 0)), 1002: ("snapshot", 0, (0, 1, 2, 3, 4)),  # of a 15 its last field alone; a 1002 until its 1003
@@ -99,8 +100,8 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
                 told |= {3: told[3] + (fields[2] is not None), 4: told[4] + 1}
             self[key] = told
             is_removed = (kind == 4 and fields[3] is None) or (kind == 12 and not fields[1])
-            if kind in (1, 19, 22, 1010) or is_removed or (kind == 14 and fields[3]):
-                del self[key]
+            if kind in (1, 19, 22, 26, 1010) or is_removed or (kind == 14 and fields[3]):
+                self.pop(key, None)
 
     def digest(self) -> str:
         buckets = [[0, 0, 0] for _ in range(256)]
@@ -144,7 +145,7 @@ if __name__ == "__main__":
         "features": [
             ["metadata.version", 25, 30],
             ["eligible.leader.replicas.version", 0, 1],
-            ["metaquorum.version", 1, 4],
+            ["metaquorum.version", 1, 5],
         ],
         "log_dirs": [urandom(16)],
     }

@@ -28,6 +28,7 @@ from metadata_log.records.partitions import PartitionChangeRecord, PartitionReco
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.quorum import ControllerClaimRecord, QuorumVersionRecord, Voter, VotersRecord
 from metadata_log.records.quotas import ClientQuotaRecord, QuotaEntity
+from metadata_log.records.tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from metadata_log.records.topics import (
     RemoveTopicRecord,
     TopicRecord,
@@ -364,6 +365,19 @@ FAMILIES: Final[Mapping[str, Family]] = {
         {
             UserScramCredentialRecord: ("set", lambda record: (record.name, record.mechanism)),
             RemoveUserScramCredentialRecord: ("remove", lambda record: (record.name, record.mechanism)),
+        },
+    ),
+    "token_changes": Family(
+        ("token_id",),
+        ("token_expires_ms",),
+        ("prev_expires_ms",),
+        lambda moment: {
+            (each.token_id,): (each.expiry_timestamp_ms,) for each in moment.image.tokens.values()
+        },
+        (None,),
+        {
+            DelegationTokenRecord: ("set", lambda record: (record.token_id,)),
+            RemoveDelegationTokenRecord: ("remove", lambda record: (record.token_id,)),
         },
     ),
     "controller_changes": Family(

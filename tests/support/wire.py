@@ -151,7 +151,7 @@ def registration(cluster_id: str, broker_id: int, /, **other: Any) -> dict[str, 
         "features": [
             ["metadata.version", 25, 30],
             ["eligible.leader.replicas.version", 0, 1],
-            ["metaquorum.version", 1, 4],
+            ["metaquorum.version", 1, 5],
         ],
         "rack": None,
         "log_dirs": [hashlib.sha256(f"log dir of {broker_id}".encode()).digest()[:16]],

@@ -15,6 +15,7 @@ from metadata_log.node.identity.certificate_dates import Dated, date_text, dated
 from metadata_log.node.identity.certified_names import name_in
 from metadata_log.node.identity.ownership import check_secret
 
+SECRET_BYTES_MAX: Final = 4_096
 BEARER: Final = re.compile(r"Bearer ([!-~]{20,512})", re.IGNORECASE)
 CONTROLLERS: Final = ("Controller",)
 REVOKED: Final = "its certificate is revoked"
@@ -249,3 +250,22 @@ def bearer_from(file: Path | None) -> dict[str, str]:
     if not BEARER.fullmatch(header):
         raise InvalidSettings(f"{file}: holds no token: wanted 20 to 512 characters without spaces")
     return {"Authorization": header}
+
+
+def secret_from(file: Path | None) -> bytes | None:
+    """Return the secret key that a file holds, without white space around it; None without a file.
+
+    Raises:
+        InvalidSettings: the file cannot be read, is empty, or larger than SECRET_BYTES_MAX.
+    """
+    if file is None:
+        return None
+    check_secret(file)
+    try:
+        with file.open("rb") as opened:
+            secret = opened.read(SECRET_BYTES_MAX + 1).strip()
+    except OSError as error:
+        raise InvalidSettings(f"{file}: {error.strerror}") from error
+    if not 0 < len(secret) <= SECRET_BYTES_MAX:
+        raise InvalidSettings(f"{file}: holds no secret key: wanted 1 to {SECRET_BYTES_MAX} bytes")
+    return secret

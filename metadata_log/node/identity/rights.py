@@ -24,6 +24,8 @@ class Right(Enum):
     """Nothing: whether a process lives, and whether it is ready."""
     TOKEN = "token"  # noqa: S105 (a right's name)
     """On a broker: something for the controller to judge, as the broker forwards the request with it."""
+    IDENTITY = "identity"
+    """To be known by a name: what is asked for is the principal's own, or is looked at further."""
     READ = "read"
     """To see the metadata, secrets masked."""
     RAW = "raw"
@@ -78,6 +80,14 @@ class Principal(NamedTuple):
     """None: what its roles do not give, it has not."""
     acl_name: str | None = None
     """By which ACLs know it; None: by its name."""
+    by_token: bool = False
+    """It logged in by a delegation token, here or at the broker that forwards."""
+
+    def has(self, right: Right) -> bool:
+        """Answer whether its roles, or its being known, give it a right."""
+        if right is Right.IDENTITY:
+            return self is not NOBODY
+        return right is Right.OPEN or right in self.rights
 
     def may_ask_acls(self, right: Right) -> bool:
         """Answer whether ACLs may give this right to this principal."""
@@ -96,7 +106,7 @@ class Principal(NamedTuple):
             AuthenticationFailed: it shows no identity.
             NotAuthorized: it may not.
         """
-        if right is not Right.OPEN and right not in self.rights:
+        if not self.has(right):
             raise self.refusal(right, what)
 
     def refusal(self, right: Right, what: str) -> MetadataError:

@@ -50,6 +50,7 @@ _OPERATIONS: Final = {
     "ClientQuota": "AlterClientQuotas",
     "UserScramCredential": "AlterUserScramCredentials",
     "RemoveUserScramCredential": "AlterUserScramCredentials",
+    "DelegationToken": "CreateDelegationToken",
     "UnregisterBroker": "UnregisterBroker",
 }
 

@@ -30,6 +30,7 @@ from metadata_log.records.quorum import (
 from metadata_log.records.quotas import ClientQuotaRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
+from metadata_log.records.tokens import RemoveDelegationTokenRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.records.users import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from metadata_log.replay.opaque import OpaqueRecord, unread
@@ -219,6 +220,7 @@ _NO_STATE: Final = (
     *(SnapshotHeaderRecord, SnapshotFooterRecord, NoOpRecord, ControllerClaimRecord),
     *(PartitionChangeRecord, RemoveTopicRecord, UnregisterControllerRecord),
     RemoveUserScramCredentialRecord,
+    RemoveDelegationTokenRecord,
 )
 """The records around the state in a checkpoint, and those that only a log holds."""
 

@@ -94,6 +94,7 @@ VERBS = {
     ),
     *("controllers list", "controllers unregister"),
     *("quotas list", "quotas set", "quotas delete"),
+    *("tokens list", "tokens create", "tokens renew", "tokens expire"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("replay sql", "replay tables", "replay state", "replay diff", "replay history"),
     *("bench blackhole", "bench handover", "bench slow-disks", "bench steady"),

@@ -115,7 +115,6 @@ def test_every_record_of_ours_has_a_counterpart_or_a_reason() -> None:
 def test_kafkas_records_without_a_counterpart_are_these() -> None:
     found = {vector.schema.name for vector in vectors()} - {*READ}
     assert found == {
-        *("DelegationToken", "RemoveDelegationToken"),
         *("BeginTransaction", "EndTransaction", "AbortTransaction", "ZkMigrationState", "ClearElr"),
     }
 

@@ -43,7 +43,7 @@ READS = {
     *("replay state", "replay diff", "replay history"),
     *("shell", "advise", "quotas list", "acls list", "acls explain", "users list", "features preview"),
     *("log tail", "top", "diff", "report", "version", "help", "completion", "config check", "context list"),
-    *("certificates list", "quorum versions"),
+    *("certificates list", "quorum versions", "tokens list"),
 }
 """They change nothing."""
 RUNS = {

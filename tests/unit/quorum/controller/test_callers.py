@@ -80,7 +80,19 @@ OPEN = ("DescribeHealth", "LogIn", "ShowConsole")
 """What needs no identity: nothing of the cluster is told."""
 
 
-@pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - set(OPEN)))
+OF_ONESELF = tuple(name for name, access in OPERATIONS.items() if access.right is Right.IDENTITY)
+"""What every principal may ask for: the decision looks at whose it is."""
+
+
+@pytest.mark.parametrize("operation", OF_ONESELF)
+def test_what_is_a_principals_own_needs_an_identity_alone(operation: str) -> None:
+    image = World().image
+    authorize(Caller(Principal("User:alice", frozenset())), operation, [CLUSTER], image)
+    with pytest.raises(AuthenticationFailed, match=f"{operation} on cluster kafka-cluster needs an identity"):
+        authorize(Caller(NOBODY), operation, [CLUSTER], image)
+
+
+@pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - {*OPEN, *OF_ONESELF}))
 def test_every_operation_reads_included_needs_a_right_of_some_role(operation: str) -> None:
     right, image = OPERATIONS[operation].right, World().image
     assert any(right in rights for rights in ROLES.values())

@@ -58,7 +58,7 @@ async def test_the_first_claim_founds_the_cluster() -> None:
     assert dict(image.features) == {
         "metadata.version": 30,
         "eligible.leader.replicas.version": 1,
-        "metaquorum.version": 4,
+        "metaquorum.version": 5,
     }
     assert dict(image.configs[4, ""]) == {"min.insync.replicas": "1"}
     assert image.quorum.kraft_version == 1
@@ -86,9 +86,9 @@ async def test_no_record_is_appended_that_the_finalized_level_does_not_know(
     lab = Lab()
     controller = lab.lead(1)
     before = controller.tip
-    monkeypatch.setitem(registry._LEVELLED, ConfigRecord, (1, 5))
+    monkeypatch.setitem(registry._LEVELLED, ConfigRecord, (1, 6))
     keyed = Decision(records=(ConfigRecord(BROKER, "", "a.password", "x", b"k" * 16),))
-    with pytest.raises(InvariantBroken, match=r"metaquorum\.version 5, and the cluster is at 4"):
+    with pytest.raises(InvariantBroken, match=r"metaquorum\.version 6, and the cluster is at 5"):
         controller.append(keyed, NO_ENVELOPE)
     assert controller.tip is before
     controller.append(Decision(records=(ConfigRecord(BROKER, "", "a.setting", "x", None),)), NO_ENVELOPE)

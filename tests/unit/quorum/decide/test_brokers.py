@@ -64,7 +64,7 @@ def online(*broker_ids: int, **options: Any) -> World:
         ({"features": (FeatureRange("metadata.version", 7, 29), OURS)}, "UNSUPPORTED_VERSION"),
         ({"features": (FeatureRange("metadata.version", 30, 30), OURS)}, None),
         ({"features": (METADATA,)}, None),
-        ({"features": (METADATA, FeatureRange("metaquorum.version", 5, 6))}, "UNSUPPORTED_VERSION"),
+        ({"features": (METADATA, FeatureRange("metaquorum.version", 6, 7))}, "UNSUPPORTED_VERSION"),
         ({"features": (METADATA, FeatureRange("kraft.version", 0, 1))}, None),
         ({"features": (METADATA, FeatureRange("kraft.version", 0, 0))}, "UNSUPPORTED_VERSION"),
         (

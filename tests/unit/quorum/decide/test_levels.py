@@ -6,6 +6,7 @@ from metadata_log.errors import UnsupportedVersion
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.features import METAQUORUM_VERSION, FeatureLevelRecord
 from metadata_log.records.quotas import ClientQuotaRecord
+from metadata_log.records.tokens import DelegationTokenRecord
 from quorum.decide.levels import check_level
 from tests.support.decisions import World
 
@@ -21,3 +22,7 @@ def test_a_type_is_written_from_its_level_on() -> None:
         check_level(world.image, UnregisterBrokerRecord, "removals")
     world.write([FeatureLevelRecord(METAQUORUM_VERSION, 4)])
     check_level(world.image, ClientQuotaRecord, "quotas")
+    with pytest.raises(UnsupportedVersion, match=r"tokens need metaquorum.version 5, .* at 4: upgrade"):
+        check_level(world.image, DelegationTokenRecord, "delegation tokens")
+    world.write([FeatureLevelRecord(METAQUORUM_VERSION, 5)])
+    check_level(world.image, DelegationTokenRecord, "delegation tokens")

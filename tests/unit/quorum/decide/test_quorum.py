@@ -48,7 +48,7 @@ def test_the_first_claim_founds_the_cluster() -> None:
         QuorumVersionRecord(1),
         VotersRecord((voter(1), voter(2))),
         FeatureLevelRecord("metadata.version", 30),
-        FeatureLevelRecord("metaquorum.version", 4),
+        FeatureLevelRecord("metaquorum.version", 5),
     )
 
 
@@ -80,7 +80,7 @@ def test_a_cluster_for_kafkas_brokers_is_founded_as_kafka_does() -> None:
         "eligible.leader.replicas.version": 1,
         "share.version": 1,
         "streams.version": 1,
-        "metaquorum.version": 4,
+        "metaquorum.version": 5,
     }
     assert dict(image.configs[4, ""]) == {"min.insync.replicas": "2"}
     again = claim(

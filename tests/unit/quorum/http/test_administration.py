@@ -357,7 +357,7 @@ async def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
             ("eligible.leader.replicas.version", 1),
             ("group.version", 0),
             ("metadata.version", 30),
-            ("metaquorum.version", 4),
+            ("metaquorum.version", 5),
             ("share.version", 0),
             ("streams.version", 0),
             ("transaction.version", 0),

@@ -29,7 +29,7 @@ from tests.support.desk import Desk, DoorServer
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, history_of
 from tests.support.lab import Lab
 
-HISTORY = [*history_of(3, 30)]
+HISTORY = [*history_of(3, 40)]
 END = HISTORY[-1].image.end_offset
 """The next record is of a type unknown to this release."""
 REASON = f"the log of this controller: offset {END}: record type 7777 version 0 is unknown to this release"

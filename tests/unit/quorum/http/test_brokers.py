@@ -46,6 +46,7 @@ def test_the_whole_state() -> None:
     assert list(state) == [
         *("end_offset", "controller_epoch", "time_ms", "digest", "brokers", "topics", "configs", "features"),
         *("next_producer_id", "kraft_version", "voters", "controllers", "quotas", "acls", "users"),
+        "tokens",
         "deleted_topics",
     ]
     assert state["digest"] == digest(made.image)
@@ -54,7 +55,7 @@ def test_the_whole_state() -> None:
     assert state["brokers"][0]["features"][0] == {"name": "metadata.version", "min": 25, "max": 30}
     assert state["brokers"][0]["log_dirs"] == [uuid_text(word_uuid("d1a"))]
     assert state["brokers"][0]["cordoned_log_dirs"] is None
-    assert state["features"] == {"metadata.version": 30, "metaquorum.version": 4}
+    assert state["features"] == {"metadata.version": 30, "metaquorum.version": 5}
     assert state["voters"] == [
         {
             "id": CONTROLLER,

@@ -31,8 +31,11 @@ NOT_ASKED = {
     ("POST", "/v1/session"),
     ("DELETE", "/v1/session"),
     ("GET", "/v1/log/lines"),
+    ("POST", "/v1/tokens"),
+    ("POST", "/v1/tokens/renew"),
+    ("POST", "/v1/tokens/expire"),
 }
-"""Routes whose answers are no JSON, or need a token or other voters."""
+"""Routes whose answers are no JSON, or need a token or other voters; of delegation tokens: test_tokens.py."""
 T = {"topic": "t", "partition": 0}
 
 
@@ -157,6 +160,7 @@ async def tour(asked: Callable[..., Any]) -> None:
         "features",
         "quotas",
         "users",
+        "tokens",
         "quorum",
         "quorum/settings",
         "controllers",

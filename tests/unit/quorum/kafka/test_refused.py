@@ -1,34 +1,12 @@
 """Edge: what is served by no controller here is refused in the form of its answer."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from metadata_log.kafka.messages import REQUESTS
 from quorum.kafka.apis import APIS
 from quorum.kafka.refused import CONTROLLERS_ONLY
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
-
-
-@pytest.mark.parametrize(
-    ("key", "values", "answered"),
-    [
-        (38, (None, None, (), 1), lambda answer: answer[0]),
-        (39, (b"", 1), lambda answer: answer[0]),
-        (40, (b"", 1), lambda answer: answer[0]),
-        (41, (None,), lambda answer: answer[0]),
-    ],
-)
-def test_what_is_not_here_is_refused_as_kafka_without_it_refuses_it(
-    tmp_path: Path, key: int, values: tuple[Any, ...], answered: Any
-) -> None:
-    async def story(desk: KafkaDesk) -> None:
-        async with desk.client() as client:
-            answer = await client.ask(key, REQUESTS[key].versions.last, *values)
-        assert answered(answer) == 61
-
-    at_kafka_desk(tmp_path, story)
 
 
 def test_a_controller_of_kafka_is_refused_and_logged_once(
