@@ -88,7 +88,7 @@ public class Broker {
         var body = new HashMap<String, Object>(Map.of("previous_broker_epoch", previousEpoch, "log_dirs", List.of(logDir),
             "endpoints", List.of(List.of("PLAINTEXT", "127.0.0.1", 9092L, 0L)),
             "features", List.of(List.of("metadata.version", 25L, 30L),
-                List.of("eligible.leader.replicas.version", 0L, 1L), List.of("metaquorum.version", 1L, 4L))));
+                List.of("eligible.leader.replicas.version", 0L, 1L), List.of("metaquorum.version", 1L, 5L))));
         body.put("rack", null);
         var answer = post("/v1/brokers/register", body, 3_000);
         if (answer != null) {

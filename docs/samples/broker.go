@@ -79,7 +79,7 @@ func (b *broker) hasSession() bool {
 func (b *broker) register() {
 	body := object{"endpoints": []any{[]any{"PLAINTEXT", "127.0.0.1", 9092, 0}}, "rack": nil, "log_dirs": b.logDirs,
 		"features": []any{[]any{"metadata.version", 25, 30}, []any{"eligible.leader.replicas.version", 0, 1},
-			[]any{"metaquorum.version", 1, 4}},
+			[]any{"metaquorum.version", 1, 5}},
 		"previous_broker_epoch": b.previousEpoch}
 	if status, answer, _ := b.post("/v1/brokers/register", body, 3*time.Second); status == 200 {
 		told := (&reader{answer}).value().(object)

@@ -16,6 +16,7 @@ from ops.kafka.clients import Admin
 from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import TLS_FOLDER, LocalCluster
+from quorum.node.config import DelegationTokenSettings
 from tests.kafka.test_secure_brokers import give_tokens, log_in_with_plain, tool_properties
 from tests.support.processes import poll_until
 
@@ -23,21 +24,62 @@ pytestmark = pytest.mark.slow
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PASSWORD = "correct horse, battery staple"
+SECRET = "the secret of tokens"
 
 
 def jaas(user: str, password: str) -> str:
     return f'{MODULE} required username="{user}" password="{password}";'
 
 
+def check_tokens(cluster: LocalCluster, authority: Authority, as_alice: Path) -> None:
+    """Have Kafka's tool issue a token at a broker, log in by it at both kinds of nodes, and end it (B87)."""
+    broker, controller = cluster.brokers[0], cluster.controllers[0]
+    at_broker = ("--bootstrap-server", broker.listens, "--command-config")
+    tokens = partial(run_tool, "kafka-delegation-tokens", *at_broker, str(as_alice))
+    day = ("--max-life-time-period", "-1")
+    told = tokens("--create", *day, "--renewer-principal", "User:bob")
+    row = next(line for line in told.splitlines() if "User:alice" in line).split()
+    token_id, hmac = row[0], row[1]
+    (item,) = cluster.client().read("/v1/tokens")["items"]
+    assert (item["token_id"], item["owner"], item["renewers"]) == (token_id, "User:alice", ["User:bob"])
+    assert item["max_timestamp_ms"] - item["issue_timestamp_ms"] == 7 * 24 * 3600 * 1000
+    login = {
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{MODULE} required username="{token_id}" password="{hmac}" tokenauth="true";',
+    }
+    by_token = as_alice.with_name("token.properties")
+    by_token.write_text(properties_text(tool_properties(authority, "x", "x") | login))
+    assert "by-alice" in run_tool("kafka-topics", *at_broker, str(by_token), "--list")
+    quorum = ("--bootstrap-controller", controller.kafka or "", "describe", "--status")
+    assert '"id": 11' in run_tool("kafka-metadata-quorum", "--command-config", str(by_token), *quorum)
+    with pytest.raises(ToolFailed, match=r"requests are not allowed"):
+        run_tool("kafka-delegation-tokens", *at_broker, str(by_token), "--create", *day)
+    assert token_id in tokens("--describe", "--owner-principal", "User:alice")
+    tokens("--renew", "--renew-time-period", "60000", "--hmac", hmac)
+    (renewed,) = cluster.client().read("/v1/tokens")["items"]
+    assert renewed["expiry_timestamp_ms"] < item["expiry_timestamp_ms"]
+    tokens("--expire", "--expiry-time-period", "-1", "--hmac", hmac)
+    assert cluster.client().read("/v1/tokens")["items"] == []
+    with pytest.raises(ToolFailed, match=r"credential|password"):
+        run_tool("kafka-metadata-quorum", "--command-config", str(by_token), *quorum)
+
+
 def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp_path: Path) -> None:
     async def scenario() -> None:
+        secret = tmp_path / "tokens.secret"
+        secret.write_text(f"{SECRET}\n")
+        secret.chmod(0o600)
         cluster = LocalCluster(
             tmp_path / "c",
             controllers=1,
             brokers=1,
             secure=True,
             kafka=True,
-            adjust=lambda settings: replace(settings, kafka=replace(settings.kafka, security="sasl_tls")),
+            adjust=lambda settings: replace(
+                settings,
+                kafka=replace(settings.kafka, security="sasl_tls"),
+                delegation_tokens=DelegationTokenSettings(secret_key_file=secret),
+            ),
         )
         cluster.prepare()
         give_tokens(cluster, {"Broker:11": "broker", "User:alice": "admin"})
@@ -49,6 +91,7 @@ def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp
         properties["listener.name.clients.sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
         properties["listener.name.clients.scram-sha-512.sasl.jaas.config"] = f"{MODULE} required;"
         properties["sasl.mechanism.inter.broker.protocol"] = "SCRAM-SHA-512"
+        properties["delegation.token.secret.key"] = SECRET
         config.write_text(properties_text(properties))
         try:
             await cluster.start_one(controller.id)
@@ -111,6 +154,8 @@ def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp
             lines = client.read("/v1/topics")["items"]
             assert [each["name"] for each in lines] == ["by-alice"]
             assert json.dumps(client.read("/v1/state")).count("SCRAM-SHA") == 2
+            asks(PASSWORD)
+            await asyncio.to_thread(check_tokens, cluster, authority, tool)
         finally:
             await cluster.stop()
 
