@@ -77,6 +77,7 @@ def begun_with(state: KafkaState, controllers: Sequence[ControllerSettings]) -> 
                 f"id {settings.node_id} is a broker's; brokers and controllers share one id space: give the controller "
                 "another"
             )
+    _check_listeners(image, controllers)
     levels = supported(unstable=any(each.features.unstable_levels for each in controllers))
     features, lost = image.features, dict(state.lost)
     level = features.get(METADATA_VERSION, 0)
@@ -102,6 +103,17 @@ def begun_with(state: KafkaState, controllers: Sequence[ControllerSettings]) -> 
     return Begun(
         restored(image, cluster_id=cluster_id, voters=voters, epoch=state.epoch + EPOCHS_SKIPPED), lost
     )
+
+
+def _check_listeners(image: MetadataImage, controllers: Sequence[ControllerSettings]) -> None:
+    """Check that brokers look for our controllers under the name that they look for Kafka's."""
+    names = {endpoint.name for voter in image.quorum.voters or () for endpoint in voter.endpoints}
+    for settings in controllers:
+        if names and settings.kafka.listener_name not in names:
+            raise InvalidRequest(
+                f"controller {settings.node_id} is told to brokers under the listener {settings.kafka.listener_name}, and "
+                f"Kafka's controllers are under {', '.join(sorted(names))}: set listener_name in [kafka]"
+            )
 
 
 def _voter(settings: ControllerSettings) -> Voter:

@@ -151,8 +151,9 @@ def _say_what_comes(state: "KafkaState") -> None:
     )
     if not state.image.quorum.voters or not any(voter.endpoints for voter in state.image.quorum.voters):
         say(
-            "Kafka's quorum was named by controller.quorum.voters (kraft.version 0): give each broker "
-            "controller.quorum.bootstrap.servers in its place, and restart it, one after the other"
+            "Kafka's quorum was named by controller.quorum.voters (kraft.version 0): brokers find ours without a restart "
+            "where these have the ids and addresses of that setting; else give each broker "
+            "controller.quorum.bootstrap.servers in its place, and restart it"
         )
     say(
         "Kafka's directories stay as they are: keep them until you are sure, and never start controllers in them again"

@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
@@ -29,6 +30,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from metadata_log.errors import Unavailable
 from metadata_log.node.addresses import HostPort, address_text, read_address
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT
 from ops.cluster_layout import HOST, free_ports
 from ops.kafka.clients import Admin, Sent, producing, read_to_end, settings
 from ops.kafka.properties import CLIENT_LISTENER, CONTROLLER_LISTENER, LOG_DIRS
@@ -44,7 +46,7 @@ AT_ONCE: Final = 50
 PASSWORD: Final = "rather secret"
 SASL: Final = "SASL"
 OF_TOPIC: Final = 1
-OF_BROKER: Final = 2
+OF_ALL_BROKERS: Final = 3
 """Kafka's numbers of where a setting comes from."""
 SETTINGS: Final = {
     # On a busy machine a broker may take longer than a minute until it is unfenced.
@@ -128,9 +130,10 @@ class Takeover:
         self.bootstrap = self.kafka.bootstrap
         self.users = users
         self.sent: list[tuple[str, Sent]] = []
-        self._client = AdminClient(
-            settings(self.bootstrap), logger=logging.getLogger("tests.kafka.taking_over")
-        )
+
+    @cached_property
+    def _client(self) -> AdminClient:
+        return AdminClient(settings(self.bootstrap), logger=logging.getLogger("tests.kafka.taking_over"))
 
     def _let_users_log_in(self) -> list[str]:
         """Give each broker a listener for users of SCRAM; return where they listen."""
@@ -188,15 +191,11 @@ class Takeover:
             for number in range(self.users)
         ]
         _all(self._client.alter_user_scram_credentials(told, request_timeout=60))
-        asyncio.run(self._set_quotas(quotas))
-        broker = ConfigResource(ConfigResource.Type.BROKER, str(min(self.kafka.brokers)))
-        broker.add_incremental_config(
-            ConfigEntry("message.max.bytes", "1000012", incremental_operation=AlterConfigOpType.SET)
-        )
-        _all(self._client.incremental_alter_configs([broker], request_timeout=60))
+        asyncio.run(self._set_the_rest(quotas))
         return names
 
-    async def _set_quotas(self, quotas: int) -> None:
+    async def _set_the_rest(self, quotas: int) -> None:
+        """Set quotas, and a setting of all brokers: librdkafka knows no request for either."""
         client = await KafkaClient.connect(read_address(self.bootstrap[0]))
         entries = tuple(
             (
@@ -206,9 +205,11 @@ class Takeover:
             for number in range(quotas)
         )
         answered = await client.ask(49, 1, entries, False)
+        setting = (BROKER, CLUSTER_DEFAULT, (("message.max.bytes", 0, "1000013"),))
+        altered = await client.ask(44, 1, (setting,), False)
         client.close()
-        if failed := [row for row in answered[1] if row[0] != 0]:
-            raise Unavailable(f"quotas were refused: {failed[:3]}")
+        if failed := [row for row in (*answered[1], *altered[1]) if row[0] != 0]:
+            raise Unavailable(f"quotas or settings were refused: {failed[:3]}")
 
     def described(self, names: Sequence[str]) -> dict[str, Any]:
         """Return what the brokers say of the cluster, without what may change while clients write."""
@@ -230,7 +231,7 @@ class Takeover:
             resource.name: {
                 name: entry.value for name, entry in future.result().items() if entry.source == own
             }
-            for own, each in ((OF_TOPIC, some), *((OF_BROKER, [broker]) for broker in brokers))
+            for own, each in ((OF_TOPIC, some), *((OF_ALL_BROKERS, [broker]) for broker in brokers))
             for resource, future in self._client.describe_configs(each, request_timeout=60).items()
         }
         any_text: Any = None  # what the library's own types leave out

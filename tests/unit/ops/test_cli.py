@@ -256,7 +256,7 @@ def test_a_duration_ago_is_no_flag() -> None:
         ("configs list --topic t --broker 1", "not allowed with"),
         ("configs set --topic t", "required"),
         ("storage format", "required"),
-        ("storage import-kafka", "required"),
+        ("storage import-kafka .", "required"),
         ("storage export-kafka .", "required"),
         ("quorum transfer --to x", "whole number"),
         ("quorum add-voter", "required"),

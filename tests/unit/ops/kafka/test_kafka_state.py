@@ -114,6 +114,7 @@ def test_secrets_are_kept_and_masked_under_keys_of_their_own(tmp_path: Path) -> 
 
 
 def test_a_transaction_counts_once_it_ends_and_one_that_is_open_is_left_out(tmp_path: Path) -> None:
+    """B76, for the state with which our controllers begin."""
     ids = [TopicId(bytes([number]) * 16) for number in (2, 3, 4)]
     taken = state(
         log(

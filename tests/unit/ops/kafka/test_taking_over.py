@@ -11,9 +11,10 @@ import pytest
 
 from metadata_log.digest import digest
 from metadata_log.errors import DirectoryInUse, ForeignDirectory, InvalidRequest
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, NodeId
 from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh
 from metadata_log.records.features import METADATA_VERSION, METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
+from metadata_log.records.quorum import Voter, VoterEndpoint
 from ops.kafka import taking_over
 from ops.kafka.kafka_state import KafkaState, kafka_state
 from ops.kafka.taking_over import OFFSETS_SKIPPED, begun_with, check_may_take_over, take_over
@@ -111,6 +112,14 @@ def test_settings_that_the_brokers_could_not_follow_are_refused(
     controllers = [replace(ours(tmp_path)[0], **change), *ours(tmp_path)[1:]]
     with pytest.raises(InvalidRequest, match=says):
         begun_with(kafka(tmp_path), controllers)
+
+
+def test_brokers_look_for_one_name_of_a_listener(tmp_path: Path) -> None:
+    state = kafka(tmp_path)
+    voter = Voter(NodeId(1), uuid(1), (VoterEndpoint("CTRL", "h", 1),), 0, 1)
+    known = replace(state.image, quorum=state.image.quorum._replace(voters=(voter,)))
+    with pytest.raises(InvalidRequest, match="under CTRL: set listener_name"):
+        begun_with(state._replace(image=known), ours(tmp_path))
 
 
 def test_a_controller_is_named_once(tmp_path: Path) -> None:
