@@ -4,7 +4,7 @@ Tests: tests/unit/ops/admin/test_dry_run.py.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ops.admin.dry_run import Foreseen
 
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+HARMLESS: Final = (ElectionNotNeeded.error,)
 REFUSED: Final = 3
 """The exit code where an item was refused, as for a request that is."""
 
@@ -66,7 +67,7 @@ def carry_out(
     columns: Sequence[Column],
     *,
     empty: str = "nothing was asked",
-    harmless: Collection[str] = (ElectionNotNeeded.error,),
+    harmless: Collection[str] = HARMLESS,
     **more: Any,
 ) -> int:
     """Send the items with the fields `more`, or show what would be written; return REFUSED if one was refused.
@@ -80,13 +81,19 @@ def carry_out(
     if asked.dry_run:
         from ops.admin.dry_run import what_if_items
 
-        return show_foreseen(asked, what_if_items(asked.client(), request, items, **more))
+        foreseen = what_if_items(asked.client(), request, items, **more)
+        return show_foreseen(asked, foreseen, harmless=harmless)
     sent = send_items(asked.client(), request, items, **more)
     errors = {one["error"] for one in sent.results}
     if errors == {None} and not sent.is_written and not more.get("validate_only"):
         say("nothing was written: all was as asked already")
+        columns = [replace(one, show=_as_before) if one.key == "error" else one for one in columns]
     asked.show(sent.results, table=lambda: _results(asked, columns, sent.results, empty))
     return 0 if errors <= {None, *harmless} else REFUSED
+
+
+def _as_before(_error: object) -> str:
+    return "as it was"
 
 
 def _results(asked: Network, columns: Sequence[Column], results: Sequence[Row], empty: str) -> str:
@@ -100,7 +107,8 @@ def _results(asked: Network, columns: Sequence[Column], results: Sequence[Row], 
     return f"{head}\n\n{short(columns, refused, asked.look)}" if refused else head
 
 
-def show_foreseen(asked: Network, foreseen: "Foreseen") -> int:
+def show_foreseen(asked: Network, foreseen: "Foreseen", *, harmless: Collection[str] = HARMLESS) -> int:
+    """Show what would be written; return REFUSED if an item would be refused, as the change itself does."""
     value = foreseen._asdict()
     names = value.pop("names")
 
@@ -110,7 +118,7 @@ def show_foreseen(asked: Network, foreseen: "Foreseen") -> int:
         return "\n".join([record_lines(foreseen.records, names, asked.look), *refused, counts])
 
     asked.show(value, table=table)
-    return 0
+    return 0 if {one["error"] for one in foreseen.refused} <= {*harmless} else REFUSED
 
 
 def record_lines(

@@ -16,6 +16,7 @@ import click
 
 from metadata_log.errors import (
     Fault,
+    InvalidSettings,
     MetadataError,
     OutcomeUnknown,
     Rejected,
@@ -35,6 +36,7 @@ OK, REJECTED, UNAVAILABLE, UNKNOWN, FAULT = 0, 3, 4, 5, 6
 PROGRAM: Final = "metaquorum"
 COMPLETE_VARIABLE: Final = "_METAQUORUM_COMPLETE"
 """Set by the completion of a shell: bash_source, zsh_source and fish_source print what a shell's profile evaluates."""
+INVALID_SETTINGS: Final = "INVALID_SETTINGS"
 INTERRUPTED: Final = 130
 """The code that a shell expects of a program ended by Ctrl-C: 128 plus SIGINT's number."""
 
@@ -175,12 +177,12 @@ def report(error: BaseException, *, as_json: bool = False) -> int:
             code = UNKNOWN
         case Unavailable():
             code = UNAVAILABLE
-        case Rejected():
+        case Rejected() | InvalidSettings():
             code = REJECTED
         case _:
             code = FAULT
     if isinstance(error, MetadataError):
-        name = type(error).__name__ if isinstance(error, Fault) else error.error
+        name = _name(error)
         if as_json:
             say_json(
                 name,
@@ -201,6 +203,13 @@ def report(error: BaseException, *, as_json: bool = False) -> int:
         else:
             say(message)
     return code
+
+
+def _name(error: MetadataError) -> str:
+    """Return what an error is called; a file that is not what it was given as is the caller's error, and no fault."""
+    if isinstance(error, InvalidSettings):
+        return INVALID_SETTINGS
+    return type(error).__name__ if isinstance(error, Fault) else error.error
 
 
 def _told(error: BaseException) -> str:

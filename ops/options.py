@@ -139,17 +139,45 @@ def _suggestion(given: str, known: Sequence[str]) -> str:
 
 
 class SectionedOption(click.Option):
-    """An option that help shows under the heading `section`."""
+    """An option that help shows under the heading `section`; the empty text is no value, unless it `may_be_empty`."""
 
-    def __init__(self, *names: str, section: str = "options", **more: Any) -> None:
+    def __init__(
+        self, *names: str, section: str = "options", may_be_empty: bool = False, **more: Any
+    ) -> None:
         super().__init__(names, **more)
         self.section = section
+        self.may_be_empty = may_be_empty
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        if not self.may_be_empty:
+            _refuse_empty(self, ctx, value)
+        return super().type_cast_value(ctx, value)
+
+
+class Positional(click.Argument):
+    """A positional argument; usage shows one that may be left out in brackets. The empty text is no value."""
+
+    def make_metavar(self, ctx: click.Context) -> str:
+        shown = super().make_metavar(ctx)
+        return shown if self.required or shown.startswith("[") else f"[{shown}]"
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        _refuse_empty(self, ctx, value)
+        return super().type_cast_value(ctx, value)
+
+
+def _refuse_empty(param: click.Parameter, ctx: click.Context, value: Any) -> None:
+    """Refuse the empty text, as a shell gives it for a variable that is not set: it would name nothing, or everything."""
+    if value == "" or (isinstance(value, tuple | list) and "" in value):
+        raise click.BadParameter(
+            "the empty text is no value: leave it out, or say which is meant", ctx, param
+        )
 
 
 def option(*names: str, **more: Any) -> Callable[[R], R]:
     """Declare an option: its words, and its keyword if that is another.
 
-    `more` is what click.Option takes, and `section`, `read` (of a value's text) or `choices`.
+    `more` is what click.Option takes, and `section`, `may_be_empty`, `read` (of a value's text) or `choices`.
     """
     return declaring(SectionedOption(*names, **_typed(more)))
 
@@ -161,7 +189,7 @@ def flag(*names: str, **more: Any) -> Callable[[R], R]:
 
 def argument(name: str, metavar: str, **more: Any) -> Callable[[R], R]:
     """Declare a positional argument; `more` is what click.Argument takes, and `read` or `choices`."""
-    return declaring(click.Argument([name], metavar=metavar, **_typed(more)))
+    return declaring(Positional([name], metavar=metavar, **_typed(more)))
 
 
 def _typed(more: dict[str, Any]) -> dict[str, Any]:

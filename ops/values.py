@@ -40,10 +40,34 @@ def existing_path(text: str) -> Path:
     return Path(text)
 
 
+def existing_file(text: str) -> Path:
+    """Read the path of a file that is there."""
+    path = existing_path(text)
+    if path.is_dir():
+        raise ValueError(f"{text} is a directory: name a file")
+    return path
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file that an operator named; raises ValueError saying in plain words why it has none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} is not UTF-8") from error
+    except OSError as error:
+        raise ValueError(error.strerror) from error
+
+
+def local_cluster(text: str) -> Path:
+    """Read the folder of a cluster of `metaquorum up`."""
+    path = existing_path(text)
+    if not (path / "cluster.json").exists():
+        raise ValueError(f"{text} is no folder of `metaquorum up`: it has no cluster.json")
+    return path
+
+
 def directory(text: str) -> Path:
     """Read the path of a directory, or of one to be made: no file is on the way."""
-    if not text:
-        raise ValueError("the empty text names no directory; the current one is .")
     path = Path(text)
     there = next((step for step in (path, *path.parents) if os.path.lexists(step)), path.parent)
     if os.path.lexists(there) and not there.is_dir():

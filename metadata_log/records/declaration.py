@@ -119,10 +119,15 @@ def mask(secret: str, key: bytes | None) -> str:
     """
     if key is None:
         return f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"
-    return f"hmac-sha256:{hmac.digest(key, secret.encode(), hashlib.sha256).hex()}"
+    return mask_text(mask_bytes(secret.encode(), key))
 
 
 def mask_bytes(secret: bytes, key: bytes | None) -> bytes:
     """Return what is shown instead of secret bytes, which always have a key."""
     assert key is not None, "secret bytes without a key of their masks"
     return hmac.digest(key, secret, hashlib.sha256)
+
+
+def mask_text(masked: bytes) -> str:
+    """Return the mask of secret bytes as text, which says that it is a mask and not the secret."""
+    return f"hmac-sha256:{masked.hex()}"

@@ -58,7 +58,7 @@ READERS: Final = {
 def kind_of(path: Path) -> Kind | None:
     """Return what a path holds; None where nothing is there that we know.
 
-    A file is told by its first bytes, and an empty one by its name.
+    A file is told by its first bytes, and an empty or damaged one by its name.
     """
     if path.is_dir():
         return _kind_of_directory(path)
@@ -72,6 +72,8 @@ def kind_of(path: Path) -> Kind | None:
         return Kind.CHECKPOINT if path.suffix == ".checkpoint" else Kind.KAFKA_SEGMENT
     if head[:4] == b"PAR1":
         return Kind.PARQUET
+    if _SEGMENT.fullmatch(path.name):
+        return Kind.SEGMENT
     return {".checkpoint": Kind.CHECKPOINT, ".snapshot": Kind.SNAPSHOT}.get(path.suffix)
 
 

@@ -23,6 +23,10 @@ from metadata_log.node.traceparent import TRACEPARENT, is_traceparent
 
 ANSWER_BYTES_MAX: Final = 1024 * MIB
 """A larger answer is not ours: the whole state of a million partitions is about 400 MB of JSON."""
+NOT_TRUSTED: Final = "NODE_NOT_TRUSTED"
+"""The code of a failure where this client does not trust a node's certificate, for another reason than a date."""
+NO_TLS: Final = "WRONG_VERSION_NUMBER"
+"""What OpenSSL says of an answer without TLS."""
 NO_LISTENER: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
 
 JSON: Final = "application/json"
@@ -83,7 +87,7 @@ class NoAnswer(Exception):
     """One attempt got no answer; `sent` is whether the node may have received the request."""
 
     def __init__(self, reason: str, *, sent: bool, code: str | None = None, is_refusal: bool = False) -> None:
-        """`code` names a date of the node's certificate as the cause (`date_code`).
+        """`code` names a date of the node's certificate as the cause (`date_code`), or NOT_TRUSTED.
 
         `is_refusal`: it was certain at once, and will be the same when the node is asked again soon.
         """
@@ -184,11 +188,13 @@ def exchange(
     except TimeoutError as error:
         raise NoAnswer(f"no answer within {timeout_s:.1f} s", sent=sent) from error
     except ssl.SSLError as error:
-        is_final = isinstance(error, ssl.SSLCertVerificationError)
-        raise NoAnswer(why_it_failed(error), sent=sent, code=date_code(error), is_refusal=is_final) from error
+        raise _without_trust(error, sent=sent) from error
     except socket.gaierror as error:
         why = f"{parts.hostname} is not known: {error.strerror}"
         raise NoAnswer(why, sent=False, is_refusal=True) from error
+    except http.client.RemoteDisconnected as error:
+        has_tls = "; a node with TLS does so: name https://" if parts.scheme == "http" else ""
+        raise NoAnswer(f"closed the connection without an answer{has_tls}", sent=sent) from error
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
         raise NoAnswer(why, sent=sent, is_refusal=error.errno in NO_LISTENER) from error
@@ -198,3 +204,13 @@ def exchange(
         raise NoAnswer(f"broke off its answer ({type(error).__name__})", sent=sent) from error
     finally:
         connection.close()
+
+
+def _without_trust(error: ssl.SSLError, *, sent: bool) -> NoAnswer:
+    """Return the failure of TLS with a node; one that is about trust will be the same the next time."""
+    why = why_it_failed(error)
+    if error.reason == NO_TLS:
+        return NoAnswer(f"{why}; a node without TLS answers so: name http://", sent=False, is_refusal=True)
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return NoAnswer(why, sent=sent)
+    return NoAnswer(why, sent=sent, code=date_code(error) or NOT_TRUSTED, is_refusal=True)

@@ -4,7 +4,7 @@ How far a move is, the log says: a node that has registered the new addresses is
 """
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from ops.admin.roll_plan import Role
 from ops.admin.rolling import NotBack, Rolling, UnsafeStep, wait_until
 from ops.admin.survey import survey
 
+NAME_UNKNOWN: Final = "NAME_UNKNOWN"
+"""What --accept takes beside the reasons of health: a name that the nodes know, and this machine does not."""
 LOOKED_AT_S: Final = 1.0
 """For a connection to the new address: a process that listens there takes it in some milliseconds."""
 
@@ -42,11 +44,19 @@ class Move:
         pairs = (("HTTP", own), (RAFT_ENDPOINT, self.raft), (KAFKA_ENDPOINT, self.kafka))
         return {name: address for name, address in pairs if address is not None}
 
-    def lacking(self, endpoints: list[Endpoint]) -> dict[str, HostPort]:
-        """Return which of the addresses a registration does not have. A broker's own endpoint comes first."""
+    def present(self, endpoints: list[Endpoint]) -> dict[str, HostPort]:
+        """Return where a registration says that the node is reached now, of the wanted endpoints.
+
+        A broker's own endpoint comes first.
+        """
         found: dict[str, HostPort] = {one["name"]: (one["host"], one["port"]) for one in endpoints}
         if self.role == "broker" and endpoints:
             found["HTTP"] = endpoints[0]["host"], endpoints[0]["port"]
+        return {name: found[name] for name in self.wanted if name in found}
+
+    def lacking(self, endpoints: list[Endpoint]) -> dict[str, HostPort]:
+        """Return which of the addresses a registration does not have."""
+        found = self.present(endpoints)
         return {name: address for name, address in self.wanted.items() if found.get(name) != address}
 
 
@@ -58,23 +68,48 @@ class Moving:
     move: Move
 
     def lacking(self) -> dict[str, HostPort]:
-        """Return the addresses that are not registered yet.
+        """Return the addresses that are not registered yet; raises as `present`."""
+        return self.move.lacking(self._endpoints())
+
+    def present(self) -> dict[str, HostPort]:
+        """Return where the node is reached now, of the endpoints that move.
 
         Raises:
             InvalidRequest: no such node is registered.
         """
-        for node_id, endpoints in self._registered()[self.move.role].items():
-            if node_id == self.move.id:
-                return self.move.lacking(endpoints)
-        raise InvalidRequest(f"{self.move.name} is not registered")
+        return self.move.present(self._endpoints())
+
+    def changes(self) -> Iterator[str]:
+        """Yield a line for each address that changes: from where, and to where."""
+        endpoints = self._endpoints()
+        present = self.move.present(endpoints)
+        for name, address in self.move.lacking(endpoints).items():
+            was = address_text(present[name]) if name in present else "none"
+            yield f"{name}: {was} becomes {address_text(address)}"
+
+    def _endpoints(self) -> list[Endpoint]:
+        found = self._registered()[self.move.role].get(self.move.id)
+        if found is None:
+            raise InvalidRequest(f"{self.move.name} is not registered")
+        return found
 
     def check(self) -> None:
-        """Check that no other node and no process is at the new addresses.
+        """Check that the new addresses are known, and that no other node and no process is there.
 
         Raises:
-            UnsafeStep: another node registered one, or something listens there.
+            UnsafeStep: a name is not known here, another node registered an address, or something listens there.
         """
         lacking = self.lacking()
+        for host, port in lacking.values():
+            try:
+                socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError) as error:
+                if NAME_UNKNOWN not in self.rolling.accepted:
+                    why = getattr(error, "strerror", None) or "it is no name of a host"
+                    raise UnsafeStep(
+                        f"{host} is not known here ({why}): nodes that do not know it could not reach "
+                        f"{self.move.name}. If they do know it, --accept {NAME_UNKNOWN}"
+                    ) from error
         for role, nodes in self._registered().items():
             for node_id, endpoints in nodes.items():
                 for one in endpoints:

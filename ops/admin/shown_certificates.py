@@ -23,7 +23,7 @@ from metadata_log.records.quorum import KAFKA_ENDPOINT
 from ops.admin.cluster import Cluster, Endpoint
 from ops.admin.exchange import Unreachable
 from ops.admin.health import merged_status
-from ops.admin.survey import survey
+from ops.admin.survey import check_is_let_in, none_answers, survey
 
 Role: TypeAlias = Literal["controller", "broker"]
 TLS_PROTOCOLS: Final = frozenset({1, 3})
@@ -65,10 +65,13 @@ def targets(client: Cluster) -> list[Target]:
 
     Raises:
         Unreachable: no controller answers.
+        AuthenticationFailed, NotAuthorized: as `check_is_let_in`.
     """
-    status = merged_status(survey(client))
+    nodes = survey(client)
+    check_is_let_in(nodes)
+    status = merged_status(nodes)
     if status is None:
-        raise Unreachable(f"no controller answers{client.cure}")
+        raise Unreachable(f"{none_answers(nodes)}{client.cure}")
     registered = {one["controller_id"]: one["endpoints"] for one in client.controllers()}
     found = [_controller(row, registered) for row in (*status["voters"], *status["observers"])]
     found += [_broker(client, one["broker_id"], one["endpoints"]) for one in client.brokers()]
@@ -218,13 +221,15 @@ def in_files(paths: Iterable[Path]) -> Iterator[tuple[Path, x509.Certificate]]:
     for path in paths:
         is_folder = path.is_dir()
         files = sorted(one for one in path.iterdir() if one.suffix in PEM_ENDS) if is_folder else [path]
+        if not files:
+            raise InvalidSettings(f"{path}: no file there ends in {', '.join(sorted(PEM_ENDS))}")
         for file in files:
             try:
                 found = x509.load_pem_x509_certificates(file.read_bytes())
             except OSError as error:
                 raise InvalidSettings(f"{file}: {error.strerror}") from error
             except ValueError as error:
-                raise InvalidSettings(f"{file}: holds no certificate: {error}") from error
+                raise InvalidSettings(f"{file}: holds no certificate in PEM") from error
             for one in found:
                 yield file, one
 

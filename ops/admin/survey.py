@@ -24,7 +24,7 @@ from metadata_log.node.addresses import http_url
 from metadata_log.node.attempts import Attempt, answers_in_time
 from metadata_log.records.brokers import SSL_PROTOCOL
 from ops.admin.client import ClusterClient, controllers_named
-from ops.admin.exchange import Answer, Unreachable
+from ops.admin.exchange import NOT_TRUSTED, Answer, Unreachable
 from ops.admin.health import NodeAnswers, aged, is_broker_list, is_quorum, is_ready, judge
 from ops.admin.items import chunks
 from ops.admin.search import waiting_for
@@ -48,12 +48,10 @@ def judged(client: ClusterClient, *, expect_brokers: int | None = None) -> dict[
     """Return the cluster's health: `health` is green, yellow or red, and `reasons` say why.
 
     Raises:
-        AuthenticationFailed, NotAuthorized: all controllers refuse this client, so nothing is known of their health.
+        AuthenticationFailed, NotAuthorized: as `check_is_let_in`, so nothing is known of their health.
     """
     nodes = survey(client)
-    refusals = [node.refusal for node in nodes]
-    if refusals and refusals[0] is not None and None not in refusals:
-        raise refusals[0]
+    check_is_let_in(nodes)
     brokers = _brokers(client, nodes)
     broker_ready, broker_failures = _broker_ready(client, brokers or [])
     # A node that answers late makes the others' answers old.
@@ -70,6 +68,22 @@ def judged(client: ClusterClient, *, expect_brokers: int | None = None) -> dict[
         own=client.credentials.dates,
         now_s=time.time(),
     )
+
+
+def check_is_let_in(nodes: Sequence[NodeAnswers]) -> None:
+    """Check that a node lets this client in.
+
+    Raises:
+        AuthenticationFailed, NotAuthorized: all of them refuse it, or it trusts the certificate of none.
+    """
+    refusals = [node.refusal for node in nodes]
+    if refusals and refusals[0] is not None and None not in refusals:
+        raise refusals[0]
+
+
+def none_answers(nodes: Sequence[NodeAnswers]) -> str:
+    """Return what is said where no controller answers, and why each does not."""
+    return f"no controller answers: {', '.join(f'{node.url} {node.failure}' for node in nodes)}"
 
 
 def survey(client: ClusterClient) -> list[NodeAnswers]:
@@ -89,7 +103,12 @@ def survey(client: ClusterClient) -> list[NodeAnswers]:
                 answer = client.ask_one(url, path, timeout_s=timeout_s)
             except Unreachable as error:
                 failure = f"does not answer ({error.message.removeprefix(f'{url}: ')})"
-                return NodeAnswers(url=url, **answers, failure=failure, failure_code=_cause(error))
+                code = _cause(error)
+                if code == NOT_TRUSTED:
+                    return NodeAnswers(
+                        url=url, **answers, failure=failure, refusal=_mistrusted(client, error)
+                    )
+                return NodeAnswers(url=url, **answers, failure=failure, failure_code=code)
             body = _json(answer)
             if not is_sound(body):
                 refusal = _refusal(answer)
@@ -167,6 +186,16 @@ def _refusal(answer: Answer) -> MetadataError | None:
     return error if isinstance(error, AuthenticationFailed | NotAuthorized) else None
 
 
+def _mistrusted(client: ClusterClient, error: Unreachable) -> AuthenticationFailed:
+    named = client.credentials.tls is not None
+    cure = (
+        "--ca names another authority"
+        if named
+        else "name the authority of the nodes: --ca FILE (METAQUORUM_CA)"
+    )
+    return AuthenticationFailed(f"this client does not trust the node at {error.message}; {cure}")
+
+
 def _brief(client: ClusterClient, urls: Sequence[str], most_s: float) -> ClusterClient:
     return ClusterClient(
         urls,
@@ -207,7 +236,7 @@ def _broker_ready(
             ready = asking.ask_one(attempt.url, "/readyz").json()
         except Unreachable as error:
             cause = _cause(error)
-            if cause is not None:
+            if cause not in (None, NOT_TRUSTED):
                 failures[running[attempt.url]] = (cause, error.message)
             return None
         return (ready, time.monotonic()) if is_ready(ready) else None
@@ -221,7 +250,7 @@ def _broker_ready(
 
 
 def _cause(error: Unreachable) -> str | None:
-    """Return the code of a date of the node's certificate, if that is why it was not asked."""
+    """Return the code of a date of the node's certificate, or NOT_TRUSTED, if that is why it was not asked."""
     cause = error.context.get("cause")
     return cause if isinstance(cause, str) else None
 

@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from metadata_log.errors import NotController, SnapshotNotFound
+from metadata_log.errors import InvalidRequest, NotController, SnapshotNotFound
 from metadata_log.ids import uuid_text
 from metadata_log.node.addresses import HostPort, address_text
 from metadata_log.node.disk.data_directory import read_meta
 from metadata_log.node.disk.durable_files import renamed_os_errors, replace_file, sync_directory
 from metadata_log.wire.shapes import INT32_MAX
+from ops.given_snapshots import read_given
 from ops.options import Network, Noun, Output, R, argument, flag, network, option, output
 from ops.processes import keep_files_private
 from ops.talk import fail_usage, say
@@ -148,10 +149,8 @@ def _written(path: Path, body: bytes, snapshot_id: str) -> "MetadataImage":
 @_beginning
 def run_restore(asked: Output, *, path: Path, config: Path, gone: tuple[int, ...], dry_run: bool) -> int:
     """Begin a cluster of another id: what still runs of the old one keeps apart from it."""
-    from snapshots.snapshot_file import read_snapshot
-
     settings = _settings(config)
-    image = read_snapshot(path)
+    image = read_given(path, "backup restore")
     if image.quorum.cluster_id == settings.cluster_id:
         fail_usage(
             f"{path} is a backup of cluster {settings.cluster_id}, to which {config} belongs: its brokers and controllers "
@@ -173,7 +172,6 @@ def run_restore(asked: Output, *, path: Path, config: Path, gone: tuple[int, ...
 def run_recover(asked: Output, *, source: Path, config: Path, gone: tuple[int, ...], dry_run: bool) -> int:
     """Go on under the same cluster id, in an epoch above all that the brokers have seen."""
     from quorum.node.restoring import EPOCHS_SKIPPED, surviving_state
-    from snapshots.snapshot_file import read_snapshot
 
     settings = _settings(config)
     if source.is_dir():
@@ -182,6 +180,8 @@ def run_recover(asked: Output, *, source: Path, config: Path, gone: tuple[int, .
                 f"{source} is the directory of {config} itself: it is only read. Move it away, and format another one "
                 "in its place"
             )
+        if not (source / "meta.json").exists():
+            raise InvalidRequest(f"{source} is no data directory of a controller: it has no meta.json")
         survivor = surviving_state(source)
         image, epoch = survivor.image, survivor.epoch
         known = {
@@ -191,7 +191,7 @@ def run_recover(asked: Output, *, source: Path, config: Path, gone: tuple[int, .
             ),
         }
     else:
-        image = read_snapshot(source)
+        image = read_given(source, "backup recover")
         epoch, known = image.controller_epoch, {"committed_until": image.end_offset}
     if image.quorum.cluster_id != settings.cluster_id:
         fail_usage(

@@ -4,6 +4,7 @@ tests/cluster/test_certificates.py.
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,13 +12,14 @@ from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.node.identity.certificate_dates import DAY_S
 from ops.changes import REFUSED
 from ops.given import SHOWN
-from ops.guard import ask_first, guarded
+from ops.guard import ask_first
 from ops.node_commands import command_with
 from ops.options import Network, Noun, R, argument, either, flag, network, option
 from ops.processes import keep_files_private
 from ops.render import Column
+from ops.routines import UNSAFE, Routine, routine
 from ops.talk import fail_usage, say
-from ops.values import existing_path, from_to, seconds
+from ops.values import existing_file, existing_path, from_to
 from ops.when import duration_text, parse_duration_ms
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ops.admin.cluster import Cluster
 
 ENDS: Final = 10
-"""The exit code of `list --expiring` where a certificate ends in time, and of a dry run that finds what is unsafe."""
+"""The exit code of `list --expiring` where a certificate ends in time."""
 PATIENCE_S: Final = 60.0
 DAYS_MAX: Final = 3_650
 LOOK_AGAIN_S: Final = 0.5
@@ -62,7 +64,7 @@ NEXT: Final = {
     "certificates list --expiring 30d",
     "certificates list metaquorum-data/tls -o json",
 )
-@argument("paths", "[PATH...]", nargs=-1, required=False, read=existing_path)
+@argument("paths", "PATH...", nargs=-1, required=False, read=existing_path)
 @option(
     "--expiring",
     "expiring_ms",
@@ -143,16 +145,10 @@ def _show(asked: Network) -> "TlsFiles | None":
     )
 
 
-def _bringing(run: R) -> R:
+def _bringing(run: R, *, accepts: bool) -> R:
     """Declare how files get to the nodes."""
     for declare in reversed(
         (
-            option(
-                "--local",
-                read=existing_path,
-                metavar="DIR",
-                help="the nodes are those of `metaquorum up --secure --dir DIR`",
-            ),
             option(
                 "--install",
                 read=command_with(PLACES),
@@ -161,16 +157,12 @@ def _bringing(run: R) -> R:
                 "ca.crt, revoked.toml); {id}, {role} and {host} are replaced, too",
             ),
             either("local", "install"),
-            option(
-                "--patience",
-                read=seconds,
-                default=PATIENCE_S,
-                metavar="DURATION",
-                help=f"for each wait; default: {PATIENCE_S:g}s",
+            routine(
+                dry="show what would be done, and what is unsafe; change nothing",
+                local="the nodes are those of `metaquorum up --secure --dir DIR`",
+                patience_s=PATIENCE_S,
+                accepts=accepts,
             ),
-            flag("--dry-run", help="show what would be done, and what is unsafe; change nothing"),
-            guarded,
-            network,
         )
     ):
         run = declare(run)
@@ -203,43 +195,31 @@ def _bringing(run: R) -> R:
     metavar="N",
     help="for which the new certificates are valid; default: 825",
 )
-@option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="CODE",
-    help="a reason of `quorum health` that does not matter; may be repeated",
-)
-@_bringing
+@partial(_bringing, accepts=True)
 def run_rotate(
-    asked: Network,
+    asked: Routine,
     *,
     what: str,
     folder: Path | None,
     step: str | None,
     days: int | None,
-    accepted: tuple[str, ...],
-    local: Path | None,
     install: Sequence[str] | None,
-    patience: float,
-    dry_run: bool,
-    yes: bool,
 ) -> int:
     """Rotate; interrupted, it goes on when it is run again."""
     keep_files_private()
     if step is not None and what == "nodes":
         fail_usage("--step is of `rotate authority`")
-    rotation = _rotation(asked, folder, local, install, patience_s=patience, accepted=accepted, days=days)
+    rotation = _rotation(asked, folder, install, days=days)
     due = rotation.due() if what == "authority" else None
     if step not in (None, due):
         raise InvalidRequest(f"the step that is due is {due}, and not {step}")
-    if dry_run:
+    if asked.dry_run:
         return _show_rotation(asked, rotation, due)
-    if local is None and install is None:
+    if asked.local is None and install is None:
         fail_usage(
             "say how a file gets to a node: --install COMMAND or --local DIR; --dry-run shows the order"
         )
-    if not ask_first(_about(due), lambda: (f"{one.name}" for one in rotation.targets()), yes=yes):
+    if not ask_first(_about(due), lambda: (f"{one.name}" for one in rotation.targets()), yes=asked.yes):
         return REFUSED
     going = rotation.rotate_nodes() if due is None else rotation.rotate_authority(due)
     done = [one._asdict() for one in going]
@@ -260,33 +240,26 @@ def _about(due: str | None) -> str:
 
 
 def _rotation(
-    asked: Network,
-    folder: Path | None,
-    local: Path | None,
-    install: Sequence[str] | None,
-    *,
-    patience_s: float,
-    accepted: Sequence[str],
-    days: int | None,
+    asked: Routine, folder: Path | None, install: Sequence[str] | None, *, days: int | None
 ) -> "Rotation":
     from ops.admin.certificate_rotation import Rotation, authority_in
     from ops.certificates import DAYS
     from ops.node_files import installer
 
     if folder is None:
-        if local is None:
+        if asked.local is None:
             fail_usage("name the folder of the cluster's authority: --authority DIR")
-        folder = local / "tls"
+        folder = asked.local / "tls"
     client = asked.client()
     cluster_id = client.read("/v1/quorum")["cluster_id"]
     return Rotation(
         client=client,
         authority=authority_in(folder, cluster_id=cluster_id),
         cluster_id=cluster_id,
-        install=installer(local, install, patience_s, cluster_id),
+        install=installer(asked.local, install, asked.patience, cluster_id),
         show=_show(asked),
-        patience_s=patience_s,
-        accepted=frozenset(accepted),
+        patience_s=asked.patience,
+        accepted=frozenset(asked.accepted),
         days=days or DAYS,
     )
 
@@ -300,7 +273,7 @@ def _show_rotation(asked: Network, rotation: "Rotation", due: str | None) -> int
         found, unsafe = [], error.message
     value = {"step": due, "rotated": found, "unsafe": unsafe}
     asked.show(value, table=lambda: unsafe or asked.table(ROTATED[:3], found, empty="no node has TLS"))
-    return ENDS if unsafe else 0
+    return UNSAFE if unsafe else 0
 
 
 @NOUN.verb(
@@ -309,7 +282,7 @@ def _show_rotation(asked: Network, rotation: "Rotation", due: str | None) -> int
     "certificates revoke lost-laptop.crt --local metaquorum-data --note 'laptop of anna'",
     "certificates revoke --serial 4f00c1 --list revoked.toml --install 'scp {file} {host}:/etc/metaquorum/tls/{name}'",
 )
-@argument("certificate", "[FILE]", required=False, read=existing_path)
+@argument("certificate", "FILE", required=False, read=existing_file)
 @option("--serial", read=str, metavar="HEX", help="its serial number, where there is no file of it")
 @option(
     "--list",
@@ -318,22 +291,18 @@ def _show_rotation(asked: Network, rotation: "Rotation", due: str | None) -> int
     metavar="FILE",
     help="the list of revoked certificates; default: DIR/tls/revoked.toml of --local",
 )
-@option("--note", read=str, default="", metavar="TEXT", help="for people")
+@option("--note", read=str, default="", may_be_empty=True, metavar="TEXT", help="for people")
 @flag("--force", help="also one that a running node shows, which is cut off then")
-@_bringing
+@partial(_bringing, accepts=False)
 def run_revoke(
-    asked: Network,
+    asked: Routine,
     *,
     certificate: Path | None,
     serial: str | None,
     listed: Path | None,
     note: str,
     force: bool,
-    local: Path | None,
     install: Sequence[str] | None,
-    patience: float,
-    dry_run: bool,
-    yes: bool,
 ) -> int:
     """Add a certificate to the list, bring the list to the nodes, and wait until it counts on each."""
     from ops.admin.certificate_revocation import Revocation, entry_of, with_entry
@@ -343,29 +312,29 @@ def run_revoke(
     if (certificate is None) == (serial is None):
         fail_usage("name the certificate: its FILE, or --serial HEX")
     if listed is None:
-        if local is None:
+        if asked.local is None:
             fail_usage("name the list of revoked certificates: --list FILE")
-        listed = local / "tls" / "revoked.toml"
+        listed = asked.local / "tls" / "revoked.toml"
     entry = entry_of(certificate, serial, note)
     content = with_entry(listed, entry)
     client: Cluster | None = None
-    if install is not None or local is not None:
+    if install is not None or asked.local is not None:
         client = asked.client()
         cluster_id = client.read("/v1/quorum")["cluster_id"]
-        bring = installer(local, install, patience, cluster_id)
-        revocation = Revocation(client=client, install=bring, show=_show(asked), patience_s=patience)
+        bring = installer(asked.local, install, asked.patience, cluster_id)
+        revocation = Revocation(client=client, install=bring, show=_show(asked), patience_s=asked.patience)
         revocation.check_is_shown_by_no_node(entry, force=force)
     what = (
         f"this revokes the certificate {entry.name}: what it began is closed, and it is refused from now on"
     )
-    result = {"list": str(listed), **entry.shown(), "written": not dry_run, "nodes": []}
-    if not dry_run:
-        if not ask_first(what, lambda: (f"the list is {listed}",), yes=yes):
+    result = {"list": str(listed), **entry.shown(), "written": not asked.dry_run, "nodes": []}
+    if not asked.dry_run:
+        if not ask_first(what, lambda: (f"the list is {listed}",), yes=asked.yes):
             return REFUSED
         entry.write(listed, content)
         if client is not None:
             result["nodes"] = revocation.bring(listed)
     asked.show_fields(result)
-    if client is None and not dry_run:
+    if client is None and not asked.dry_run:
         say(f"bring {listed} to every node, where [tls] revoked names it: each reads it within 5 s")
     return 0

@@ -12,7 +12,7 @@ from ops.guard import ask_first, guarded
 from ops.options import Network, Verb, argument, flag, network, reading
 from ops.render import Column
 from ops.talk import fail_usage
-from ops.values import existing_path
+from ops.values import existing_file, text_of
 
 if TYPE_CHECKING:
     from ops.admin.cluster import Cluster
@@ -29,14 +29,14 @@ DIFFERENCES: Final = (
 RESULTS: Final = (Column("resource"), Column("error", "WHY"), Column("message"))
 
 
-@argument("file", "FILE", read=existing_path)
+@argument("file", "FILE", read=existing_file)
 @reading
 def run_plan(asked: Network, *, file: Path) -> int:
     """Show how a cluster differs from a file of TOML or JSON; exit code 10 if it does."""
     return _show(asked, _drift(asked.client(), file))
 
 
-@argument("file", "FILE", read=existing_path)
+@argument("file", "FILE", read=existing_file)
 @flag("--dry-run", help="as `plan`: show what differs, and write nothing")
 @guarded
 @network
@@ -79,9 +79,9 @@ def _drift(client: "Cluster", file: Path) -> "Drift":
     from ops.admin.live_state import live_image
 
     try:
-        text = file.read_text(encoding="utf-8")
+        text = text_of(file)
         declared = read_declared(tomllib.loads(text) if file.suffix == ".toml" else json.loads(text))
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         fail_usage(f"{file} declares nothing: {error}")
     return drift(declared, live_image(client))
 

@@ -111,7 +111,7 @@ def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     if kind in FOREIGN:
         yield from verified(path)
         return
-    if kind is Kind.PARQUET:
+    if kind is Kind.PARQUET or (kind is None and path.is_file()):
         raise not_for("log verify", path, reads="logs, segments, snapshots, journals and exports")
     if path.name == JOURNAL:
         yield from _verified_journal(path, log_end=ends.get(str(path.parent / "log")))

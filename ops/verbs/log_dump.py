@@ -213,7 +213,8 @@ def _cluster_frames(
 
 
 def _file_frames(path: Path, first: When | None, until: When | None) -> Iterator[Frame]:
-    if kind_of(path) not in {None, Kind.LOG, Kind.SEGMENT, Kind.SNAPSHOT}:
+    kind = kind_of(path)
+    if kind not in {None, Kind.LOG, Kind.SEGMENT, Kind.SNAPSHOT} or (kind is None and path.is_file()):
         raise not_for("log dump", path, reads="logs, segments and snapshots of metaquorum")
     return within(file_frames(path, say=say), first=first, until=until, say=say)
 

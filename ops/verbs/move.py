@@ -10,20 +10,18 @@ from metadata_log.errors import MetadataError
 from metadata_log.node.addresses import HostPort, address_text, is_node_url, is_reachable, read_address
 from metadata_log.wire.shapes import INT32_MAX
 from ops.changes import REFUSED
-from ops.guard import ask_first, guarded
+from ops.guard import ask_first
 from ops.node_commands import command_with, run_for
-from ops.options import Network, Noun, R, either, flag, network, option
+from ops.options import Noun, R, either, option
 from ops.processes import keep_files_private
+from ops.routines import UNSAFE, Routine, routine
 from ops.talk import fail_usage, say
-from ops.values import existing_path, from_to, seconds
+from ops.values import from_to
 
 if TYPE_CHECKING:
     from ops.admin.moving import Move, Moving
     from ops.admin.roll_plan import Node
 
-PATIENCE_S: Final = 120.0
-UNSAFE: Final = 10
-"""The exit code of a dry run that finds why the node cannot be moved now."""
 PLACES: Final = ("id", "role", "host", "http", "raft", "kafka")
 NOUN: Final = Noun()
 
@@ -57,30 +55,11 @@ def _moving(run: R) -> R:
                 help="stops the node, lets its settings name the new addresses, and starts it; without a shell; {id}, "
                 "{role}, {host} (as it was), {http}, {raft} and {kafka} are replaced",
             ),
-            option(
-                "--local",
-                read=existing_path,
-                metavar="DIR",
-                help="the node is one of `metaquorum up --dir DIR`: all files there are written, and it is started again",
-            ),
             either("command", "local"),
-            option(
-                "--accept",
-                "accepted",
-                multiple=True,
-                metavar="CODE",
-                help="a reason of `quorum health` that does not matter; may be repeated",
+            routine(
+                dry="show where it is reached now and then, and what is unsafe; change nothing",
+                local="the node is one of `metaquorum up --dir DIR`: all files there are written, and it is started again",
             ),
-            option(
-                "--patience",
-                read=seconds,
-                default=PATIENCE_S,
-                metavar="DURATION",
-                help=f"for each wait; default: {PATIENCE_S:g}s",
-            ),
-            flag("--dry-run", help="show what would change, and what is unsafe; change nothing"),
-            guarded,
-            network,
         )
     ):
         run = declare(run)
@@ -97,7 +76,7 @@ def _moving(run: R) -> R:
 @option("--raft", read=_at, metavar="HOST:PORT", help="where the other controllers reach it from then on")
 @option("--kafka", read=_at, metavar="HOST:PORT", help="where Kafka's brokers reach it from then on")
 @_moving
-def run_controller(asked: Network, **given: Any) -> int:
+def run_controller(asked: Routine, **given: Any) -> int:
     return _run(asked, "controller", **given)
 
 
@@ -108,12 +87,12 @@ def run_controller(asked: Network, **given: Any) -> int:
 )
 @_http
 @_moving
-def run_broker(asked: Network, **given: Any) -> int:
+def run_broker(asked: Routine, **given: Any) -> int:
     return _run(asked, "broker", raft=None, kafka=None, **given)
 
 
 def _run(
-    asked: Network,
+    asked: Routine,
     role: str,
     *,
     node_id: int,
@@ -121,15 +100,9 @@ def _run(
     raft: HostPort | None,
     kafka: HostPort | None,
     command: Sequence[str] | None,
-    local: Path | None,
-    accepted: Sequence[str],
-    patience: float,
-    dry_run: bool,
-    yes: bool,
 ) -> int:
     """Move a node; run again it only waits for what is not there yet."""
     from ops.admin.moving import Move, Moving
-    from ops.admin.rolling import Rolling
 
     keep_files_private()
     if http is None and raft is None and kafka is None:
@@ -137,30 +110,20 @@ def _run(
     move = Move(
         role="broker" if role == "broker" else "controller", id=node_id, http=http, raft=raft, kafka=kafka
     )
-    client = asked.client()
-    moving = Moving(
-        rolling=Rolling(
-            client=client,
-            restart=_restart(move, command, local, patience),
-            patience_s=patience,
-            accepted=frozenset(accepted),
-        ),
-        move=move,
-    )
-    if dry_run:
+    restart = _restart(move, command, asked.local, asked.patience)
+    moving = Moving(rolling=asked.rolling(asked.client(), restart), move=move)
+    if asked.dry_run:
         return _show(asked, moving)
-    if command is None and local is None:
+    if command is None and asked.local is None:
         fail_usage(
             "say how the node is restarted: --restart COMMAND or --local DIR; --dry-run shows what would change"
         )
     what = f"this restarts {move.name} at other addresses"
-    if not ask_first(
-        what, lambda: (f"{name} {address_text(at)}" for name, at in moving.lacking().items()), yes=yes
-    ):
+    if not ask_first(what, moving.changes, yes=asked.yes):
         return REFUSED
     restarted = moving.run()
     asked.show_fields(_told(moving) | {"restarted": restarted})
-    if local is None:
+    if asked.local is None:
         say(
             f"write the new addresses of {move.name} into the files of the other nodes ([[voters]], controllers), and into "
             "what names it to clients; until then they find it through the others, and need no restart"
@@ -173,15 +136,16 @@ def _told(moving: "Moving") -> dict[str, Any]:
     return {"role": moving.move.role, "id": moving.move.id, "addresses": wanted}
 
 
-def _show(asked: Network, moving: "Moving") -> int:
-    """Show which addresses would change, and why they cannot now."""
+def _show(asked: Routine, moving: "Moving") -> int:
+    """Show which addresses would change, where the node is reached now, and why it cannot be moved."""
     unsafe = None
     lacking = {name.lower(): address_text(at) for name, at in moving.lacking().items()}
+    now = {name.lower(): address_text(at) for name, at in moving.present().items()}
     try:
         moving.check()
     except MetadataError as error:
         unsafe = error.message
-    asked.show_fields(_told(moving) | {"changes": lacking, "unsafe": unsafe})
+    asked.show_fields(_told(moving) | {"now": now, "changes": lacking, "unsafe": unsafe})
     return UNSAFE if unsafe else 0
 
 

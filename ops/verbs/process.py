@@ -91,7 +91,7 @@ def run_broker_process(*, config: Path) -> int:
     "broker verify --listen 127.0.0.1:9093 --cluster-id AAAAAAAAAAAAAAAAAAAAAA",
     "broker verify http://127.0.0.1:8080/readyz --run './broker {cluster_id} 11 {controllers}'",
 )
-@argument("url", "[URL]", required=False)
+@argument("url", "URL", required=False)
 @option(
     "--run", "command", metavar="COMMAND", help="starts the broker; without it a person does, when asked to"
 )

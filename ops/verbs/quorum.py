@@ -15,7 +15,7 @@ from ops.admin.client import ClusterClient
 from ops.admin.cluster import Cluster
 from ops.admin.exchange import Unreachable
 from ops.admin.health import EXIT_CODES, disagreements, merged_status
-from ops.admin.survey import judged, survey
+from ops.admin.survey import check_is_let_in, judged, none_answers, survey
 from ops.options import Network, Noun, flag, network, option, watchable
 from ops.partition_summary import causes
 from ops.render import Column, Look, Tone
@@ -79,10 +79,10 @@ def run_status(asked: Network) -> int:
     """Show the leader's view; without a leader, that of the controller with the longest log."""
     client = asked.client()
     nodes = survey(client)
+    check_is_let_in(nodes)
     status = merged_status(nodes)
     if status is None:
-        silent = ", ".join(f"{node.url} {node.failure}" for node in nodes)
-        raise Unreachable(f"no controller answers: {silent}{client.cure}")
+        raise Unreachable(f"{none_answers(nodes)}{client.cure}")
     for node in nodes:
         if node.quorum is None:
             say(f"{node.url} {node.failure}")
@@ -217,7 +217,7 @@ NOUN.verb(
 
 @NOUN.verb(
     "health",
-    "Judge the cluster: green, yellow or red, and why (exit code 0, 10, 20; 3: you need an identity).",
+    "Judge the cluster: green, yellow or red, and why (exit code 0, 10, 20; 3: you need an identity, or --ca).",
     "quorum health",
     "quorum health --wait --for 30s --expect-brokers 3",
 )

@@ -143,12 +143,14 @@ def run_set(asked: _Entity, *, keys: Sequence[str]) -> int:
 @_changing
 def run_delete(asked: _Entity, *, keys: Sequence[str]) -> int:
     parts = _parts(asked)
-    if not keys:
-        keys = [key for item in _listed(asked, asked.parts, strict=True) for key in item["quotas"]]
-        if not keys:
-            say("it has no quotas")
-            return 0
-    return carry_out(asked, ALTER_QUOTAS, [parts | {"unset": list(dict.fromkeys(keys))}], REMOVED)
+    there = [key for item in _listed(asked, asked.parts, strict=True) for key in item["quotas"]]
+    wanted = list(dict.fromkeys(keys)) or there
+    if lacking := [key for key in wanted if key not in there]:
+        say(f"it has no quota {', '.join(lacking)}")
+    if not wanted:
+        say("it has no quotas")
+    items = [parts | {"unset": wanted}] if wanted else []
+    return carry_out(asked, ALTER_QUOTAS, items, REMOVED, empty="nothing was removed")
 
 
 def _parts(asked: _Entity) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ops.changes import REFUSED, Change, carry_out, result_columns
 from ops.options import Network, R, option
 from ops.render import Column
 from ops.talk import fail_usage, say
-from ops.values import from_to, seconds
+from ops.values import from_to, seconds, text_of
 from ops.when import AtOffset, When, duration_text, short_time_text
 
 if TYPE_CHECKING:
@@ -79,13 +79,14 @@ def carry_out_all(asked: Change, wanted: Sequence[Mapping[str, Any]], **more: An
 
 def run_plan(asked: Change, file: Path, *, at_most: int | None, patience_s: float | None, **more: Any) -> int:
     """Carry out a plan, or show its records; say what of it was refused or is stuck."""
-    from ops.admin.reassignment_plan import NotAPlan, read_plan
+    from ops.admin.reassignment_plan import read_plan
 
     try:
-        plan = read_plan(json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, OSError) as error:
-        what = error if isinstance(error, NotAPlan) else f"{type(error).__name__}: {error}"
-        fail_usage(f"{file} is no plan: {what}")
+        plan = read_plan(json.loads(text_of(file)))
+    except json.JSONDecodeError as error:
+        fail_usage(f"{file} is no plan: it is no JSON: {error}")
+    except ValueError as error:
+        fail_usage(f"{file} is no plan: {error}")
     if asked.dry_run:
         return carry_out_all(asked, [one.body() for one in plan], **more)
     at_most = AT_MOST if at_most is None else at_most

@@ -1,6 +1,6 @@
 """Edge: `roll controllers|brokers|all`. Tests: tests/unit/ops/verbs/test_roll.py, tests/cluster/test_routines.py."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,20 +8,18 @@ from metadata_log.ids import BrokerId
 from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.shapes import INT64_MAX
 from ops.changes import REFUSED
-from ops.guard import ask_first, guarded
+from ops.guard import ask_first
 from ops.node_commands import command_with, run_for
-from ops.options import Network, Noun, R, either, flag, network, option
+from ops.options import Noun, R, either, flag, option
 from ops.render import Column
+from ops.routines import UNSAFE, Routine, routine
 from ops.talk import fail_usage, say
-from ops.values import existing_path, from_to, seconds
+from ops.values import from_to
 
 if TYPE_CHECKING:
     from ops.admin.cluster import Cluster
     from ops.admin.roll_plan import Node, Role
 
-PATIENCE_S: Final = 120.0
-SUFFERS: Final = 10
-"""The exit code of a dry run that finds a partition which would suffer, as of `whatif`."""
 STEPS: Final = (Column("role"), Column("id"), Column("host"), Column("what"))
 SUFFERING: Final = (Column("broker", "BROKER"), Column("suffers"))
 ROLLED: Final = (Column("role"), Column("id"), Column("took_s", "TOOK S"))
@@ -40,12 +38,6 @@ def _rolling(run: R) -> R:
                 metavar="COMMAND",
                 help="restarts a node, and returns; without a shell; {id}, {role} and {host} are replaced",
             ),
-            option(
-                "--local",
-                read=existing_path,
-                metavar="DIR",
-                help="the nodes are those of `metaquorum up --dir DIR`: SIGTERM stops one, and it is started again",
-            ),
             either("command", "local"),
             option(
                 "--since",
@@ -53,28 +45,15 @@ def _rolling(run: R) -> R:
                 metavar="OFFSET",
                 help="continue a roll: a node that registered at this offset or later is rolled already",
             ),
-            option(
-                "--accept",
-                "accepted",
-                multiple=True,
-                metavar="CODE",
-                help="a reason of `quorum health` that does not matter; may be repeated",
-            ),
-            option(
-                "--patience",
-                read=seconds,
-                default=PATIENCE_S,
-                metavar="DURATION",
-                help=f"for each wait; default: {PATIENCE_S:g}s",
-            ),
             flag(
                 "--finalize",
                 help="then raise metaquorum.version to the newest level, if all nodes run one release: an older one cannot "
                 "follow from then on",
             ),
-            flag("--dry-run", help="show the order, and the partitions that would suffer; restart nothing"),
-            guarded,
-            network,
+            routine(
+                dry="show the order, the partitions that would suffer, and what --finalize would raise; restart nothing",
+                local="the nodes are those of `metaquorum up --dir DIR`: SIGTERM stops one, and it is started again",
+            ),
         )
     ):
         run = declare(run)
@@ -88,7 +67,7 @@ def _rolling(run: R) -> R:
     "roll controllers --restart 'systemctl -H {host} restart metaquorum-{role}@{id}'",
 )
 @_rolling
-def run_controllers(asked: Network, **given: Any) -> int:
+def run_controllers(asked: Routine, **given: Any) -> int:
     return _roll(asked, ("controller",), **given)
 
 
@@ -99,7 +78,7 @@ def run_controllers(asked: Network, **given: Any) -> int:
     "roll brokers --local metaquorum-data --yes",
 )
 @_rolling
-def run_brokers(asked: Network, **given: Any) -> int:
+def run_brokers(asked: Routine, **given: Any) -> int:
     return _roll(asked, ("broker",), **given)
 
 
@@ -110,25 +89,19 @@ def run_brokers(asked: Network, **given: Any) -> int:
     "roll all --restart 'ssh {host} service restart {role}-{id}' --since 1234",
 )
 @_rolling
-def run_all(asked: Network, **given: Any) -> int:
+def run_all(asked: Routine, **given: Any) -> int:
     return _roll(asked, ("controller", "broker"), **given)
 
 
 def _roll(
-    asked: Network,
+    asked: Routine,
     roles: "Sequence[Role]",
     *,
     command: Sequence[str] | None,
-    local: Path | None,
     since: int | None,
-    accepted: Sequence[str],
-    patience: float,
     finalize: bool,
-    dry_run: bool,
-    yes: bool,
 ) -> int:
     from ops.admin.live_state import live_image, newer_image
-    from ops.admin.rolling import Rolling
     from ops.verbs.placements import elect
 
     client = asked.client()
@@ -138,22 +111,20 @@ def _roll(
             f"--since {since}: the log ends at {image.end_offset}: no roll of this cluster began there"
         )
     begun = image.end_offset if since is None else since
-    if dry_run:
-        return _show(asked, roles, begun)
-    if local is not None:
-        _check_is_asked(local, image.quorum.cluster_id)
-    if command is None and local is None:
+    if asked.dry_run:
+        return _show(asked, roles, begun, finalize=finalize)
+    if asked.local is not None:
+        _check_is_asked(asked.local, image.quorum.cluster_id)
+    if command is None and asked.local is None:
         fail_usage("say how a node is restarted: --restart COMMAND or --local DIR; --dry-run shows the order")
     names = " and ".join(f"{role}s" for role in roles)
     what = f"this restarts {names}, one at a time" + (" and raises metaquorum.version" if finalize else "")
-    if not ask_first(what, lambda: (f"what registered since {begun} stays",), yes=yes):
+    if not ask_first(what, lambda: (f"what registered since {begun} stays",), yes=asked.yes):
         return REFUSED
     say(f"the roll began at offset {begun}; after an interruption, --since {begun} continues it")
-    rolling = Rolling(
-        client=client,
-        restart=_commanded(command, patience) if command is not None else _local(local or Path()),
-        patience_s=patience,
-        accepted=frozenset(accepted),
+    rolling = asked.rolling(
+        client,
+        _commanded(command, asked.patience) if command is not None else _local(asked.local or Path()),
     )
     rolled: list[dict[str, Any]] = []
     try:
@@ -183,23 +154,44 @@ def _finalized(client: "Cluster") -> int:
     from ops.admin import versions
     from ops.admin.rolling import UnsafeStep
 
+    step = _finalization(client)
+    if step["why_not"] is not None:
+        raise UnsafeStep(f"all nodes are rolled, and no level is raised: {step['why_not']}")
+    level: int = step["to"]
+    if level > step["level"]:
+        client.write("POST", "/v1/features", versions.raised(METAQUORUM_VERSION, level))
+        say(f"{METAQUORUM_VERSION} is {level} now, and was {step['level']}")
+    else:
+        say(f"{METAQUORUM_VERSION} is {level}, the newest level, already")
+    return level
+
+
+def _finalization(client: "Cluster") -> dict[str, Any]:
+    """Return the level of metaquorum.version, the one to which it can be raised, and why it cannot be raised now."""
+    from ops.admin import versions
+
     found, features = versions.nodes(client), versions.levels(client)
     ours = next((one for one in features if one.feature == METAQUORUM_VERSION), None)
     releases = {one["version"] for one in found} - {None}
+    step: dict[str, Any] = {"feature": METAQUORUM_VERSION, "level": None, "to": None, "why_not": None}
+    if ours is not None:
+        step |= {"level": ours.level, "to": ours.possible}
     if ours is None or ours.possible is None or ours.held_back_by is not None or len(releases) > 1:
-        raise UnsafeStep(
-            f"all nodes are rolled, and no level is raised: {versions.next_step(found, features)}"
-        )
-    if ours.possible > ours.level:
-        client.write("POST", "/v1/features", versions.raised(METAQUORUM_VERSION, ours.possible))
-        say(f"{METAQUORUM_VERSION} is {ours.possible} now, and was {ours.level}")
-    else:
-        say(f"{METAQUORUM_VERSION} is {ours.level}, the newest level, already")
-    return ours.possible
+        step["why_not"] = versions.next_step(found, features)
+    return step
 
 
-def _show(asked: Network, roles: "Sequence[Role]", since: int) -> int:
-    """Show the order of a roll, and what suffers from the restart of each broker."""
+def _finalization_told(step: Mapping[str, Any]) -> str:
+    name, level, to = step["feature"], step["level"], step["to"]
+    if step["why_not"] is not None:
+        return f"then {name} stays at {level}, as the nodes are now: {step['why_not']}"
+    if to > level:
+        return f"then {name} is raised from {level} to {to}: an older release cannot follow from then on"
+    return f"then {name} stays at {level}, the newest level"
+
+
+def _show(asked: Routine, roles: "Sequence[Role]", since: int, *, finalize: bool) -> int:
+    """Show the order of a roll, what suffers from the restart of each broker, and what is finalized then."""
     from metadata_log.errors import NotController
     from ops.admin.health import merged_status
     from ops.admin.live_state import live_image, live_options
@@ -227,12 +219,18 @@ def _show(asked: Network, roles: "Sequence[Role]", since: int) -> int:
         if why is not None:
             unsafe.append({"role": node.role, "id": node.id, "why": why})
 
+    value: dict[str, Any] = {"since": since, "steps": steps, "unsafe": unsafe}
+    if finalize:
+        value["finalization"] = _finalization(client)
+
     def table() -> str:
         lines = [f"{one['role']} {one['id']} is not restarted: {one['why']}" for one in unsafe]
+        if finalize:
+            lines.append(_finalization_told(value["finalization"]))
         return "\n".join([asked.table(STEPS, steps, empty="no node is registered"), *lines])
 
-    asked.show({"since": since, "steps": steps, "unsafe": unsafe}, table=table)
-    return SUFFERS if unsafe else 0
+    asked.show(value, table=table)
+    return UNSAFE if unsafe else 0
 
 
 def _commanded(command: Sequence[str], patience_s: float) -> "Callable[[Node], None]":

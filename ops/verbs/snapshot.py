@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from metadata_log.replay.kinds import Kind, kind_of, not_for
+from metadata_log.replay.kinds import Kind, kind_of
 from ops import render
+from ops.given_snapshots import check_is_snapshot
 from ops.options import Network, Noun, Output, argument, flag, network, output, watchable
 from ops.render import Column
 from ops.talk import fail_usage
@@ -87,11 +88,10 @@ def run_verify(asked: Output, *, path: Path) -> int:
     kind = kind_of(path)
     if kind is Kind.CHECKPOINT:
         image = _checkpoint(path)
-    elif kind in {None, Kind.SNAPSHOT}:
+    else:
+        check_is_snapshot(path, "snapshot verify", reads="snapshots, and checkpoints of Kafka's")
         with saying_what_to_do():
             image = read_snapshot(path)
-    else:
-        raise not_for("snapshot verify", path, reads="snapshots, and checkpoints of Kafka's")
     checked = {
         "path": str(path),
         "end_offset": image.end_offset,

@@ -7,7 +7,7 @@ import sys
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.node.identity.scram import ITERATIONS_MAX, ITERATIONS_MIN, salt_of, salted
@@ -18,6 +18,9 @@ from ops.options import Network, Noun, argument, option, reading
 from ops.render import Column
 from ops.talk import fail_usage
 from ops.values import from_to
+
+if TYPE_CHECKING:
+    from ops.admin.cluster import Cluster
 
 PASSWORD_BYTES_MAX: Final = 1_024
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
@@ -73,7 +76,7 @@ def run_set(asked: Change, *, user: str, mechanism: str, iterations: int, passwo
         "salt": base64.b64encode(salt).decode(),
         "salted_password": base64.b64encode(hashed).decode(),
     }
-    return _alter(asked, {"upsertions": [upsertion]}, done="set")
+    return _alter(asked, asked.client(), [{"upsertions": [upsertion]}], done="set")
 
 
 def _password(user: str, file: str | None) -> bytes:
@@ -83,8 +86,12 @@ def _password(user: str, file: str | None) -> bytes:
         try:
             with Path(file).open(encoding="utf-8") as given:
                 text = given.read(PASSWORD_BYTES_MAX + 2)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"{file}: no password can be read: {error}") from error
+        except OSError as error:
+            raise InvalidRequest(f"{file}: no password can be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(
+                f"{file}: no password can be read: byte {error.start} is not UTF-8"
+            ) from error
     elif not sys.stdin.isatty():
         fail_usage(
             "no terminal to ask for a password: name --password-file FILE, or - for the standard input"
@@ -112,21 +119,27 @@ def run_delete(asked: Change, *, user: str, mechanism: str | None, yes: bool) ->
     what = f"credentials of {user} are deleted, which no log gives back"
     if not asked.dry_run and not ask_first(what, lambda: (), yes=yes):
         return REFUSED
-    if mechanism is not None:
-        return _alter(asked, {"deletions": [{"user": user, "mechanism": mechanism}]}, done="deleted")
-    (item,) = asked.client().items(f"/v1/users?{urllib.parse.urlencode({'user': user})}")
-    code = 0
-    for each in item["credentials"]:
-        # A request may name a user once.
-        deletion = {"user": user, "mechanism": each["mechanism"]}
-        code = _alter(asked, {"deletions": [deletion]}, done=f"{each['mechanism']} deleted") or code
-    return code
+    client = asked.client()
+    mechanisms = [mechanism] if mechanism else []
+    if not mechanisms:
+        (item,) = client.items(f"/v1/users?{urllib.parse.urlencode({'user': user})}")
+        mechanisms = [each["mechanism"] for each in item["credentials"]]
+    # A request may name a user once.
+    deletions = [{"user": user, "mechanism": each} for each in mechanisms]
+    return _alter(asked, client, [{"deletions": [one]} for one in deletions], done="deleted")
 
 
-def _alter(asked: Change, body: Mapping[str, Any], *, done: str) -> int:
+def _alter(asked: Change, client: "Cluster", bodies: Sequence[Mapping[str, Any]], *, done: str) -> int:
+    """Send requests of one change each, and show what became of each."""
     if asked.dry_run:
-        return asked.foreseen("AlterUserScramCredentials", body)
-    written = asked.client().write("PATCH", "/v1/users", body)["users"]
-    columns = result_columns(Column("user"), done=done)
-    asked.show(written, table=lambda: asked.table(columns, written, empty=""))
-    return 0 if all(each["error"] is None for each in written) else 3
+        return asked.foreseen("AlterUserScramCredentials", *bodies)
+    results: list[dict[str, Any]] = []
+    for body in bodies:
+        ((changed,),) = body.values()
+        results += [
+            one | {"mechanism": changed["mechanism"]}
+            for one in client.write("PATCH", "/v1/users", body)["users"]
+        ]
+    columns = result_columns(Column("user"), Column("mechanism"), done=done)
+    asked.show(results, table=lambda: asked.table(columns, results, empty=""))
+    return REFUSED if any(one["error"] is not None for one in results) else 0

@@ -112,15 +112,12 @@ def _answer(lines: Iterable[str], image: "MetadataImage | None", options: "Optio
 
 
 def _image(asked: Network, path: Path | None) -> "MetadataImage":
-    from metadata_log.replay.kinds import Kind, kind_of, not_for
     from ops.admin.live_state import live_image
-    from snapshots.snapshot_file import read_snapshot
+    from ops.given_snapshots import read_given
 
     if path is None:
         return live_image(asked.client())
-    if kind_of(path) not in {None, Kind.SNAPSHOT}:
-        raise not_for("whatif --from", path, reads="a snapshot of metaquorum")
-    return read_snapshot(path)
+    return read_given(path, "whatif --from")
 
 
 def _options(asked: Network, path: Path | None) -> "Options":

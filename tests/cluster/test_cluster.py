@@ -398,16 +398,16 @@ def run_node(role: str, config: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_node_that_cannot_run_says_why_in_one_line(tmp_path: Path) -> None:
-    """Each wrong directory, address or file: exit 6, one line that says what to do, no traceback."""
+    """Each wrong directory or address: exit 6; a wrong file: exit 3; one line that says what to do, no traceback."""
 
     async def story(cluster: LocalCluster) -> None:
         one = cluster.directory / cluster.member(1).config
         other = cluster.directory / "other.toml"
         text = one.read_text()
 
-        def refused(config: Path, *words: str) -> None:
+        def refused(config: Path, *words: str, code: int = 6) -> None:
             ended = run_node("controller", config)
-            assert ended.returncode == 6, ended.stderr
+            assert ended.returncode == code, ended.stderr
             assert "Traceback" not in ended.stderr
             for word in words:
                 assert word in ended.stderr, ended.stderr
@@ -422,7 +422,7 @@ def test_a_node_that_cannot_run_says_why_in_one_line(tmp_path: Path) -> None:
         refused(other, "storage format")
 
         other.write_text(text + "\nnonsense = 1\n")
-        refused(other, "nonsense")
+        refused(other, "nonsense", code=3)
 
         cluster.kill(2)
         two, data = cluster.directory / cluster.member(2).config, cluster.data(2)

@@ -168,6 +168,26 @@ def test_every_verb_has_its_function_and_examples(monkeypatch: pytest.MonkeyPatc
             assert called(words_of(example))[0] is verb.callback, example
 
 
+def test_the_empty_text_is_no_value_of_any_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    """A script whose variable is not set: nothing is asked, read or founded for it."""
+    for path, verb in declared():
+        for param in verb.params:
+            if getattr(param, "may_be_empty", False) or getattr(param, "is_flag", False):
+                continue
+            words = [param.opts[-1], ""] if isinstance(param, click.Option) else [""]
+            assert cli.main([*path.split(), *words]) == 2, (path, words)
+            said = capsys.readouterr()
+            assert "the empty text is no value" in said.err and said.out == "", (path, words, said)
+
+
+def test_usage_shows_in_brackets_what_may_be_left_out() -> None:
+    for path, verb in declared():
+        ctx = click.Context(verb)
+        for param in verb.params:
+            if isinstance(param, click.Argument):
+                assert param.make_metavar(ctx).startswith("[") is not param.required, path
+
+
 def test_a_verb_takes_what_it_declares() -> None:
     """Goal: a function's keywords and the declared options are the same, and each has a type."""
     for path, verb in declared():
@@ -263,7 +283,7 @@ def test_a_duration_ago_is_no_flag() -> None:
         ("quorum remove-voter --id 4 --directory-id x", "22 characters"),
         ("quorum replace-voter --id 4 --directory-id AQEBAQEBAQEBAQEBAQEBAQ", "unrecognized"),
         ("bench commit --peer zookeeper", "invalid choice"),
-        ("log export --to=", "--to: the empty text names no directory; the current one is ."),
+        ("log export --to=", "--to: the empty text is no value"),
         (f"log export --to {__file__}", f"--to: {__file__} is no directory: name one, or one to be made"),
         (f"log export --to {__file__}/a/b", f"{__file__} is no directory"),
         (f"replay report --export {__file__}", f"{__file__} is no directory"),
@@ -366,7 +386,7 @@ def test_errors_are_json_where_the_answer_would_be(
         (TopicAlreadyExists("topic 't' exists"), 3, "metaquorum: TOPIC_ALREADY_EXISTS: topic 't' exists\n"),
         (NotController("nobody"), 4, "metaquorum: NOT_CONTROLLER: nobody\n"),
         (Unreachable("nobody"), 4, "metaquorum: NETWORK_EXCEPTION: nobody\n"),
-        (InvalidSettings("f: k is missing"), 6, "metaquorum: InvalidSettings: f: k is missing\n"),
+        (InvalidSettings("f: k is missing"), 3, "metaquorum: INVALID_SETTINGS: f: k is missing\n"),
         (FileNotFoundError(2, "No such file", "f"), 6, "metaquorum: f: No such file\n"),
         (
             ModuleNotFoundError("no", name="pyspark"),
@@ -380,8 +400,8 @@ def test_errors_are_json_where_the_answer_would_be(
         ),
         (
             BaseExceptionGroup("g", [ValueError("x"), ExceptionGroup("h", [InvalidSettings("inner")])]),
-            6,
-            "metaquorum: InvalidSettings: inner\n",
+            3,
+            "metaquorum: INVALID_SETTINGS: inner\n",
         ),
         (KeyboardInterrupt(), 130, ""),
     ],
@@ -534,7 +554,7 @@ def test_output_that_cannot_be_written_is_no_bug() -> None:
         assert ran.stderr.startswith("metaquorum: the output cannot be written: No space left on device; ")
         assert ran.stderr.count("\n") == 1
         asked[-1] = str(ROOT / "pyproject.toml")
-        assert subprocess.run(asked, cwd=ROOT, stdout=full, stderr=full, check=False).returncode == 6
+        assert subprocess.run(asked, cwd=ROOT, stdout=full, stderr=full, check=False).returncode == 3
 
 
 def test_help_opens_with_examples(capsys: pytest.CaptureFixture[str]) -> None:

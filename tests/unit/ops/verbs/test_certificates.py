@@ -69,7 +69,7 @@ def test_a_list_of_revoked_certificates_grows_by_what_it_lacks(
         (["revoke", "--list", "r.toml", "--yes"], 2, "name the certificate"),
         (["revoke", "--serial", "1", "--yes"], 2, "--list FILE"),
         (["revoke", "--serial", "xyz", "--list", "r.toml", "--yes"], 3, "wanted hex digits"),
-        (["revoke", "--serial", "1", "--list", "broken.toml", "--yes"], 6, "no list of revoked certificates"),
+        (["revoke", "--serial", "1", "--list", "broken.toml", "--yes"], 3, "no list of revoked certificates"),
         (["revoke", "--serial", "1", "--list", "r.toml"], 2, "no terminal to ask on"),
         (["revoke", "broken.toml", "--list", "r.toml", "--yes"], 3, "holds no certificate"),
         (["rotate", "nodes"], 2, "--authority DIR"),

@@ -1,6 +1,7 @@
 """Every verb that takes a log says what it was given, and reads it or names the verb that does."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,40 @@ def test_damage_is_told_with_file_and_byte(
         path.write_bytes(content)
         assert cli.main(["log", "verify", str(path)]) == 6
         assert f"{path}: byte" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", bytes(range(256))])
+def test_a_file_of_no_kind_is_refused_and_is_no_damaged_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    """A file that was given by mistake: the message names it and what is wanted, and no class of an error."""
+    given, at = tmp_path / "given.bin", str(tmp_path / "given.bin")
+    given.write_bytes(content)
+    for verb in (
+        ["log", "dump", at],
+        ["log", "verify", at],
+        ["snapshot", "verify", at],
+        ["whatif", "--roll", "--from", at],
+        ["storage", "info", "--config", at],
+        ["controller", "run", "--config", at],
+        ["broker", "run", "--config", at],
+        ["backup", "restore", at, "--config", at],
+        ["certificates", "list", at],
+        ["certificates", "list", str(tmp_path)],
+        ["plan", at, "--bootstrap", "http://127.0.0.1:1"],
+        ["partitions", "reassign", "--plan", at, "--bootstrap", "http://127.0.0.1:1"],
+        ["quorum", "status", "--ca", at, "--bootstrap", "https://127.0.0.1:1"],
+    ):
+        assert cli.main(verb) in (2, 3), verb
+        said = capsys.readouterr().err
+        assert at in said or str(tmp_path) in said, (verb, said)
+        assert not re.search(r"[a-z](Error|Settings|File|Directory)\b|Errno|a bug", said), (verb, said)
+
+
+def test_a_damaged_file_is_told_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot, segment = tmp_path / "backup.snapshot", tmp_path / f"{0:020d}.log"
+    for file, kind in ((snapshot, Kind.SNAPSHOT), (segment, Kind.SEGMENT)):
+        file.write_bytes(b"rotten")
+        assert kind_of(file) is kind
+    assert cli.main(["snapshot", "verify", str(snapshot)]) == 6
+    assert "DamagedFile" in capsys.readouterr().err

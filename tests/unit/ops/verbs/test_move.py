@@ -1,12 +1,15 @@
 """Edge: `move controller|broker`: what is named, what lacks, and what is refused without a cluster."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ops import cli
 from ops.admin.cluster import Endpoint
-from ops.admin.moving import Move
+from ops.admin.moving import Move, Moving
+from ops.admin.rolling import Rolling, UnsafeStep
 
 
 def endpoint(name: str, port: int) -> Endpoint:
@@ -20,6 +23,22 @@ def test_a_registration_lacks_what_is_named_otherwise() -> None:
     broker = Move(role="broker", id=11, http="http://h:2")
     assert broker.lacking([endpoint("PLAINTEXT", 2), endpoint("OTHER", 9)]) == {}
     assert broker.lacking([endpoint("PLAINTEXT", 9), endpoint("HTTP", 2)]) == {"HTTP": ("h", 2)}
+
+
+def moving(accepted: frozenset[str] = frozenset(), *, host: str = "h.invalid") -> Moving:
+    rows = [{"controller_id": 3, "endpoints": [endpoint("CONTROLLER", 1), endpoint("HTTP", 9)]}]
+    client: Any = SimpleNamespace(controllers=lambda: rows, brokers=list)
+    rolling = Rolling(client=client, restart=lambda _: None, patience_s=1, accepted=accepted)
+    return Moving(rolling=rolling, move=Move(role="controller", id=3, raft=(host, 1)))
+
+
+def test_a_move_says_from_where_to_where_and_refuses_a_name_that_nobody_knows() -> None:
+    """RFC 2606: no host has a name that ends in .invalid."""
+    assert [*moving().changes()] == ["CONTROLLER: h:1 becomes h.invalid:1"]
+    assert moving().present() == {"CONTROLLER": ("h", 1)}
+    with pytest.raises(UnsafeStep, match=r"h\.invalid is not known here.*--accept NAME_UNKNOWN"):
+        moving().check()
+    moving(frozenset({"NAME_UNKNOWN"})).check()
 
 
 @pytest.mark.parametrize(

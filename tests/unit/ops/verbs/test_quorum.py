@@ -1,16 +1,21 @@
 """Edge: `quorum status` over what several nodes say: observers, a change in flight, and a leader that the list lacks."""
 
+import asyncio
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from metadata_log.node.addresses import http_url
+from metadata_log.node.identity.tls import Tls
 from ops import cli
 from tests.support.told_node import CutOff, Node, Reply, Seen, error, node, not_controller
+from tests.unit.metadata_log.node.identity.test_tls import CLUSTER, authority, serving
 from tests.unit.ops.admin.test_health import observer, quorum, voter
 
 ALONE = quorum(1, voters=[voter(1)])
@@ -291,3 +296,38 @@ def test_the_health_of_a_cluster_that_refuses_the_client_is_not_red_but_not_know
         second.answer = cut_off
         assert cli.main(["quorum", "health", "--bootstrap", f"{first.url},{second.url}"]) == 20
         assert f"refuses this client: because {name}" in capsys.readouterr().out
+
+
+async def test_a_node_that_the_client_does_not_trust_is_not_known_and_not_red(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --ca, and with that of another cluster: the cure is named, and nobody is woken up."""
+    ours, foreign = authority(tmp_path / "ours"), authority(tmp_path / "foreign")
+    tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
+    async with serving(tls) as address:
+        at = ["--bootstrap", http_url(address, tls=True)]
+        for words, cure in (
+            (["quorum", "health"], "name the authority of the nodes: --ca FILE"),
+            (["quorum", "status"], "name the authority of the nodes: --ca FILE"),
+            (["certificates", "list"], "name the authority of the nodes: --ca FILE"),
+            (["quorum", "health", "--ca", str(foreign.ca)], "--ca names another authority"),
+        ):
+            assert await asyncio.to_thread(cli.main, [*words, *at]) == 3, words
+            said = capsys.readouterr()
+            assert "this client does not trust the node" in said.err and cure in said.err
+            assert said.out == ""
+
+
+async def test_another_scheme_than_that_of_the_node_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    async with serving(None) as address:
+        at = ["--bootstrap", http_url(address, tls=True)]
+        assert await asyncio.to_thread(cli.main, ["quorum", "status", *at]) == 4
+        assert "a node without TLS answers so: name http://" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [["quorum", "status"], ["certificates", "list"]])
+def test_what_refuses_this_client_is_a_refusal(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with node() as told:
+        told.answer = lambda _: error("SASL_AUTHENTICATION_FAILED", 401, code=58)
+        assert cli.main([*verb, "--bootstrap", told.url]) == 3
+    assert "SASL_AUTHENTICATION_FAILED" in capsys.readouterr().err

@@ -7,7 +7,10 @@ import pytest
 
 from metadata_log.node.release import release
 from ops import cli
+from ops.admin import live_state
 from ops.admin.versions import Level, next_step
+from quorum.whatif.cluster import Options
+from tests.support.placements import a_cluster
 from tests.support.told_node import Reply, Seen, error, node
 from tests.unit.ops.admin.test_health import quorum, voter
 
@@ -56,6 +59,25 @@ def test_the_highest_possible_level_is_found_and_what_holds_back_the_newest(
     assert f"features upgrade {OURS}=2" in value["next"]
     assert "which levels each node supports is not known" in shown.err
     assert "next: all nodes support it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("refused_above", "said"),
+    [
+        (3, f"then {OURS} is raised from 1 to 3: an older release cannot follow from then on"),
+        (2, f"then {OURS} stays at 1, as the nodes are now: "),
+    ],
+)
+def test_a_dry_run_of_a_roll_says_what_is_finalized_then(
+    refused_above: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = a_cluster([None]).image
+    monkeypatch.setattr(live_state, "live_image", lambda _: image)
+    monkeypatch.setattr(live_state, "live_options", lambda _: Options())
+    with node() as controller:
+        controller.answer = lambda seen: told(seen, refused_above=refused_above)
+        assert cli.main(["roll", "all", "--dry-run", "--finalize", "--bootstrap", controller.url]) in (0, 10)
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ def test_quotas_are_set_and_removed() -> None:
     (asked,) = run("set", "--user-default", "request_percentage=2.5", "producer_byte_rate=1e6")
     entry = {"user": None, "set": {"request_percentage": 2.5, "producer_byte_rate": 1e6}}
     assert asked == ("PATCH", "/v1/quotas", {"entries": [entry]})
-    (asked,) = run("delete", "--ip", "::1", "connection_creation_rate")
+    page = {"end_offset": 9, "controller_epoch": 1, "items": [], **DONE}
+    _, asked = run("delete", "--ip", "::1", "connection_creation_rate", answer=page)
     assert asked[2] == {"entries": [{"ip": "::1", "unset": ["connection_creation_rate"]}]}
 
 
@@ -51,6 +52,18 @@ def test_all_quotas_of_an_entity_are_removed_by_its_name_alone() -> None:
     assert listed[1] == "/v1/quotas?user=ann&defaults=client_id&strict=true"
     unset = ["producer_byte_rate", "request_percentage"]
     assert asked[2] == {"entries": [{"user": "ann", "client_id": None, "unset": unset}]}
+
+
+def test_a_quota_that_is_not_there_is_not_said_to_be_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    page = {"end_offset": 9, "controller_epoch": 1, "items": [ITEM], **DONE}
+    nothing = {**page, "offsets": {"base": 5, "end": 5}}
+    run("delete", "--user", "ann", "--client-id-default", "consumer_byte_rate", answer=nothing)
+    shown = capsys.readouterr()
+    assert "as it was" in shown.out and "removed" not in shown.out
+    assert "it has no quota consumer_byte_rate" in shown.err
+    (asked,) = run("delete", "--user", "carol", "-o", "json", answer={**page, "items": []})
+    shown = capsys.readouterr()
+    assert asked[0] == "GET" and json.loads(shown.out) == [] and "it has no quotas" in shown.err
 
 
 @pytest.mark.parametrize(

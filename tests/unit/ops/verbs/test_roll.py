@@ -56,10 +56,10 @@ def test_no_command_runs_for_what_is_no_host(host: str, tmp_path: Path) -> None:
     ("words", "code", "why"),
     [
         (["brokers", "--restart", "restart {name}"], 2, "{name} is none of {id}, {role}, {host}"),
-        (["brokers", "--restart", ""], 2, "the empty text is no command"),
+        (["brokers", "--restart", ""], 2, "the empty text is no value"),
         (["brokers", "--yes"], 2, "say how a node is restarted"),
         (["all", "--restart", "true"], 2, "give --yes"),
-        (["all", "--restart", "true", "--local", "."], 2, "not allowed with"),
+        (["all", "--local", "."], 2, ". is no folder of `metaquorum up`: it has no cluster.json"),
         (
             ["all", "--restart", "true", "--yes", "--since", "100000"],
             2,

@@ -81,11 +81,14 @@ def test_without_a_terminal_and_a_file_nothing_is_sent(monkeypatch: pytest.Monke
     assert run("set-scram", "ann", "--iterations", "4095", code=2) == []
 
 
-def test_credentials_of_one_mechanism_or_all_are_deleted() -> None:
+def test_credentials_of_one_mechanism_or_all_are_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     (asked,) = run("delete-scram", "ann", "--yes", "--mechanism", "SCRAM-SHA-512")
+    capsys.readouterr()
     assert asked[2] == {"deletions": [{"user": "ann", "mechanism": "SCRAM-SHA-512"}]}
     page = {"end_offset": 9, "controller_epoch": 1, "items": [ITEM], **DONE}
-    _, first, second = run("delete-scram", "ann", "--yes", answer=page)
+    _, first, second = run("delete-scram", "ann", "--yes", "-o", "json", answer=page)
+    results = json.loads(capsys.readouterr().out)
+    assert [one["mechanism"] for one in results] == ["SCRAM-SHA-256", "SCRAM-SHA-512"], "one document"
     assert [each[2]["deletions"][0]["mechanism"] for each in (first, second)] == [
         "SCRAM-SHA-256",
         "SCRAM-SHA-512",
