@@ -1,7 +1,7 @@
 """Edge: `acls list|explain|create|delete`."""
 
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from metadata_log.errors import InvalidRequest
@@ -73,6 +73,34 @@ def _filter(meant: Mapping[str, Any]) -> dict[str, str]:
         "permission_type": meant["permission"] and meant["permission"].upper(),
     }
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _say_doubts(acls: Sequence[Mapping[str, str]]) -> None:
+    """Say which of these ACLs match nothing.
+
+    Raises:
+        Misuse: an operation is none of the resource's type, as kafka-acls refuses it.
+    """
+    from metadata_log.records.acls import AclOperation, PatternType, PermissionType, ResourceType
+    from quorum.decide.acl_doubts import doubts, unsupported
+    from quorum.decide.acls import Acl
+
+    said: dict[str, None] = {}
+    for one in acls:
+        acl = Acl(
+            ResourceType[one["resource_type"]],
+            one["resource_name"],
+            PatternType[one["pattern_type"]],
+            one["principal"],
+            one["host"],
+            AclOperation[one["operation"]],
+            PermissionType[one["permission_type"]],
+        )
+        if (why := unsupported(acl)) is not None:
+            fail_usage(why)
+        said |= dict.fromkeys(doubts(acl))
+    for doubt in said:
+        say(f"this matches nothing: {doubt}")
 
 
 def _with(path: str, query: Mapping[str, str]) -> str:
@@ -168,6 +196,7 @@ def run_create(
         }
         for each in operation
     ]
+    _say_doubts(acls)
     body = {"acls": acls, "all_or_nothing": asked.all_or_nothing}
     if asked.dry_run:
         return asked.foreseen("CreateAcls", body)

@@ -1,6 +1,6 @@
 """Pure: the shapes of answers about access control lists. Tests: tests/unit/quorum/http/test_openapi.py."""
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from quorum.http.answer_parts import Listing, Outcome, Written
 
@@ -41,9 +41,10 @@ class AclVerdict(TypedDict):
 
 
 class AclsCreated(Written):
-    """A result of each, in order."""
+    """A result of each, in order; `doubts` say which match nothing, and the cure: of the first hundred of them."""
 
     acls: list[Outcome]
+    doubts: NotRequired[list[str]]
 
 
 class AclsOfFilter(Outcome):

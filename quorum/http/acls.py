@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Mapping
+from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
 from aiohttp import web
@@ -12,15 +13,19 @@ from metadata_log.image.acls import acl_item
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX, LARGE_VIEW_ITEMS, REQUEST_ITEMS_MAX
+from metadata_log.node.http.query import flag
 from metadata_log.node.http.routes import NAME, Parameter, one_of
 from metadata_log.node.identity.rights import ACL_RIGHTS
 from metadata_log.records.acls import AclOperation, PatternType, PermissionType, ResourceType
+from metadata_log.records.registry import json_rows
 from metadata_log.sliced import at_once
 from metadata_log.wire.shapes import Shape, check_text, read_shape
+from quorum.decide.acl_doubts import doubts
 from quorum.decide.acls import (
     NO_ID,
     Acl,
     AclFilter,
+    AclsCreated,
     AclsDeleted,
     CreateAcls,
     DeleteAcls,
@@ -28,9 +33,12 @@ from quorum.decide.acls import (
     meant_by,
 )
 from quorum.decide.authorizer import Question, java_host, verdict_of
+from quorum.http.bodies import read_body
 from quorum.http.door import Door, Write, carry_out, results_as
-from quorum.http.routes import AS_FRESH, reading, writing
+from quorum.http.routes import AS_FRESH, TRIAL, reading, writing
 
+DOUBTS_MAX: Final = 100
+"""Doubts that one answer tells: a person reads no more."""
 _TYPES: Final = tuple(kind.name for kind in tuple(ResourceType)[2:])
 _OPERATIONS: Final = tuple(kind.name for kind in tuple(AclOperation)[2:])
 OfType = Literal["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"]
@@ -160,6 +168,18 @@ def _shown(acl: Acl) -> dict[str, Any]:
     return item
 
 
+async def create_acls(door: Door, request: web.Request) -> web.StreamResponse:
+    """Create ACLs, and tell of those that match nothing."""
+    command = _new_acls(await read_body(request, door.bodies))
+    told = [*islice((doubt for acl in command.acls for doubt in doubts(acl)), DOUBTS_MAX)]
+
+    def answer_of(outcome: AclsCreated) -> dict[str, Any]:
+        return {"acls": json_rows(outcome.results), "doubts": told}
+
+    carry_it_out = door.try_out if flag(request, "validate_only") else door.write
+    return await carry_it_out(request, command, answer_of)
+
+
 async def list_acls(door: Door, request: web.Request) -> web.StreamResponse:
     query = dict(request.query)
     query.pop("consistency", None)
@@ -257,6 +277,6 @@ ROUTES: Final = (
             "host": NAME,
         },
     ),
-    writing("POST", "/v1/acls", carry_out(WRITES["CreateAcls"]), "CreateAcls"),
-    writing("POST", "/v1/acls/delete", carry_out(WRITES["DeleteAcls"]), "DeleteAcls"),
+    writing("POST", "/v1/acls", create_acls, "CreateAcls", TRIAL),
+    writing("POST", "/v1/acls/delete", carry_out(WRITES["DeleteAcls"]), "DeleteAcls", TRIAL),
 )

@@ -19,7 +19,7 @@ from metadata_log.records.registry import json_rows
 from metadata_log.wire.shapes import Shape, check_text, read_shape
 from quorum.decide.quotas import AlterClientQuotas, EntityChange, QuotaChange, QuotasAltered
 from quorum.http.door import Door, Write, carry_out, items_of
-from quorum.http.routes import AS_FRESH, reading, writing
+from quorum.http.routes import AS_FRESH, TRIAL, reading, writing
 
 KINDS: Final = {"user": USER, "client_id": CLIENT_ID, "ip": IP}
 """The types of entities by their names in bodies and queries."""
@@ -120,5 +120,5 @@ ROUTES: Final = (
         "DescribeClientQuotas",
         {**AS_FRESH, "user": NAME, "client_id": NAME, "ip": NAME, "defaults": NAMES, "strict": FLAG},
     ),
-    writing("PATCH", "/v1/quotas", carry_out(WRITES["AlterClientQuotas"]), "AlterClientQuotas"),
+    writing("PATCH", "/v1/quotas", carry_out(WRITES["AlterClientQuotas"]), "AlterClientQuotas", TRIAL),
 )

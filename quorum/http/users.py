@@ -17,7 +17,7 @@ from metadata_log.records.users import MECHANISMS
 from metadata_log.wire.shapes import Int32, Shape, check_text, read_shape
 from quorum.decide.users import AlterUserScramCredentials, ScramDeletion, ScramUpsertion
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
-from quorum.http.routes import AS_FRESH, reading, writing
+from quorum.http.routes import AS_FRESH, TRIAL, reading, writing
 
 MechanismName = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
@@ -92,6 +92,10 @@ WRITES: Final = {"AlterUserScramCredentials": Write(_changes, results_as("users"
 ROUTES: Final = (
     reading("/v1/users", list_users, "DescribeUserScramCredentials", {**AS_FRESH, "user": NAME}),
     writing(
-        "PATCH", "/v1/users", carry_out(WRITES["AlterUserScramCredentials"]), "AlterUserScramCredentials"
+        "PATCH",
+        "/v1/users",
+        carry_out(WRITES["AlterUserScramCredentials"]),
+        "AlterUserScramCredentials",
+        TRIAL,
     ),
 )

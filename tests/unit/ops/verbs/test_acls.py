@@ -109,3 +109,19 @@ def test_all_acls_are_deleted_only_if_that_is_asked_for(capsys: pytest.CaptureFi
 def test_a_resource_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], resource: str) -> None:
     assert cli.main(["acls", "explain", "User:ann", "READ", resource]) == 2
     assert "is not TYPE:NAME" in capsys.readouterr().err
+
+
+def test_what_matches_nothing_is_told_and_what_no_client_asks_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As kafka-acls refuses an operation; names that Kafka accepts are told with their cure, and written."""
+    words = ("create", "--resource", "topic:orders", "--operation")
+    assert run(*words, "CREATE_TOKENS", "--principal", "User:ann", answers=[{}], code=2) == []
+    assert "ResourceType TOPIC only supports operations ALL, READ, WRITE" in capsys.readouterr().err
+    answers = [{"acls": [FINE], **OFFSETS}]
+    (asked,) = run(*words, "READ", "--principal", "user:ann", "--host", "example.com", answers=answers)
+    assert asked[2]["acls"][0]["principal"] == "user:ann"
+    said = capsys.readouterr().err
+    assert (
+        "this matches nothing: principal 'user:ann'" in said and "'example.com' is no numeric address" in said
+    )
