@@ -1,4 +1,4 @@
-"""Edge: `advise`: what topics survive with their settings, what blocks their writes, and what to change.
+"""Edge: `advise`: what topics survive with their settings, what blocks their writes, and what to change; what losses cost.
 Tests: tests/unit/quorum/whatif/test_durability.py.
 """
 
@@ -7,9 +7,11 @@ from itertools import groupby
 from typing import Any, Final
 
 from metadata_log.errors import UnknownTopicOrPartition
-from ops.options import Network, Verb, argument, reading
+from ops.options import Network, Verb, argument, flag, option, reading
 from ops.partition_summary import SHOWN_MAX
 from ops.render import Column
+from ops.talk import fail_usage
+from ops.values import from_to
 
 TOPICS: Final = (
     Column("topic"),
@@ -23,9 +25,56 @@ TOPICS: Final = (
 )
 
 
+COSTS: Final = (
+    Column("broker"),
+    Column("partitions"),
+    Column("one_by_one_ms", "ONE BY ONE (MS)"),
+    Column("writes", "WRITES HERE"),
+    Column("here_ms", "HERE (MS)"),
+    Column("brokers_told", "BROKERS TOLD"),
+    Column("messages_by_queue", "MESSAGES BY QUEUE"),
+    Column("messages_directly", "DIRECTLY"),
+)
+FROM_MS, TO_MS = 1, 60_000
+
+
 @argument("names", "TOPIC...", nargs=-1, help="default: all")
+@flag(
+    "--failover",
+    help="of each broker: what its loss costs here, and where each partition is stored by itself and told through a queue",
+)
+@option(
+    "--write-ms",
+    read=from_to(FROM_MS, TO_MS),
+    metavar="MS",
+    help="what one write takes, for --failover; default: 4, as ZooKeeper took",
+)
 @reading
-def run_advise(asked: Network, *, names: Sequence[str]) -> int:
+def run_advise(asked: Network, *, names: Sequence[str], failover: bool, write_ms: int | None) -> int:
+    if names and failover:
+        fail_usage("--failover is of brokers: leave the topics out")
+    if write_ms is not None and not failover:
+        fail_usage("--write-ms is for --failover")
+    return _failover(asked, write_ms) if failover else _topics(asked, names)
+
+
+def _failover(asked: Network, write_ms: int | None) -> int:
+    from ops.admin.live_state import live_image, live_options
+    from quorum.whatif.cluster import Cluster
+    from quorum.whatif.costs import STORE_WRITE_MS, cost_of_loss
+
+    client = asked.client()
+    options, image = live_options(client), live_image(client)
+    costs = [
+        cost_of_loss(Cluster(options, image), broker_id, write_ms=write_ms or STORE_WRITE_MS)
+        for broker_id, broker in sorted(image.brokers.items())
+        if not broker.fenced
+    ]
+    asked.show_items([cost._asdict() for cost in costs], COSTS, empty="no broker is up")
+    return 0
+
+
+def _topics(asked: Network, names: Sequence[str]) -> int:
     from ops.admin.live_state import live_image, live_options
     from quorum.whatif.cluster import Cluster
     from quorum.whatif.durability import durability
@@ -44,7 +93,9 @@ def run_advise(asked: Network, *, names: Sequence[str]) -> int:
     return 0
 
 
-NOUN: Final = Verb(run_advise, examples=("advise", "advise orders", "advise orders -o json"))
+NOUN: Final = Verb(
+    run_advise, examples=("advise", "advise orders", "advise orders -o json", "advise --failover")
+)
 
 
 def _row(durability: Any) -> dict[str, Any]:

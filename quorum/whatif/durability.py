@@ -7,7 +7,7 @@ of min.insync.replicas.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
@@ -22,9 +22,7 @@ from quorum.decide.effective_configs import (
     min_isr_number,
     min_isr_of,
 )
-
-MAJORITY: Final = 2
-"""Replicas of a vote for each loss that it survives, and one more: 2N + 1, where an ISR needs N + 1."""
+from quorum.whatif.costs import links_among_peers, links_through_leader, vote
 
 
 class Durability(NamedTuple):
@@ -51,6 +49,10 @@ class Durability(NamedTuple):
     """By rack: the partitions that refuse writes once all its brokers are lost, and do not refuse them now."""
     majority_would_need: int
     """The replicas that a vote of a majority would need to survive `losses_kept` of its full ISR."""
+    links: int
+    """Over which the followers of a partition fetch from its leader."""
+    links_among_peers: int
+    """That its replicas would need without a leader."""
     advice: tuple[str, ...]
     """What to change, the gravest first."""
 
@@ -78,7 +80,9 @@ def durability(context: DecideContext, topic: TopicImage) -> Durability:
         written_now=fewest - min_isr,
         blocking=dict(sorted(blocking.items())),
         rack_blocks=dict(sorted(rack_blocks.items())),
-        majority_would_need=MAJORITY * (replicas - 1) + 1,
+        majority_would_need=vote(replicas - 1).replicas,
+        links=links_through_leader(replicas),
+        links_among_peers=links_among_peers(replicas),
         advice=tuple(
             _advice(
                 image,
