@@ -47,6 +47,14 @@ DIFFERENCES: Final = (
         "It is truncated to where its last epoch ended in the leader's log (KIP-101). In the story that is the same.",
     ),
     (
+        "A late retry of a commit is refused.",
+        "It is refused if the group has rebalanced since (ILLEGAL_GENERATION). Within a generation it counts.",
+    ),
+    (
+        "A rebalance repeats the records since the last automatic commit.",
+        "A client commits before it hands its partitions over: what is repeated is what a killed consumer did not commit.",
+    ),
+    (
         "A follower serves no client.",
         "It refuses writes. It serves reads of consumers that name their rack (KIP-392).",
     ),

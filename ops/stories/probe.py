@@ -75,8 +75,8 @@ class Probe:
         """
         with socket.create_connection(read_address(self.address(broker_id)), ANSWER_S) as connection:
             connection.sendall(requests.request(api, next(self._asked), body))
-            size = int.from_bytes(_exactly(connection, 4), "big")
-            answer = Answer(_exactly(connection, size))
+            size = int.from_bytes(exactly(connection, 4), "big")
+            answer = Answer(exactly(connection, size))
         answer.take("i")
         return answer
 
@@ -126,7 +126,7 @@ class Probe:
         return self.fetched(topic, broker_id, 0).high_watermark
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def exactly(connection: socket.socket, size: int) -> bytes:
     """Return the next bytes of a connection.
 
     Raises:

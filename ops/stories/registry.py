@@ -43,4 +43,14 @@ STORIES: Final[Mapping[str, Story]] = {
         ("A65", "A66", "A67", "A68", "A69", "A70", "A71", "A73"),
         brokers=4,
     ),
+    "groups": Story(
+        "Consumer groups: 4 partitions over 2, 4 and 5 consumers, coordinators, how members join, where keys go.",
+        "groups",
+        ("A76", "A79", "A80", "A82", "A83"),
+    ),
+    "offsets": Story(
+        "Committed offsets: where a group begins and goes on, what is delivered again, which commits count.",
+        "offsets",
+        ("A77", "A78", "A84", "A85", "A86"),
+    ),
 }
