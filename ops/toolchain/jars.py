@@ -1,8 +1,9 @@
 """Edge: Apache Kafka as jars of Maven Central, and the Java that runs them. Tests: tests/unit/ops/test_toolchain.py.
 
 `kafka/ivy.xml` pins what is taken, and `kafka/SHA256SUMS` the content of each jar; `kafka_4_0/` and its like do so for the
-releases with whose brokers a rolling upgrade begins. Ivy, which PySpark brings, takes them, so a machine needs no Maven; it
-keeps them in its own cache as well. Java is the one that Spark runs on.
+releases with whose brokers a rolling upgrade begins, and `kafka_zookeeper/` for the last one whose brokers run under
+ZooKeeper. Ivy, which PySpark brings, takes them, so a machine needs no Maven; it keeps them in its own cache as well. Java is
+the one that Spark runs on.
 """
 
 import hashlib
@@ -19,12 +20,15 @@ from ops.toolchain import ToolMissing, say, tools_directory
 
 KAFKA_VERSION: Final = "4.3.1"
 OLDER_VERSIONS: Final = ("4.0.2", "4.1.1", "4.2.1")
+ZOOKEEPER_VERSION: Final = "3.9.2"
+"""The last release whose brokers run under ZooKeeper; its jars have ZooKeeper's server, too."""
 PINNED: Final = Path(__file__).with_name("kafka")
 _PINNED: Final = {
     KAFKA_VERSION: PINNED,
     "4.0.2": PINNED.with_name("kafka_4_0"),
     "4.1.1": PINNED.with_name("kafka_4_1"),
     "4.2.1": PINNED.with_name("kafka_4_2"),
+    ZOOKEEPER_VERSION: PINNED.with_name("kafka_zookeeper"),
 }
 """What is taken, by the release."""
 _BUILD_TIMEOUT_S: Final = 900

@@ -48,7 +48,9 @@ def test_of_a_checkout_the_tools_stay_inside(tmp_path: Path) -> None:
     assert toolchain.tools_directory() == Path(__file__).resolve().parents[3] / ".tools"
 
 
-@pytest.mark.parametrize("release", [jars.KAFKA_VERSION, *jars.OLDER_VERSIONS])
+@pytest.mark.parametrize(
+    "release", [jars.KAFKA_VERSION, *jars.OLDER_VERSIONS, jars.ZOOKEEPER_VERSION]
+)
 def test_every_jar_of_kafka_is_pinned_to_one_version_and_one_sum(release: str) -> None:
     pinned = jars._PINNED[release]
     asked = re.findall(
@@ -88,6 +90,6 @@ def test_without_java_the_message_says_what_to_install(monkeypatch: pytest.Monke
 def test_a_release_of_kafka_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "java_binary", lambda: "java")
     with pytest.raises(
-        toolchain.ToolMissing, match=r"Kafka 4\.2\.0 is not pinned here: 4\.0\.2, 4\.1\.1, .* are"
+        toolchain.ToolMissing, match=r"Kafka 4\.2\.0 is not pinned here: 3\.9\.2, 4\.0\.2, 4\.1\.1, .* are"
     ):
         jars.kafka_jars("4.2.0")
