@@ -2,8 +2,8 @@
 
 `kafka/ivy.xml` pins what is taken, and `kafka/SHA256SUMS` the content of each jar; `kafka_4_0/` and its like do so for the
 releases with whose brokers a rolling upgrade begins, and `kafka_zookeeper/` for the last one whose brokers run under
-ZooKeeper. Ivy, which PySpark brings, takes them, so a machine needs no Maven; it keeps them in its own cache as well. Java is
-the one that Spark runs on.
+ZooKeeper. Ivy, which PySpark brings, takes them, so a machine needs no Maven; it keeps them in its own cache as well. Java
+is the one that Spark runs on.
 """
 
 import hashlib

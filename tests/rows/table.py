@@ -22,21 +22,14 @@ class Row(NamedTuple):
         return f"not built: {self.not_built}" if self.not_built else self.untested
 
 
-_NO_ZOOKEEPER: Final = "there is no cluster with ZooKeeper to come from"
 _FETCHED: Final = "there are no watches and no queues of events: brokers and controllers follow one log (A97)"
-_GROUPS: Final = (
-    "consumer groups and their offsets are the brokers' own; the metadata log has nothing of them"
-)
 
 ROWS: Final = {
     # replication, placement, ISR and high watermark
     "A1": Row("Replication through a leader needs fewer links than among peers"),
     "A2": Row("A majority vote: 2N + 1 replicas survive N losses"),
     "A3": Row("An ISR: N + 1 replicas survive N losses, after as many acknowledgements"),
-    "A4": Row(
-        "Two recipes of ZooKeeper for the election of a leader",
-        "there is no ZooKeeper: controllers vote (A34), and a controller names the leaders of partitions (A31)",
-    ),
+    "A4": Row("Two recipes of ZooKeeper for the election of a leader"),
     "A5": Row("Round-robin placement: replica j of partition i on broker (i + j) mod n"),
     "A6": Row("The same for fewer partitions than brokers; no more replicas than brokers"),
     "A7": Row("As many partitions as brokers; the replicas of one on different brokers"),
@@ -55,10 +48,10 @@ ROWS: Final = {
     ),
     "A18": Row("Three generations of replication", "history: the third became this design"),
     # the layout in ZooKeeper, and what the old controller was told
-    "A19": Row("The paths of the first design in ZooKeeper", _NO_ZOOKEEPER),
-    "A20": Row("The paths of the second design in ZooKeeper", _NO_ZOOKEEPER),
-    "A21": Row("The paths of the third design in ZooKeeper", _NO_ZOOKEEPER),
-    "A22": Row("Paths in ZooKeeper for changes that are asked for", _NO_ZOOKEEPER),
+    "A19": Row("The paths of the first design in ZooKeeper"),
+    "A20": Row("The paths of the second design in ZooKeeper"),
+    "A21": Row("The paths of the third design in ZooKeeper"),
+    "A22": Row("Paths in ZooKeeper for changes that are asked for"),
     "A23": Row("Which broker watches which path", _FETCHED),
     "A24": Row("A leader change does not wait behind other work"),
     "A25": Row("The loss of a broker is one batch for everybody, however many partitions it has"),
@@ -135,7 +128,7 @@ ROWS: Final = {
     "A84": Row("A new owner starts at the committed offset"),
     "A85": Row("Offsets are committed every five seconds"),
     "A86": Row("Offsets are committed by hand, and late retries are refused"),
-    "A87": Row("Offsets in ZooKeeper", _GROUPS),
+    "A87": Row("Offsets in ZooKeeper"),
     # the metadata log
     "A88": Row("Metadata is a log: equal offsets are equal images"),
     "A89": Row("Lost fetches are made up for: every broker ends with the same image"),
@@ -162,8 +155,8 @@ ROWS: Final = {
     "A107": Row("ISRs change through the controller"),
     "A108": Row("No tool reads the files of a running node behind its back"),
     "A109": Row("Old shapes are accepted at a broker"),
-    "A110": Row("A release that bridges two designs", "there is no cluster with ZooKeeper to come from"),
-    "A111": Row("A rolling upgrade from ZooKeeper", "there is no cluster with ZooKeeper to come from"),
+    "A110": Row("A release that bridges two designs"),
+    "A111": Row("An upgrade from ZooKeeper: its steps in one order, and no second controller on the way"),
     "A112": Row("No pluggable consensus: one Raft, behind one door"),
     # the library under Raft
     "B1": Row("Term and vote survive a loss of power"),
@@ -266,7 +259,7 @@ ROWS: Final = {
     "B87": Row("Delegation tokens"),
     "B88": Row("Producer ids in blocks, never backwards"),
     # tools and metrics
-    "B89": Row("The states of a migration from ZooKeeper", _NO_ZOOKEEPER),
+    "B89": Row("A migration from ZooKeeper that is not finished is refused"),
     "B90": Row("`quorum status` and changes of voters on the command line"),
     "B91": Row(
         "A shell over one snapshot",

@@ -48,9 +48,7 @@ def test_of_a_checkout_the_tools_stay_inside(tmp_path: Path) -> None:
     assert toolchain.tools_directory() == Path(__file__).resolve().parents[3] / ".tools"
 
 
-@pytest.mark.parametrize(
-    "release", [jars.KAFKA_VERSION, *jars.OLDER_VERSIONS, jars.ZOOKEEPER_VERSION]
-)
+@pytest.mark.parametrize("release", [jars.KAFKA_VERSION, *jars.OLDER_VERSIONS, jars.ZOOKEEPER_VERSION])
 def test_every_jar_of_kafka_is_pinned_to_one_version_and_one_sum(release: str) -> None:
     pinned = jars._PINNED[release]
     asked = re.findall(

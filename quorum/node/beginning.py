@@ -1,0 +1,109 @@
+"""Pure: the state with which the log of a quorum's first voter begins, made of the records of another system.
+
+The features are those with which the settings found a quorum, eligible leader replicas aside. With these, a broker that
+registers without saying under which epoch it stopped leaves every ISR: brokers of another system can say none, and the
+partitions would have no broker to lead them. So this feature is turned on once the brokers have registered.
+Tests: tests/unit/quorum/node/test_beginning.py.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from metadata_log.apply import image_of
+from metadata_log.errors import InvalidSettings
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.metadata_versions import SCRAM_FROM, name_of
+from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
+from metadata_log.records.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    METAQUORUM_VERSION,
+    METAQUORUM_VERSION_LEVEL,
+    FeatureLevelRecord,
+)
+from metadata_log.records.partitions import PartitionRecord
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, QuorumVersionRecord, Voter, VotersRecord
+from metadata_log.records.registry import Record
+from metadata_log.records.snapshots import SnapshotHeaderRecord
+from metadata_log.records.users import UserScramCredentialRecord
+from quorum.decide.features import founded_with
+from quorum.node.config import ControllerSettings
+
+
+def begun(
+    records: Sequence[Record], *, settings: ControllerSettings, voter: Voter, epoch: int, unix_ms: int
+) -> MetadataImage:
+    """Return the state that `records` add up to, which are in the order of a snapshot, in a quorum of one voter.
+
+    No controller leads yet: the first one claims the epoch above `epoch`. Each record takes an offset.
+
+    Raises:
+        InvariantBroken: the records contradict each other.
+    """
+    level = settings.features.founding_metadata_version
+    founding = (
+        QuorumVersionRecord(KRAFT_VERSION_LEVEL),
+        VotersRecord((voter,)),
+        FeatureLevelRecord(METADATA_VERSION, level),
+        FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),
+        *_features(settings),
+    )
+    header = SnapshotHeaderRecord(
+        cluster_id=settings.cluster_id,
+        end_offset=len(founding) + len(records),
+        controller_epoch=epoch,
+        last_time_ms=unix_ms,
+        last_crc=0,
+    )
+    return image_of(chain(founding, records), header=header)
+
+
+def _features(settings: ControllerSettings) -> list[Record]:
+    return [
+        record
+        for record in founded_with(
+            settings.features.founding_metadata_version,
+            min_insync_replicas=settings.topics.static_configs[MIN_IN_SYNC_REPLICAS],
+            for_kafka=settings.listen_kafka is not None,
+        )
+        if isinstance(record, FeatureLevelRecord) and record.name != ELIGIBLE_LEADER_REPLICAS_VERSION
+    ]
+
+
+def unfit(records: Iterable[Record], settings: ControllerSettings) -> Iterator[str]:
+    """Yield why a controller with these settings cannot go on for the Kafka brokers of these records, each with the cure."""
+    node_id, level = settings.node_id, settings.features.founding_metadata_version
+    if settings.listen_kafka is None:
+        yield "the settings have no [listen] kafka: Kafka's brokers would not find this controller"
+    if not settings.is_listed:
+        yield f"node {node_id} has no [[voters]] entry in its settings: it becomes the only voter"
+    replicas, has_credentials = set[int](), False
+    for record in records:
+        if isinstance(record, PartitionRecord):
+            replicas.update(record.replicas)
+        has_credentials = has_credentials or isinstance(record, UserScramCredentialRecord)
+    if node_id in replicas:
+        yield (
+            f"id {node_id} is a broker's, which has replicas, and controllers and brokers share one range of ids: "
+            "give the controller another"
+        )
+    if has_credentials and level < SCRAM_FROM:
+        yield (
+            f"the log has SCRAM credentials from metadata.version {name_of(SCRAM_FROM)} on, and the settings found a quorum "
+            f"at {name_of(level)}: raise founding_metadata_version in [features] to {SCRAM_FROM}"
+        )
+
+
+def founded_voter(settings: ControllerSettings, voters: Iterable[Voter], directory_id: bytes) -> Voter:
+    """Return the entry of this node among the voters of its settings, whose directory is the one that was formatted.
+
+    Raises:
+        InvalidSettings: the entry names another directory.
+    """
+    voter = next(one for one in voters if one.node_id == settings.node_id)
+    if voter.directory_id != directory_id:
+        raise InvalidSettings(
+            f"the [[voters]] entry of node {settings.node_id} names another directory_id than {settings.data_dir} has: "
+            "correct the entry (metaquorum storage info shows the id)"
+        )
+    return voter
