@@ -37,7 +37,7 @@ _USER: Final = "User:"
 
 
 def unsupported(acl: Acl) -> str | None:
-    """Return why nobody asks for this operation on a resource of this type; None: it is asked for."""
+    """Return why no request needs this operation on a resource of this type; None: some need it."""
     supported = SUPPORTED.get(acl.resource_type)
     if supported is None or acl.operation in (AclOperation.ALL, *supported):
         return None

@@ -13,7 +13,6 @@ from metadata_log.apply import image_of
 from metadata_log.errors import InvalidSettings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.metadata_versions import SCRAM_FROM, name_of
-from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.records.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
@@ -26,7 +25,7 @@ from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, QuorumVersionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.users import UserScramCredentialRecord
-from quorum.decide.features import founded_with
+from quorum.decide.founding import Founding
 from quorum.node.config import ControllerSettings
 
 
@@ -59,14 +58,13 @@ def begun(
 
 
 def _features(settings: ControllerSettings) -> list[Record]:
+    founding = Founding.at(
+        settings.features.founding_metadata_version, for_kafka=settings.listen_kafka is not None
+    )
     return [
-        record
-        for record in founded_with(
-            settings.features.founding_metadata_version,
-            min_insync_replicas=settings.topics.static_configs[MIN_IN_SYNC_REPLICAS],
-            for_kafka=settings.listen_kafka is not None,
-        )
-        if isinstance(record, FeatureLevelRecord) and record.name != ELIGIBLE_LEADER_REPLICAS_VERSION
+        FeatureLevelRecord(name, level)
+        for name, level in founding.levels
+        if name != ELIGIBLE_LEADER_REPLICAS_VERSION
     ]
 
 

@@ -7,7 +7,12 @@ import pytest
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId
 from metadata_log.image.features import metaquorum_version
-from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
+from metadata_log.records.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    METAQUORUM_VERSION_LEVEL,
+)
 from quorum.controller.standby import configured_voters
 from quorum.node.beginning import begun, founded_voter, unfit
 from quorum.node.config import ControllerSettings, FeatureSettings
@@ -28,7 +33,10 @@ def test_the_state_has_all_records_and_one_voter() -> None:
     assert (image.quorum.voters, image.quorum.cluster_id) == ((voter,), told().cluster_id)
     assert (image.controller_epoch, image.last_time_ms) == (18, 1_700_000_000_000)
     assert image.end_offset == len(FOUND.records) + 4 + len(image.features) - 2
-    assert (image.features[METADATA_VERSION], metaquorum_version(image.features)) == (30, 4)
+    assert (image.features[METADATA_VERSION], metaquorum_version(image.features)) == (
+        METADATA_VERSION_LEVEL,
+        METAQUORUM_VERSION_LEVEL,
+    )
     assert len(image.topics.by_id) == 1 and image.topics.counts.leaderless == 2
     assert not image.brokers and not image.controllers and image.claimant is None
 
