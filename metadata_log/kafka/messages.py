@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.kafka.answer_table import ANSWERS as _ANSWERS
 from metadata_log.kafka.answer_table import HEADER as _ANSWER_HEADER
-from metadata_log.kafka.reading import Read, Values, reader
+from metadata_log.kafka.reading import UNREADABLE, Read, Values, reader
 from metadata_log.kafka.request_table import HEADER as _REQUEST_HEADER
 from metadata_log.kafka.request_table import PRINCIPAL as _PRINCIPAL
 from metadata_log.kafka.request_table import REQUESTS as _REQUESTS
@@ -29,6 +29,12 @@ PRINCIPAL: Final = schemas(_PRINCIPAL)[0]
 """For whom an envelope asks. Its version comes before it, as an int16."""
 API_VERSIONS: Final = 18
 _HEAD: Final = struct.Struct(">hh")
+_HEADERS: Final[Mapping[tuple[int, ...], int]] = {
+    (schema.number, version): 2 if version in schema.flexible else 1
+    for schema in REQUESTS.values()
+    for version in range(schema.versions.first, schema.versions.last + 1)
+}
+"""The version of a request's header, by its key and version."""
 
 
 class Malformed(ValueError):
@@ -54,12 +60,16 @@ def request_header(data: bytes) -> RequestHeader:
     """
     if len(data) < _HEAD.size:
         raise Malformed(f"a request's header does not end within its {len(data)} bytes")
-    key, version = _HEAD.unpack_from(data)
-    schema = REQUESTS.get(key)
-    if schema is None or (version not in schema.versions and key != API_VERSIONS):
-        raise Malformed(f"a request of key {key} in version {version} is not known here")
-    header_version = 2 if version in schema.flexible else 1
-    values, at = _read(REQUEST_HEADER, header_version, data, 0)
+    key, version = head = _HEAD.unpack_from(data)
+    known = _HEADERS.get(head)
+    if known is None:
+        if key != API_VERSIONS:
+            raise Malformed(f"a request of key {key} in version {version} is not known here")
+        known = 2 if version in REQUESTS[API_VERSIONS].flexible else 1
+    try:
+        values, at = message_reader(REQUEST_HEADER, known)(data, 0)
+    except UNREADABLE as error:
+        raise _malformed(REQUEST_HEADER, data, error) from error
     _, _, correlation_id, client_id = values
     return RequestHeader(key, version, correlation_id, client_id, at)
 
@@ -70,12 +80,16 @@ def read_whole(schema: Schema, version: int, data: bytes, at: int = 0) -> Values
     Raises:
         Malformed: the bytes are no such message, or they are a large request with more items than one may have.
     """
-    values, end = _read(schema, version, data, at)
+    try:
+        values, end = message_reader(schema, version)(data, at)
+    except UNREADABLE as error:
+        raise _malformed(schema, data, error) from error
     if end != len(data):
         raise Malformed(f"{schema.name} ends at byte {end} of {len(data)}")
     if len(data) > HTTP_BODY_AT_ONCE_BYTES and REQUESTS.get(schema.number) is schema:
         _room_left(schema.fields, values, KAFKA_ITEMS_MAX)
-    return values
+    read: Values = values
+    return read
 
 
 def _room_left(fields: Sequence[Field], values: Values, room: int) -> int:
@@ -96,14 +110,10 @@ def _room_left(fields: Sequence[Field], values: Values, room: int) -> int:
     return room
 
 
-def _read(schema: Schema, version: int, data: bytes, at: int) -> tuple[Values, int]:
-    try:
-        read: tuple[Values, int] = message_reader(schema, version)(data, at)
-    except (IndexError, struct.error) as error:
-        raise Malformed(f"{schema.name} does not end within its {len(data)} bytes") from error
-    except ValueError as error:
-        raise Malformed(f"{schema.name}: {error}") from error
-    return read
+def _malformed(schema: Schema, data: bytes, error: Exception) -> Malformed:
+    if isinstance(error, ValueError):
+        return Malformed(f"{schema.name}: {error}")
+    return Malformed(f"{schema.name} does not end within its {len(data)} bytes")
 
 
 def answer_head(key: int, version: int, correlation_id: int) -> bytes:
@@ -114,7 +124,14 @@ def answer_head(key: int, version: int, correlation_id: int) -> bytes:
 
 def answer_tail(key: int, version: int, values: Values) -> bytes:
     """Return what comes after the correlation id of an answer: the rest of its header, and its fields."""
-    return answer_head(key, version, 0)[4:] + message_writer(ANSWERS[key], version)(values)
+    head, write = _answer_writer(key, version)
+    return head + write(values)
+
+
+@cache
+def _answer_writer(key: int, version: int) -> tuple[bytes, Write]:
+    """Return what stands between the correlation id and the fields of an answer, and what writes these."""
+    return answer_head(key, version, 0)[4:], message_writer(ANSWERS[key], version)
 
 
 @cache

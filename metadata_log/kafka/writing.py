@@ -130,6 +130,11 @@ class _Source:
             self._forms.append(FIXED[field.kind])
         elif field.kind in FIXED and self._version not in field.nullable:
             self._array(field.kind, value)
+        elif field.kind == "string" and not field.is_array and self._version not in field.nullable:
+            self._end_run()
+            name, lengths = f"a{len(self._lines)}", self._named(_lengths(field, self._form).text)
+            self._lines.append(f"{name} = {value}.encode()")
+            self._pieces += [f"{lengths}[len({name})]", name]
         else:
             self._end_run()
             self._pieces.append(self._one(field, value))

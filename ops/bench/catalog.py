@@ -255,6 +255,15 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "door",
+        "What a write costs outside its decision and its commit, through Kafka's listener and over HTTP.",
+        no_peer="the figure is one door of ours beside the other; etcd has no second one that asks for the same",
+        flags=(
+            _count("--requests", 3_000, 1_000_000, "of each door in a round"),
+            _count("--rounds", 5, 1_000),
+        ),
+    ),
+    Bench(
         "kafka-records",
         "What it costs to write our log and snapshots as Kafka's, and to read Kafka's records; no process is started.",
         no_peer="etcd's log has another format, and Kafka publishes no such figure",

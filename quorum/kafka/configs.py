@@ -1,6 +1,6 @@
 """Edge: settings in Kafka's protocol are described and altered: of topics, brokers, the cluster, groups and metrics."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from metadata_log.errors import InvalidRequest, MetadataError, UnknownTopicOrPartition
@@ -59,7 +59,7 @@ _TYPES: Final = (
 )
 TYPES: Final[Mapping[str, int]] = {name: number for number, name in enumerate(_TYPES)}
 """Source: Kafka's DescribeConfigsResponse.ConfigType."""
-_OPERATIONS: Final = frozenset(ConfigOperation)
+_OPERATIONS: Final[Mapping[int, ConfigOperation]] = {each.value: each for each in ConfigOperation}
 
 
 # --- changes
@@ -69,13 +69,10 @@ async def alter_incrementally(door: KafkaDoor, asked: Asked) -> Values:
     resources, validate_only = asked.values
     known, refused = [], []
     for resource_type, name, changes in resources:
-        if all(operation in _OPERATIONS for _, operation, _ in changes):
-            of = tuple(
-                ConfigChange(setting, ConfigOperation(operation), value)
-                for setting, operation, value in changes
-            )
-            known.append(ResourceChange(resource_type, name, of))
-        else:
+        try:
+            of = [ConfigChange(setting, _OPERATIONS[number], value) for setting, number, value in changes]
+            known.append(ResourceChange(resource_type, name, tuple(of)))
+        except KeyError:
             error = KafkaError(InvalidRequest.code, "an operation on a setting is not known")
             refused.append(_not_altered(resource_type, name, error))
     parts = await _altered(
@@ -106,10 +103,10 @@ async def alter_wholly(door: KafkaDoor, asked: Asked) -> Values:
     return (NO_THROTTLE, list(_rows(parts)))
 
 
-async def _altered(
+def _altered(
     door: KafkaDoor, asked: Asked, resources: Sequence[ResourceChange], command_of: Any
-) -> list[Part]:
-    return await decided_in_parts(
+) -> Awaitable[list[Part]]:
+    return decided_in_parts(
         door,
         asked.caller,
         resources,

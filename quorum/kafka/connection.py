@@ -11,10 +11,11 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from struct import Struct
-from typing import Any, Final
+from time import monotonic
+from typing import Any, Final, TypeVarTuple
 
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, MetadataError, ThrottlingQuotaExceeded
@@ -40,15 +41,19 @@ from quorum.kafka.door import (
     Waits,
     answered_at_once,
     answered_in_time,
+    is_large,
     tail_in_time,
 )
 
 log = logging.getLogger(__name__)
+Ts = TypeVarTuple("Ts")
 
 SWEEP_S: Final = 1.0
 REPEATED_BYTES_MAX: Final = 512
 """Of a request that may be repeated: a Fetch or a heartbeat has some 150."""
 LOG_AGAIN_S: Final = 10.0
+AT_ONCE_BYTES_MAX: Final = min(limits.KAFKA_LOGIN_BYTES_MAX, limits.HTTP_BODY_AT_ONCE_BYTES)
+"""Of a request that is served without a buffer: its sender may send as much before login, and nothing is counted."""
 SILENT: Final = "silent"
 """Why a connection is closed of which nothing is heard any more: that is no warning."""
 _SIZE: Final = Struct(">i")
@@ -94,13 +99,17 @@ class Serving:
         self._slices = Pieces(self._serve_next, now_ms=door.now_ms)
         self._log_again_s = 0.0
         self._sweep: asyncio.TimerHandle | None = None
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._begun = 0
+        """Requests that were begun to be carried out."""
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        """The tasks of those that are not ended, by their numbers."""
 
     def closing(self, reason: str, address: str | None) -> None:
         """Count a connection that this node closes; log one now and then, since strangers may have many closed."""
         self.closed[reason] += 1
         self.door.controller.metrics.kafka_connections_closed.inc()
-        now_s = asyncio.get_running_loop().time()
+        now_s = monotonic()
         if reason != SILENT and now_s >= self._log_again_s:
             self._log_again_s = now_s + LOG_AGAIN_S
             facts = {"address": address, "reason": reason, "closed": self.closed.total(), BY_STRANGER: True}
@@ -135,42 +144,53 @@ class Serving:
                 self._slices.wake()
         return True
 
-    def carry_out(self, work: Coroutine[Any, Any, None], failed: Callable[[], None]) -> None:
-        """Carry out work of one request. An unforeseen error ends that request alone, by `failed`, and is logged."""
+    def carry_out(
+        self, connection: "KafkaConnection", work: Callable[[*Ts], Awaitable[None]], *args: *Ts
+    ) -> None:
+        """Carry out work of one request. An unforeseen error ends its connection alone, and is logged."""
+        number = self._begun = self._begun + 1
         # No task of a group: the first that fails would end all others.
-        task = asyncio.Task(work)
-        self._under_way.add(task)
-        task.add_done_callback(partial(self._ended, failed))
+        self._under_way[number] = asyncio.Task(
+            self._carried_out(number, connection, work, *args), loop=self._loop
+        )
 
-    def _ended(self, failed: Callable[[], None], task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
+    async def _carried_out(
+        self, number: int, connection: "KafkaConnection", work: Callable[[*Ts], Awaitable[None]], *args: *Ts
+    ) -> None:
+        is_done = False
+        try:
+            await work(*args)
+            is_done = True
+        finally:
+            task = self._under_way.pop(number)
+            if not is_done:  # a callback of each task would be one more round of the loop for each request
+                task.add_done_callback(partial(self._failed, connection))
+
+    def _failed(self, connection: "KafkaConnection", task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return  # this node stops
-        error = task.exception()
-        if error is not None:
-            log.error("kafka_request_failed", exc_info=error)
-            failed()
+        log.error("kafka_request_failed", exc_info=task.exception())
+        connection.refuse("failed")
 
     def sweep(self) -> None:
         """Close connections that have been silent for too long, or on which a request does not arrive in time; again and
         again until `close`.
         """
-        loop = asyncio.get_running_loop()
-        now_s = loop.time()
+        now_s = monotonic()
         for connection in list(self.connections):
             connection.look(now_s)
-        self._sweep = loop.call_later(SWEEP_S, self.sweep)
+        self._sweep = self._loop.call_later(SWEEP_S, self.sweep)
 
     async def close(self, within_s: float) -> None:
         """Close all connections, once what is carried out has been answered, or after this time."""
         if self._sweep is not None:
             self._sweep.cancel()
         if self._under_way:
-            await asyncio.wait(self._under_way, timeout=within_s)
+            await asyncio.wait(self._under_way.values(), timeout=within_s)
         for connection in list(self.connections):
             connection.close()
-        for under_way in self._under_way:
-            under_way.cancel()
+        for task in self._under_way.values():
+            task.cancel()
 
 
 class KafkaConnection(asyncio.Protocol):
@@ -179,6 +199,7 @@ class KafkaConnection(asyncio.Protocol):
     __slots__ = (
         "_address",
         "_buffer",
+        "_caller",
         "_certificate",
         "_correlation_id",
         "_counted",
@@ -209,6 +230,8 @@ class KafkaConnection(asyncio.Protocol):
         """The numeric address of the client."""
         self._certificate: Mapping[str, Any] | None = None
         self._login = Login()
+        self._caller: Caller | None = None
+        """The sender of the last request that was read; most clients send all of a connection as one."""
         self._known = NOBODY
         self._known_until_s = 0.0
         """How long `_known` is taken for the principal of the connection."""
@@ -224,7 +247,7 @@ class KafkaConnection(asyncio.Protocol):
         """Whether the socket is read on."""
         self._is_unread = False
         """The client does not take what it is sent."""
-        self._since_s = self._loop.time()
+        self._since_s = monotonic()
         """Since when nothing has arrived, the request that arrives is not whole, or the client does not take its answers."""
         self._correlation_id = 0
         self._repeated: _Repeated | None = None
@@ -270,12 +293,12 @@ class KafkaConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         assert self._transport is not None
         self._is_unread = True
-        self._since_s = self._loop.time()
+        self._since_s = monotonic()
         self._serving.door.buffers.hold(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._is_unread = False
-        self._since_s = self._loop.time()
+        self._since_s = monotonic()
         self._serving.door.buffers.hold(self, 0)
         if self._buffer:
             self._serving.queue(self)
@@ -317,7 +340,17 @@ class KafkaConnection(asyncio.Protocol):
                 self._correlation_id = int.from_bytes(data[_CORRELATED], signed=True)
                 self._handle(repeated.api, repeated.asked)
                 return
-            self._since_s = self._loop.time()
+            size = len(data) - _SIZE.size
+            if (
+                0 <= size <= AT_ONCE_BYTES_MAX
+                and int.from_bytes(data[: _SIZE.size]) == size
+                and self._is_served()
+            ):
+                self._begin(
+                    data[_SIZE.size :]
+                )  # one request and no more, as almost always: it needs no buffer
+                return
+            self._since_s = monotonic()
         buffer += data
         if not self._count():
             self.refuse("full")
@@ -326,12 +359,14 @@ class KafkaConnection(asyncio.Protocol):
         else:
             self.serve()
 
+    def _is_served(self) -> bool:
+        """Answer whether a request that arrives where nothing waits is served now."""
+        transport = self._transport
+        return not (self._is_unread or transport is None or transport.is_closing())
+
     def _may_repeat(self, asked: Asked) -> bool:
         """Answer whether a request that arrives once more is served now, for the principal for which it was read before."""
-        transport = self._transport
-        if self._is_unread or transport is None or transport.is_closing():
-            return False
-        return asked.caller.principal is self._principal() is not NOBODY
+        return self._is_served() and asked.caller.principal is self._principal() is not NOBODY
 
     def _read_or_pause(self) -> None:
         """Read the socket on, unless much has arrived that is not served now.
@@ -398,7 +433,7 @@ class KafkaConnection(asyncio.Protocol):
 
         It is looked for at most once in IDENTITY_CHECK_S: a token is compared with all there are.
         """
-        now_s = self._loop.time()
+        now_s = monotonic()
         if now_s >= self._known_until_s:
             try:
                 self._known = self._serving.door.principal(self._certificate, self._login)
@@ -418,19 +453,18 @@ class KafkaConnection(asyncio.Protocol):
                 self._correlation_id = header.correlation_id
                 self._send(known_versions())
                 return
+            principal = self._principal()
             if api is None:
                 self.refuse("unknown")
-            elif api.operation is not None and self._principal() is NOBODY:
+            elif principal is NOBODY and api.operation is not None:
                 self.refuse("login")
             elif len(request) > limits.HTTP_BODY_AT_ONCE_BYTES:
                 self._is_busy = True
-                self._serving.carry_out(
-                    self._read_beside(api, header, request), failed=partial(self.refuse, "failed")
-                )
+                self._serving.carry_out(self, self._read_beside, api, header, request)
             else:
                 values = read_whole(SCHEMAS[header.key], header.version, request, header.at)
-                asked = self._asked(header, values)
-                if len(request) <= REPEATED_BYTES_MAX:
+                asked = self._asked(header, values, principal)
+                if len(request) <= REPEATED_BYTES_MAX and not isinstance(api.handler, Waits):
                     self._repeated = _Repeated(request, api, asked)
                 self._handle(api, asked)
         except Malformed:
@@ -448,16 +482,14 @@ class KafkaConnection(asyncio.Protocol):
         except ThrottlingQuotaExceeded:
             self.refuse("full")
         else:
-            self._handle(api, self._asked(header, values))
+            self._handle(api, self._asked(header, values, self._principal()))
 
-    def _asked(self, header: RequestHeader, values: Values) -> Asked:
+    def _asked(self, header: RequestHeader, values: Values, principal: Principal) -> Asked:
         self._correlation_id = header.correlation_id
-        return Asked(
-            header.version,
-            values,
-            Caller(self._principal(), self._peer, door="kafka", client_id=header.client_id or ""),
-            login=self._login,
-        )
+        client_id, caller = header.client_id or "", self._caller
+        if caller is None or caller.principal is not principal or caller.client_id != client_id:
+            caller = self._caller = Caller(principal, self._peer, door="kafka", client_id=client_id)
+        return Asked(header.version, values, caller, self._login)
 
     def _handle(self, api: Api, asked: Asked) -> None:
         door = self._serving.door
@@ -468,14 +500,15 @@ class KafkaConnection(asyncio.Protocol):
                 self._answer(api, asked.version, answered_at_once(api, handler, door, asked))
             case Waits() as handler:
                 self._is_busy = True
-                self._serving.carry_out(
-                    self._wait(api, handler, asked), failed=partial(self.refuse, "failed")
-                )
+                self._serving.carry_out(self, self._wait, api, handler, asked)
 
     async def _wait(self, api: Api, handler: Waits, asked: Asked) -> None:
         door = self._serving.door
         answer = await answered_in_time(api, handler, door, asked)
-        self._send(await tail_in_time(api, door, asked.version, answer))
+        if is_large(answer):
+            self._send(await tail_in_time(api, door, asked.version, answer))
+        else:
+            self._send(api.tail(asked.version, answer))
 
     def _park(self, api: Api, handler: Parks, asked: Asked) -> None:
         door = self._serving.door
@@ -495,7 +528,7 @@ class KafkaConnection(asyncio.Protocol):
         else:
             self._parked = None
             waits = Waits(lambda _door, _asked: taken)
-            self._serving.carry_out(self._wait(api, waits, asked), failed=partial(self.refuse, "failed"))
+            self._serving.carry_out(self, self._wait, api, waits, asked)
 
     def _made(self, handler: Parks, asked: Asked) -> Asked:
         """Have a handler make what it needs of a request, and keep that for the same one."""
@@ -536,7 +569,7 @@ class KafkaConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._since_s = self._loop.time()
+        self._since_s = monotonic()
         size = len(tail) + 4
         if self._serving.door.buffers.refusal(size) is not None:
             self.refuse("unread")

@@ -222,7 +222,7 @@ class Api(NamedTuple):
         if self.operation is not None and not may_ask_later(caller, self.operation):
             authorize(caller, self.operation, (CLUSTER,), door.controller.committed)
             audit = door.access.audit
-            if audit.takes_reads and OPERATIONS[self.operation].does in _READS:
+            if OPERATIONS[self.operation].does in _READS and audit.takes_reads:
                 audit.note(
                     door="kafka",
                     principal=caller.principal.name,
@@ -275,7 +275,7 @@ async def answered_in_time(api: Api, handler: Waits, door: KafkaDoor, asked: Ask
 
 async def tail_in_time(api: Api, door: KafkaDoor, version: int, answer: Answer) -> bytes:
     """Return the bytes of an answer after its correlation id; those of a large one are made in a thread."""
-    if isinstance(answer, Prepared) or not _is_large(answer):
+    if not is_large(answer):
         return api.tail(version, answer)
     try:
         return await door.reads.run(api.tail, version, answer)
@@ -283,18 +283,25 @@ async def tail_in_time(api: Api, door: KafkaDoor, version: int, answer: Answer) 
         return api.tail(version, answer)  # what it tells is done: it is not refused
 
 
-def _is_large(answer: Values) -> bool:
-    """Return whether an answer has many items, or items of items."""
+def is_large(answer: Answer) -> bool:
+    """Return whether bytes have yet to be made of an answer, and it has many items, or items of items."""
+    if isinstance(answer, Prepared):
+        return False
     count = 0
     for field in answer:
-        if isinstance(field, list | tuple):
+        if isinstance(field, _ITEMS):
             for row in field:
                 count += 1
                 if isinstance(row, tuple):
-                    count += sum(len(cell) for cell in row if isinstance(cell, list | tuple))
+                    for cell in row:
+                        if isinstance(cell, _ITEMS):
+                            count += len(cell)
                 if count > ITEMS_AT_ONCE:
                     return True
     return False
+
+
+_ITEMS: Final = (list, tuple)
 
 
 ITEMS_AT_ONCE: Final = 2_000

@@ -6,7 +6,6 @@ of each other, so no client can tell that those of one request were decided in s
 Tests: tests/unit/quorum/kafka/test_parts_of_requests.py.
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -68,7 +67,9 @@ async def decided_in_parts(
         refused = []
     parts: list[Part] = []
     failure: MetadataError | None = None
-    for some in _packed(_by_name(items, name, alike or name), weight, weight_max):
+    # One item, as most requests of clients have, needs no packing.
+    commands: Iterable[Sequence[T]] = [items] if isinstance(items, list) and len(items) == 1 else ()
+    for some in commands or _packed(_by_name(items, name, alike), weight, weight_max):
         if failure is None:
             try:
                 written = await door.controller.submit(command_of(some), caller)
@@ -120,14 +121,16 @@ def _by_name(
     items: Iterable[T], name: Callable[[T], Hashable] | None, alike: Callable[[T], Hashable] | None
 ) -> Iterable[Sequence[T]]:
     """Return the items in groups of one name, in order of their first, without the third and further of those alike."""
-    if name is None or alike is None:
+    if name is None:
         return ((item,) for item in items)
     by_name: dict[Hashable, list[T]] = {}
-    times: Counter[Hashable] = Counter()
+    times: dict[Hashable, int] = {}
     for item in items:
-        times[key := alike(item)] += 1
-        if times[key] <= NAMED_TWICE:
-            by_name.setdefault(name(item), []).append(item)
+        named = name(item)
+        key = named if alike is None else alike(item)
+        times[key] = count = times.get(key, 0) + 1
+        if count <= NAMED_TWICE:
+            by_name.setdefault(named, []).append(item)
     return by_name.values()
 
 

@@ -17,6 +17,7 @@ from ops.bench.broker_start import broker_start
 from ops.bench.commit import commit
 from ops.bench.console import console
 from ops.bench.decisions import decisions
+from ops.bench.door import door
 from ops.bench.failover import failover
 from ops.bench.fanout import fanout
 from ops.bench.handover import handover
@@ -184,6 +185,13 @@ def test_a_question_costs_about_the_same_with_few_acls_and_with_many() -> None:
     check_shape(answer, name="authorizer", peers=[], prefixes=())
     few, many = answer["ours"]["25 ACLs"]["p50"], answer["ours"]["25000 ACLs"]["p50"]
     assert many < 10 * few, "a thousand times as many ACLs are not looked at one by one"
+
+
+def test_door() -> None:
+    answer = measured(partial(door, rounds=1, requests=200))
+    check_shape(answer, name="door", peers=[], prefixes=())
+    ours = answer["ours"]
+    assert 0 < ours["kafka"] < ours["http"], "what comes as bytes costs less than JSON does"
 
 
 def test_answers() -> None:

@@ -41,6 +41,10 @@ class Right(Enum):
     CONTROLLER = "controller"
     """To take part as a controller, under the id that the principal has."""
 
+    __hash__ = (
+        object.__hash__
+    )  # each request looks for one among those of its sender; an Enum's would hash its name
+
 
 ROLES: Final[Mapping[str, frozenset[Right]]] = {
     "admin": frozenset({Right.READ, Right.RAW, Right.ALTER, Right.CLUSTER, Right.PRINCIPALS}),
