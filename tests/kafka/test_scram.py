@@ -1,21 +1,29 @@
 """Edge: brokers and tools of Kafka, and users with passwords: Kafka's own client logs in by SCRAM at a controller and at a
-broker, which has the credentials from the log; quotas go the same way.
+broker, which has the credentials from the log; quotas go the same way. The cluster is founded with a user, and with static
+voters, which become dynamic under the broker.
 """
 
 import asyncio
 import json
+import random
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from metadata_log.node.disk.data_directory import BOOTSTRAP
+from metadata_log.records.features import METADATA_VERSION_LEVEL
 from ops import cli
 from ops.certificates import ADMIN, Authority
+from ops.founding import credential
 from ops.kafka.clients import Admin
 from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import TLS_FOLDER, LocalCluster
+from quorum.decide.founding import chosen
+from quorum.node.bootstrap import content_of
 from quorum.node.config import DelegationTokenSettings
 from tests.kafka.test_secure_brokers import give_tokens, log_in_with_plain, tool_properties
 from tests.support.processes import poll_until
@@ -25,6 +33,7 @@ pytestmark = pytest.mark.slow
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PASSWORD = "correct horse, battery staple"
 SECRET = "the secret of tokens"
+FOUNDER = "SCRAM-SHA-512=[name=carol,password=from-the-beginning]"
 
 
 def jaas(user: str, password: str) -> str:
@@ -82,7 +91,16 @@ def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp
             ),
         )
         cluster.prepare()
-        give_tokens(cluster, {"Broker:11": "broker", "User:alice": "admin"})
+        founding = chosen(
+            release=None,
+            features=[("kraft.version", 0)],
+            credentials=[credential(FOUNDER, random.Random(1))],
+            otherwise=METADATA_VERSION_LEVEL,
+            unstable=False,
+            for_kafka=True,
+        )
+        (cluster.data(cluster.controllers[0].id) / BOOTSTRAP).write_bytes(content_of(founding))
+        give_tokens(cluster, {"Broker:11": "broker", "User:alice": "admin", "User:carol": "admin"})
         broker, controller = cluster.brokers[0], cluster.controllers[0]
         config = cluster.directory / broker.config
         log_in_with_plain(config, "Broker:11")
@@ -90,6 +108,9 @@ def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp
         properties["listener.security.protocol.map"] = "CONTROLLER:SASL_SSL,CLIENTS:SASL_SSL"
         properties["listener.name.clients.sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
         properties["listener.name.clients.scram-sha-512.sasl.jaas.config"] = f"{MODULE} required;"
+        # With static voters a broker of Kafka has them from its settings: no record names them.
+        properties["controller.quorum.voters"] = f"{controller.id}@{controller.kafka}"
+        del properties["controller.quorum.bootstrap.servers"]
         properties["sasl.mechanism.inter.broker.protocol"] = "SCRAM-SHA-512"
         properties["delegation.token.secret.key"] = SECRET
         config.write_text(properties_text(properties))
@@ -146,14 +167,21 @@ def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp
                 [broker.listens],
                 security_protocol="SASL_SSL",
                 sasl_mechanism="SCRAM-SHA-512",
-                sasl_username="alice",
-                sasl_password=PASSWORD,
+                sasl_username="carol",
+                sasl_password="from-the-beginning",
                 ssl_ca_location=str(admin.ca),
             )
-            await asyncio.to_thread(librdkafka.create_topic, "by-alice")
+            await asyncio.to_thread(librdkafka.create_topic, "by-carol")
+            features = partial(run_tool, "kafka-features", *at_broker)
+            assert client.read("/v1/state")["kraft_version"] == 0
+            await asyncio.to_thread(features, "upgrade", "--feature", "kraft.version=1")
+            assert client.read("/v1/state")["kraft_version"] == 1
+            await asyncio.to_thread(librdkafka.create_topic, "behind-the-voters")
+            told = await asyncio.to_thread(features, "describe")
+            assert re.search(r"kraft\.version\s.*FinalizedVersionLevel: 1", told)
             lines = client.read("/v1/topics")["items"]
-            assert [each["name"] for each in lines] == ["by-alice"]
-            assert json.dumps(client.read("/v1/state")).count("SCRAM-SHA") == 2
+            assert sorted(each["name"] for each in lines) == ["behind-the-voters", "by-carol"]
+            assert json.dumps(client.read("/v1/state")).count("SCRAM-SHA") == 3
             asks(PASSWORD)
             await asyncio.to_thread(check_tokens, cluster, authority, tool)
         finally:

@@ -356,6 +356,7 @@ async def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
         assert [(one["feature"], one["level"]) for one in listed] == [
             ("eligible.leader.replicas.version", 1),
             ("group.version", 0),
+            ("kraft.version", 1),
             ("metadata.version", 30),
             ("metaquorum.version", 5),
             ("share.version", 0),
