@@ -147,8 +147,8 @@ def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp
             quorum = partial(run_tool, "kafka-metadata-quorum", "--command-config", str(tool), *described)
             asks(PASSWORD)
             assert '"id": 11' in await asyncio.to_thread(quorum)
-            for secret, mechanism in (("wrong", "SCRAM-SHA-512"), (PASSWORD, "SCRAM-SHA-256")):
-                asks(secret, mechanism)
+            for wrong, mechanism in (("wrong", "SCRAM-SHA-512"), (PASSWORD, "SCRAM-SHA-256")):
+                asks(wrong, mechanism)
                 with pytest.raises(ToolFailed, match="the password is not its own"):
                     await asyncio.to_thread(quorum)
             asks(PASSWORD)
