@@ -110,6 +110,11 @@ def run_format(
             say(
                 f"a new cluster: write {entry} into the [[voters]] entry of node {node_id} in every controller's file"
             )
+        if bootstrap is not None:
+            say(
+                "format the other controllers of the new cluster with the same options: the one that leads first founds it "
+                "with its own"
+            )
         say(
             f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"
         )
