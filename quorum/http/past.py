@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from metadata_log.errors import InvalidRequest, MetadataError, OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.http.answers import json_bytes
-from metadata_log.node.http.routes import NAMES, WHEN
+from metadata_log.node.http.routes import NAME, NAMES, NODE, WHEN
 from quorum.http.bodies import NDJSON, int32
 from quorum.http.door import Door
 from quorum.http.log import offset_of
@@ -31,23 +31,8 @@ Answer: TypeAlias = Callable[[], Coroutine[Any, Any, dict[str, Any]]]
 
 
 async def show_past(door: Door, request: web.Request) -> web.StreamResponse:
-    if "at" not in request.query:
-        raise InvalidRequest("say which state: at=OFFSET, or t and a time")
-    end_offset = await _end_offset(door, request)
-    at, until = [
-        await offset_of(request.query[name], offset_at=door.committed_log.end_offset_at)
-        if name in request.query
-        else None
-        for name in ("at", "to")
-    ]
-    assert at is not None
-    for one in (at, until):
-        if one is not None and one > end_offset:
-            raise OffsetInFuture(f"offset {one} lies beyond the high watermark {end_offset}")
-    if until is not None and until < at:
-        raise InvalidRequest(f"to {until} lies before at {at}")
+    first, until = await _moments(door, request, "at")
     min_isr, progress = door.status.default_min_isr(), Progress()
-    first = at
 
     async def states() -> dict[str, Any]:
         if until is not None:
@@ -57,6 +42,45 @@ async def show_past(door: Door, request: web.Request) -> web.StreamResponse:
         return {"from": state, "to": None, "items": [], "more": False}
 
     return await _answered(door, request, states, progress)
+
+
+async def show_diff(door: Door, request: web.Request) -> web.StreamResponse:
+    """Answer with a line for each entity that differs between two states, of a topic or a broker alone if it is named."""
+    query = request.query
+    if "topic" in query and "broker" in query:
+        raise InvalidRequest("name a topic or a broker, not both")
+    start, until = await _moments(door, request, "from")
+    if until is None:
+        until = await _end_offset(door, request)
+    broker_id = int32(query["broker"], "a broker's id") if "broker" in query else None
+    return await door.sender.send(
+        request,
+        door.past.diff(start, until, topic=query.get("topic"), broker_id=broker_id),
+        content_type=NDJSON,
+        last_words=lambda error: json_bytes(door.error_body(error)) + b"\n",
+    )
+
+
+async def _moments(door: Door, request: web.Request, first: str) -> tuple[int, int | None]:
+    """Return the offsets that the parameters `first` and "to" mean; None: there is no "to".
+
+    Raises:
+        InvalidRequest: the first is missing, or lies behind the second.
+        OffsetInFuture: the log does not reach that far.
+    """
+    query = request.query
+    if first not in query:
+        raise InvalidRequest(f"say which state: {first}=OFFSET, or t and a time")
+    end_offset = await _end_offset(door, request)
+    found: list[int] = []
+    for name in (first, "to"):
+        if name in query:
+            found.append(await offset_of(query[name], offset_at=door.committed_log.end_offset_at))
+            if found[-1] > end_offset:
+                raise OffsetInFuture(f"offset {found[-1]} lies beyond the high watermark {end_offset}")
+    if len(found) > 1 and found[1] < found[0]:
+        raise InvalidRequest(f"to {found[1]} lies before {first} {found[0]}")
+    return found[0], found[1] if len(found) > 1 else None
 
 
 async def show_losses(door: Door, request: web.Request) -> web.StreamResponse:
@@ -147,5 +171,11 @@ async def _end_offset(door: Door, request: web.Request) -> int:
 
 ROUTES: Final = (
     reading("/v1/past", show_past, "DescribeState", {**AS_FRESH, "at": WHEN, "to": WHEN}),
+    reading(
+        "/v1/diff",
+        show_diff,
+        "DescribeState",
+        {**AS_FRESH, "from": WHEN, "to": WHEN, "topic": NAME, "broker": NODE},
+    ),
     reading("/v1/whatif", show_losses, "DescribeState", {**AS_FRESH, "lose": NAMES}),
 )

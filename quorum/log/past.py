@@ -205,18 +205,37 @@ class Past:
         progress = progress or Progress()
         async with self.state_at(start, progress) as past:
             state = await past.view("summary", default_min_isr)
-            at = begin = state["end_offset"]
-            while at < until:
-                progress.is_at("reading on to the later state", (at - begin) / (until - begin))
-                frames, after = await self._log.read_in_thread(
-                    at, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
-                )
-                if not frames:
-                    break  # `until` lies within the next batch
-                await past.ahead(frames)
-                at = after
+            await self._read_on(past, state["end_offset"], until, progress)
             progress.is_at("comparing the two states")
             return {"from": state, **await past.view("differences", default_min_isr)}
+
+    async def diff(
+        self, start: int, until: int, *, topic: str | None = None, broker_id: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """Yield pieces of the lines of `quorum/views/state_diff.py`: of all that differs, or of a topic or a broker alone.
+
+        Raises:
+            OffsetInFuture, OffsetCompacted, LogDamaged, ThrottlingQuotaExceeded: as `state_at`.
+        """
+        async with self.state_at(start) as past:
+            state = await past.view("summary", 1)
+            await self._read_on(past, state["end_offset"], until, Progress())
+            await past.view("begin_diff", topic, broker_id)
+            while piece := await past.view("next_lines"):
+                yield piece
+
+    async def _read_on(self, past: PastState, at: int, until: int, progress: Progress) -> None:
+        """Have the later of two states made."""
+        begin = at
+        while at < until:
+            progress.is_at("reading on to the later state", (at - begin) / (until - begin))
+            frames, after = await self._log.read_in_thread(
+                at, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
+            )
+            if not frames:
+                return  # `until` lies within the next batch
+            await past.ahead(frames)
+            at = after
 
     async def _here(self, work: str, *args: object, order: int = 0) -> Any:
         try:
@@ -302,7 +321,7 @@ _AHEAD: Final[dict[int, MetadataImage]] = {}
 """Later states that are compared with those, by the same key."""
 _LOSSES: Final[dict[int, Iterator[dict[str, Any]]]] = {}
 """The losses that are foreseen of each of them."""
-VIEWS: Final = frozenset({"summary", "differences"})
+VIEWS: Final = frozenset({"summary", "differences", "begin_diff", "next_lines"})
 """What else is made of a state, where it is held."""
 _ITEMS: Final[dict[int, Iterator[bytes]]] = {}
 """The answer under way about each of them."""
@@ -375,6 +394,15 @@ def _differences(key: int, default_min_isr: int) -> dict[str, Any]:
     return {"to": summary(after, default_min_isr), **differences(_IMAGES[key], after)}
 
 
+def _begin_diff(key: int, topic: str | None, broker_id: int | None) -> None:
+    from quorum.views.state_diff import Wanted, lines
+
+    before = _IMAGES[key]
+    _ITEMS[key] = lines(before, _AHEAD.get(key, before), Wanted(topic, broker_id))
+    if key not in _IMAGES:  # as in `_begin`
+        _ITEMS.pop(key, None)
+
+
 def _foresee(key: int, settings: dict[str, Any], broker_ids: list[int]) -> int:
     from quorum.whatif.foreseen import losses_foreseen
 
@@ -416,6 +444,8 @@ _WORKS: Final[dict[str, Callable[..., Any]]] = {
     "ahead": _ahead,
     "summary": _summary,
     "differences": _differences,
+    "begin_diff": _begin_diff,
+    "next_lines": _next_piece,
     "foresee": _foresee,
     "next_loss": _next_loss,
     "forget": _forget,

@@ -75,9 +75,9 @@ def check_tokens(cluster: LocalCluster, authority: Authority, as_alice: Path) ->
 
 def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp_path: Path) -> None:
     async def scenario() -> None:
-        secret_key = tmp_path / "tokens.secret"
-        secret_key.write_text(f"{SECRET}\n")
-        secret_key.chmod(0o600)
+        key_file = tmp_path / "tokens.secret"
+        key_file.write_text(f"{SECRET}\n")
+        key_file.chmod(0o600)
         cluster = LocalCluster(
             tmp_path / "c",
             controllers=1,
@@ -87,7 +87,7 @@ def test_users_log_in_by_scram_at_controllers_and_at_brokers_and_have_quotas(tmp
             adjust=lambda settings: replace(
                 settings,
                 kafka=replace(settings.kafka, security="sasl_tls"),
-                delegation_tokens=DelegationTokenSettings(secret_key_file=secret_key),
+                delegation_tokens=DelegationTokenSettings(secret_key_file=key_file),
             ),
         )
         cluster.prepare()

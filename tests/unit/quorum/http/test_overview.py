@@ -44,6 +44,8 @@ async def cluster(directory: Path) -> Any:
 
         async def get(path: str) -> tuple[int, Any]:
             answer = await client.get(path)
+            if answer.content_type != "application/json":
+                return answer.status, await answer.text()
             return answer.status, await answer.json()
 
         yield lab, desk, get

@@ -42,6 +42,38 @@ async def test_a_past_state_and_what_differs_since_are_those_of_the_log(tmp_path
             assert (await get(f"/v1/past?{query}"))[0] == wanted, query
 
 
+async def test_c1_a_difference_is_told_whole_or_of_one_topic_or_broker(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (lab, desk, get):
+        ends = [desk.controller.committed.end_offset]
+        for name in ("a", "b"):
+            await lab.write(desk.controller, _topic(name, 2))
+            ends.append(desk.controller.committed.end_offset)
+
+        async def rows(query: str) -> list[dict[str, Any]]:
+            status, raw = await get(f"/v1/diff?{query}")
+            assert status == 200
+            *found, last = [json.loads(line) for line in raw.splitlines()]
+            assert last["rows"] == len(found)
+            return found
+
+        found = await rows(f"from={ends[0]}&to={ends[2]}")
+        kinds = [(row["type"], row["change"]) for row in found]
+        assert kinds.count(("Topic", "created")) == 2 and kinds.count(("Partition", "created")) == 4
+        of_b = await rows(f"from={ends[0]}&topic=b")
+        assert [row["after"]["name"] for row in of_b if row["type"] == "Topic"] == ["b"]
+        assert len(of_b) == 3
+        assert all(11 in row["after"]["replicas"] for row in await rows(f"from={ends[1]}&broker=11"))
+        assert await rows(f"from={ends[2]}&to={ends[2]}") == []
+        refused: Any = {
+            "": 400,
+            "from=0&topic=a&broker=11": 400,
+            f"from={ends[2]}&to=0": 400,
+            "from=99999": 409,
+        }
+        for query, wanted in refused.items():
+            assert (await get(f"/v1/diff?{query}"))[0] == wanted, query
+
+
 async def test_a_loss_is_foreseen_and_nothing_is_written(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (lab, desk, get):
         await lab.write(desk.controller, _topic("orders", 3))
