@@ -1,25 +1,31 @@
 """Edge: a change feed over HTTP: the lines of the log that concern some topics, from an offset on, with a long poll.
 
 A feed never skips: its last line names the offset that everything before was examined up to, and the next request begins
-there. An answer that breaks off is resumed behind its last line.
+there. An answer that breaks off is resumed behind its last line. As server-sent events it goes on by itself.
 """
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from metadata_log import limits
-from metadata_log.errors import InvalidRequest
+from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import TopicId, uuid_from_text
 from metadata_log.log.topic_filter import TopicFilter
 from metadata_log.wire.shapes import check_text
 from quorum.http.bodies import NDJSON, integer
 from quorum.http.door import Door
 
+log = logging.getLogger(__name__)
 PARAMETERS: Final = ("topics", "topic_ids", "wait_ms")
+EVENT_STREAM: Final = "text/event-stream"
+LAST_EVENT_ID: Final = "Last-Event-ID"
+STREAM_WAIT_MS: Final = 5_000
+"""A stream without lines says this often up to where the log was examined; meanwhile its client's right is looked at."""
 
 
 async def send_feed(door: Door, request: web.Request, start: int, until: int | None) -> web.StreamResponse:
@@ -39,6 +45,46 @@ async def send_feed(door: Door, request: web.Request, start: int, until: int | N
         feed.pieces(first),
         content_type=NDJSON,
         last_words=lambda error: json.dumps(door.error_body(error)).encode() + b"\n",
+    )
+
+
+async def send_stream(door: Door, request: web.Request, start: int) -> web.StreamResponse:
+    """Answer with server-sent events, one for each line of the feed, until the client goes or its right ends.
+
+    An event's id is the offset from which the client goes on, at any controller. One without data says up to where the log
+    was examined: a client that was cut off does not have that looked at again.
+
+    Raises:
+        InvalidRequest: the parameters are not as they must be.
+        ThrottlingQuotaExceeded: too many feeds wait, or too many reads.
+    """
+    feed = _Feed(door, start, None, until_s=0.0)
+    lines = await feed.first(_wanted(request.query))  # a refusal is an answer of its own
+    response = web.StreamResponse(headers={**door.headers(), "Cache-Control": "no-store"})
+    response.content_type = EVENT_STREAM
+    await response.prepare(request)
+    if request.method == hdrs.METH_HEAD:
+        return response
+    while True:
+        while lines is not None:
+            await response.write(_events(lines))  # waits while the client reads nothing
+            lines = await feed.more()
+        await response.write(b"id: %d\n\n" % feed.examined)
+        try:
+            door.identities.recheck(request)
+            lines = await feed.goes_on(asyncio.get_running_loop().time() + STREAM_WAIT_MS / 1000)
+        except MetadataError as error:
+            # Where it was is said: the client asks again there, and is told why in an answer of its own.
+            log.info("feed_ended", extra={"reason": error.message})
+            break
+    await response.write_eof()
+    return response
+
+
+def _events(lines: bytes) -> bytes:
+    """Return an event for each line: it begins with the line's offset, and its id is the one behind."""
+    return b"".join(
+        b"id: %d\ndata: %s\n\n" % (json.loads(line)["offset"] + 1, line) for line in lines.splitlines()
     )
 
 
@@ -85,6 +131,24 @@ class _Feed:
             await door.feeds.wait(None, door.committed_log.end_offset, until_s=self._until_s)
         if wanted is not None:
             self._topics = await self._filter(*wanted)
+        return await self._first_of_now()
+
+    @property
+    def examined(self) -> int:
+        """The offset up to which the log was looked at."""
+        return self._at
+
+    async def goes_on(self, until_s: float) -> bytes | None:
+        """Return the next lines once there are some; None if the time is up without any."""
+        self._until_s, self._left = until_s, limits.FEED_BYTES_MAX
+        return await self._first_of_now()
+
+    async def more(self) -> bytes | None:
+        """Return the lines that follow those before now, as `_next`."""
+        return await self._next()
+
+    async def _first_of_now(self) -> bytes | None:
+        door, loop = self._door, asyncio.get_running_loop()
         lines = await self._next_once_read()
         while lines is None and self._at == self._end and loop.time() < self._until_s:
             if self._until is not None and self._at >= self._until:

@@ -20,7 +20,7 @@ from quorum.controller.callers import authorize
 from quorum.decide.access import CLUSTER, FETCH
 from quorum.http.bodies import NDJSON, OCTETS, caller_of, integer
 from quorum.http.door import Door, takes_stale
-from quorum.http.feed import PARAMETERS, send_feed
+from quorum.http.feed import EVENT_STREAM, LAST_EVENT_ID, PARAMETERS, send_feed, send_stream
 from quorum.http.routes import AS_FRESH, reading
 from quorum.log.past import wait_ends_s
 
@@ -45,9 +45,12 @@ async def _answer(door: Door, request: web.Request, *, is_lines: bool) -> web.St
     committed_log = door.committed_log
     log_start_offset, high_watermark = committed_log.log_start_offset, committed_log.end_offset
     query = request.query
-    is_feed = any(parameter in query for parameter in PARAMETERS)
+    is_stream = EVENT_STREAM in request.headers.get("Accept", "")
+    is_feed = is_stream or any(parameter in query for parameter in PARAMETERS)
+    # A browser that was cut off repeats its first request, and says the id of the last event.
+    resumed = request.headers.get(LAST_EVENT_ID) if is_stream else None
     start = await offset_of(
-        query.get("from", str(log_start_offset)), offset_at=committed_log.base_offset_from
+        resumed or query.get("from", str(log_start_offset)), offset_at=committed_log.base_offset_from
     )
     until = await offset_of(query.get("until", str(high_watermark)), offset_at=committed_log.end_offset_at)
     for offset in (start, until):
@@ -62,9 +65,15 @@ async def _answer(door: Door, request: web.Request, *, is_lines: bool) -> web.St
         raise InvalidRequest(
             "the query parameter max_bytes bounds frames: lines and feeds have bounds of their own"
         )
+    if is_stream:
+        if "wait_ms" in query or "until" in query:
+            raise InvalidRequest(
+                "a stream of events waits and goes on by itself: leave out wait_ms and until"
+            )
+        return await send_stream(door, request, start)
     if is_feed:
         if not is_lines:
-            raise InvalidRequest(f"{', '.join(PARAMETERS)} need Accept: {NDJSON}")
+            raise InvalidRequest(f"{', '.join(PARAMETERS)} need Accept: {NDJSON} or {EVENT_STREAM}")
         return await send_feed(door, request, start, until if "until" in query else None)
     if is_lines:
         return await door.sender.send(

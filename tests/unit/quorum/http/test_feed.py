@@ -275,6 +275,40 @@ async def test_an_answer_that_broke_off_is_resumed_behind_its_last_line(tmp_path
             assert rest == [other for other in everything if other["offset"] > line["offset"]]
 
 
+async def test_c19_a_stream_of_events_has_each_line_once_however_often_it_is_cut(tmp_path: Path) -> None:
+    """C19 as server-sent events. Method: cut at every event, and resumed as a browser does, by the last id."""
+    async with over_feeds(tmp_path) as fed:
+        await fed.create("a")
+        await fed.create("b")
+        for number in range(20):
+            await fed.configure("ab"[number % 2], str(number))
+        expected, _ = await fed.feed("topics=a&from=0")
+        found: list[dict[str, Any]] = []
+        last: dict[str, str] = {}
+        while len(found) < len(expected):
+            headers = {"Accept": "text/event-stream", **last}
+            async with fed.client.get("/v1/log?topics=a&from=0", headers=headers) as answer:
+                assert (answer.status, answer.content_type) == (200, "text/event-stream")
+                event = (await answer.content.readuntil(b"\n\n")).decode().splitlines()
+                last = {"Last-Event-ID": event[0].removeprefix("id: ")}
+                if len(event) > 1:
+                    found.append(json.loads(event[1].removeprefix("data: ")))
+                    assert int(last["Last-Event-ID"]) == found[-1]["offset"] + 1
+        assert found == expected
+        headers = {"Accept": "text/event-stream", **last}
+        async with fed.client.get("/v1/log?topics=a", headers=headers) as answer:
+            # What was examined without a line of this topic is said, too; then it waits for what comes.
+            examined = await answer.content.readuntil(b"\n\n")
+            assert examined == f"id: {fed.controller.committed.end_offset}\n\n".encode()
+            await fed.configure("a", "77")
+            event = [""]
+            while len(event) == 1:
+                event = (await answer.content.readuntil(b"\n\n")).decode().splitlines()
+            assert json.loads(event[1].removeprefix("data: "))["record"]["value"] == "77"
+        for query in ("wait_ms=1", "until=3"):
+            assert (await fed.get(query, "text/event-stream")).status == 400
+
+
 async def test_a_feed_waits_for_its_topics_alone(tmp_path: Path) -> None:
     async with over_feeds(tmp_path) as fed:
         await fed.create("a")
