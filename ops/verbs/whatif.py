@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import InvalidRequest
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, NodeId
 from metadata_log.records.registry import to_json, type_name
 from ops import render
 from ops.options import Network, Verb, either, flag, option, reading
@@ -33,6 +33,16 @@ STEPS: Final = (
     Column("leaderless"),
     Column("under_min_isr", "UNDER MIN ISR"),
 )
+CONTROLLERS: Final = (
+    Column("controller"),
+    Column("what"),
+    Column("led", "LED", lambda led: "yes" if led else ""),
+    Column("successors", "MAY LEAD NEXT"),
+    Column("records"),
+    Column("running", "VOTERS UP"),
+    Column("majority"),
+    Column("writes", "QUORUM WRITES", lambda writes: "yes" if writes else "NO"),
+)
 SUFFERING: Final = (
     Column("broker"),
     Column("topic"),
@@ -47,8 +57,14 @@ SUFFERING_TOPICS: Final = BY_TOPIC[:3]
 
 def _loss(text: str) -> tuple[str, str]:
     kind, equals, name = text.partition("=")
-    if kind not in ("broker", "rack") or not equals or not name or (kind == "broker" and not name.isdigit()):
-        raise ValueError(f"{text!r} is neither broker=ID nor rack=NAME")
+    is_id = name.isascii() and name.isdigit()
+    if (
+        kind not in ("broker", "controller", "rack")
+        or not equals
+        or not name
+        or (kind != "rack" and not is_id)
+    ):
+        raise ValueError(f"{text!r} is none of broker=ID, controller=ID and rack=NAME")
     return kind, name
 
 
@@ -57,23 +73,35 @@ def _loss(text: str) -> tuple[str, str]:
     "losses",
     multiple=True,
     read=_loss,
-    metavar="broker=ID|rack=NAME",
-    help="these brokers are lost, one after the other; may be repeated",
+    metavar="broker=ID|controller=ID|rack=NAME",
+    help="these brokers, or these controllers, are lost, one after the other; may be repeated",
 )
 @flag("--roll", help="every broker is stopped and started, one after the other")
-@either("losses", "roll")
+@flag("--roll-controllers", help="every controller is stopped and started, the leader last")
+@either("losses", "roll", "roll_controllers")
 @option("--from", "path", read=existing_path, metavar="SNAPSHOT", help="begin with this state")
 @flag(
     "--live",
-    help="begin with the state of the running cluster: the default for --lose and --roll; a script else begins with an "
+    help="begin with the state of the running cluster: the default for losses and rolls; a script else begins with an "
     "empty cluster",
 )
 @either("path", "live")
 @reading
 def run_whatif(
-    asked: Network, *, losses: Sequence[tuple[str, str]], roll: bool, path: Path | None, live: bool
+    asked: Network,
+    *,
+    losses: Sequence[tuple[str, str]],
+    roll: bool,
+    roll_controllers: bool,
+    path: Path | None,
+    live: bool,
 ) -> int:
-    """Answer a script from stdin line by line, or show what a loss or a roll of brokers does."""
+    """Answer a script from stdin line by line, or show what a loss or a roll of brokers or controllers does."""
+    controllers = [NodeId(int(name)) for kind, name in losses if kind == "controller"]
+    if controllers and len(controllers) < len(losses):
+        fail_usage("name brokers or controllers: their losses are played apart")
+    if controllers or roll_controllers:
+        return _run_controllers(asked, controllers, path)
     if losses or roll:
         return _run_losses(asked, losses, path)
     image = _image(asked, path) if live or path else None
@@ -90,6 +118,8 @@ NOUN: Final = Verb(
         "whatif --lose broker=11",
         "whatif --lose rack=a -o json",
         "whatif --roll",
+        "whatif --lose controller=1 --lose controller=2",
+        "whatif --roll-controllers",
         "whatif < script.jsonl",
         "whatif --live < script.jsonl",
     ),
@@ -153,6 +183,61 @@ def _run_losses(asked: Network, losses: Sequence[tuple[str, str]], path: Path | 
     }
     asked.show(value, table=lambda: _table(rows, suffering, asked.look))
     return SUFFERS if suffering else 0
+
+
+def _run_controllers(asked: Network, lost: Sequence[NodeId], path: Path | None) -> int:
+    """Show the losses of controllers one after the other; without any, a roll of all of them."""
+    from quorum.whatif.cluster import Cluster
+    from quorum.whatif.controllers import QuorumOf
+
+    image = _image(asked, path)
+    voters = [voter.node_id for voter in image.quorum.voters or ()]
+    unknown = [controller_id for controller_id in lost if controller_id not in voters]
+    if unknown:
+        known = ", ".join(map(str, voters)) or "none are known"
+        raise InvalidRequest(f"controller {unknown[0]} is no voter; voters: {known}")
+    running: Iterable[NodeId] = voters
+    leader_id = None if image.claimant is None else image.claimant.controller_id
+    if path is None:
+        status = asked.client().read("/v1/quorum")
+        running = [row["id"] for row in status["voters"] if row["reachable"]]
+        leader_id = status["leader_id"]
+    quorum = QuorumOf(Cluster(_options(asked, path), image), running=running, leader_id=leader_id)
+    steps = [*(quorum.lose(dict.fromkeys(lost)) if lost else quorum.roll(quorum.ids))]
+    rows = [
+        {
+            "controller": step.controller_id,
+            "what": step.what,
+            "led": step.led,
+            "successors": [*step.successors],
+            "records": len(step.records),
+            "running": step.running,
+            "majority": step.majority,
+            "writes": step.writes,
+        }
+        for step in steps
+    ]
+    stopped = [row for row in rows if not row["writes"]]
+    value = {
+        "end_offset": image.end_offset,
+        "steps": [
+            row | {"records": [{"type": type_name(record), **to_json(record)} for record in step.records]}
+            for row, step in zip(rows, steps, strict=True)
+        ],
+    }
+
+    def table() -> str:
+        told = "the quorum writes all the while, but for an election where a leader goes"
+        if stopped:
+            first = stopped[0]
+            told = (
+                f"once controller {first['controller']} is {first['what']}, {first['running']} of {len(voters)} voters "
+                f"run, and {first['majority']} are needed: nothing can be changed, and no broker is fenced or elected"
+            )
+        return f"{render.table(CONTROLLERS, rows, empty='no voters', look=asked.look)}\n\n{told}"
+
+    asked.show(value, table=table)
+    return SUFFERS if stopped else 0
 
 
 def _lost(
