@@ -12,9 +12,11 @@ from metadata_log.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord, PartitionRecord
 from metadata_log.records.topics import TopicRecord, TopicTombstoneRecord
 from ops.admin.causes import why
+from ops.admin.steps_back import StepsBack
 
 LEAVING: Final = frozenset(
     {
@@ -28,6 +30,8 @@ LEAVING: Final = frozenset(
     }
 )
 """Causes whose broker could not lead any more when its partitions were decided."""
+REGISTRATIONS: Final = (RegisterBrokerRecord, RegisterControllerRecord)
+"""What causes rest on."""
 PREFERRED: Final = frozenset({"LEADERS_BALANCED", "PREFERRED_ELECTION_REQUESTED"})
 
 
@@ -51,6 +55,7 @@ def explain_partition(steps: Iterator[Step], topic: str, partition_id: int) -> I
     One that was deleted for a time is followed until another has its name.
     """
     deleted_id: TopicId | None = None
+    back = StepsBack()
     for before, batch in steps:
         known = before.topics.named(topic)
         if known is None and deleted_id is not None:
@@ -60,6 +65,8 @@ def explain_partition(steps: Iterator[Step], topic: str, partition_id: int) -> I
             partition = known.partitions[partition_id]
         topic_id = None if known is None else known.topic_id
         for offset, record in enumerate(batch.records, batch.base_offset):
+            if isinstance(record, REGISTRATIONS):
+                back.remember(_about(batch, offset))
             if isinstance(record, TopicRecord) and record.name == topic:
                 topic_id = record.topic_id
             if isinstance(record, TopicTombstoneRecord) and record.topic_id == topic_id:
@@ -71,7 +78,9 @@ def explain_partition(steps: Iterator[Step], topic: str, partition_id: int) -> I
                         "changed": _changed(partition, hidden),
                         "leader_epoch": hidden.leader_epoch,
                         "partition_epoch": hidden.partition_epoch,
+                        "rule": None,
                         "candidates": [],
+                        "steps_back": back.of(_about(batch, offset)),
                     }
                     partition = hidden
             if not isinstance(record, PartitionRecord | PartitionChangeRecord):
@@ -80,6 +89,7 @@ def explain_partition(steps: Iterator[Step], topic: str, partition_id: int) -> I
                 continue
             changed: dict[str, list[Any]]
             candidates: list[dict[str, Any]] = []
+            rule: str | None = None
             if isinstance(record, PartitionRecord):
                 partition = PartitionImage._make(record[2:])
                 changed = {"replicas": [[], [*record.replicas]], "leader": [-1, record.leader]}
@@ -88,18 +98,22 @@ def explain_partition(steps: Iterator[Step], topic: str, partition_id: int) -> I
                 after = partition.changed_by(record)
                 changed = _changed(partition, after)
                 candidates = _candidates(before, batch.envelope.cause, partition, after, record)
+                rule = _rule(batch.envelope.cause, partition, after, record) if candidates else None
                 partition = after
             yield {
                 **_about(batch, offset),
                 "changed": changed,
                 "leader_epoch": partition.leader_epoch,
                 "partition_epoch": partition.partition_epoch,
+                "rule": rule,
                 "candidates": candidates,
+                "steps_back": back.of(_about(batch, offset)),
             }
 
 
 def explain_broker(steps: Iterator[Step], broker_id: int) -> Iterator[dict[str, Any]]:
     """Yield an object for each change of a broker's registration."""
+    back = StepsBack()
     for _, batch in steps:
         for offset, record in enumerate(batch.records, batch.base_offset):
             match record:
@@ -112,7 +126,10 @@ def explain_broker(steps: Iterator[Step], broker_id: int) -> Iterator[dict[str, 
                 case _:
                     continue
             if record.broker_id == broker_id:
-                yield {**_about(batch, offset), "changed": told}
+                about = _about(batch, offset)
+                yield {**about, "changed": told, "steps_back": back.of(about)}
+                if isinstance(record, RegisterBrokerRecord):
+                    back.remember(about)
 
 
 def _about(batch: RecordBatch, offset: int) -> dict[str, Any]:
@@ -173,6 +190,20 @@ def _candidates(
             verdict = "elected uncleanly: nobody in sync could lead" if unclean else "elected"
         shown.append({"broker": broker_id, "verdict": verdict or "could lead; another stands before it"})
     return shown
+
+
+def _rule(
+    cause: Cause | None, before: PartitionImage, after: PartitionImage, record: PartitionChangeRecord
+) -> str:
+    """Return the name of the rule by which an election was decided."""
+    leader = after.leader
+    if leader == NO_LEADER:
+        return "NO_CANDIDATE"
+    if record.leader_recovery_state == RECOVERING:
+        return "LAST_KNOWN_LEADER" if leader in before.last_known_elr else "UNCLEAN"
+    if cause is not None and cause.code in PREFERRED:
+        return "PREFERRED_REPLICA"
+    return "IN_SYNC_REPLICA" if leader in before.isr else "ELIGIBLE_LEADER_REPLICA"
 
 
 def _refusal(

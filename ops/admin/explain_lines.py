@@ -11,7 +11,9 @@ from metadata_log.batch import Cause
 from metadata_log.ids import NO_LEADER
 from ops.admin.causes import why
 from ops.admin.log_filter import Line
+from ops.admin.steps_back import StepsBack
 
+REGISTRATIONS: Final = ("RegisterBroker", "RegisterController")
 FIELDS: Final = (
     *("replicas", "isr", "adding_replicas", "removing_replicas", "leader", "leader_recovery_state"),
     *("eligible_leader_replicas", "last_known_elr"),
@@ -23,31 +25,37 @@ def partition_changes(lines: Iterable[Line], topic: str, partition_id: int) -> I
     """Yield rows as `explain_partition`, without candidates and epochs; a deleted topic of the name is another one."""
     topic_id: str | None = None
     known: dict[str, Any] = {}
+    back = StepsBack()
     for line in lines:
         record, kind = line["record"], line["type"]
+        if kind in REGISTRATIONS:
+            back.remember(_about(line))
         if kind == "Topic" and record["name"] == topic:
             topic_id = record["topic_id"]
         if topic_id is None or record.get("topic_id") != topic_id:
             continue
         if kind in {"TopicTombstone", "RemoveTopic"} and known.get("leader", NO_LEADER) != NO_LEADER:
-            yield _row(line, {"leader": [known["leader"], NO_LEADER]})
+            yield _row(back, line, {"leader": [known["leader"], NO_LEADER]})
             known["leader"] = NO_LEADER
         if record.get("partition_id") != partition_id:
             continue
         if kind == "Partition":
             known = {field: record.get(field) for field in FIELDS}
-            yield _row(line, {"replicas": [[], record["replicas"]], "leader": [NO_LEADER, record["leader"]]})
+            yield _row(
+                back, line, {"replicas": [[], record["replicas"]], "leader": [NO_LEADER, record["leader"]]}
+            )
         elif kind == "PartitionChange":
             told = {field: record[field] for field in FIELDS if record.get(field) is not None}
             changed = {
                 field: [known.get(field), value] for field, value in told.items() if known.get(field) != value
             }
             known |= told
-            yield _row(line, changed)
+            yield _row(back, line, changed)
 
 
 def broker_changes(lines: Iterable[Line], broker_id: int) -> Iterator[dict[str, Any]]:
     """Yield rows as `explain_broker`."""
+    back = StepsBack()
     for line in lines:
         record = line["record"]
         if record.get("broker_id") != broker_id:
@@ -62,7 +70,10 @@ def broker_changes(lines: Iterable[Line], broker_id: int) -> Iterator[dict[str, 
                 told = _registration(record)
             case _:
                 continue
-        yield _about(line) | {"changed": told}
+        about = _about(line)
+        yield about | {"changed": told, "steps_back": back.of(about)}
+        if line["type"] in REGISTRATIONS:
+            back.remember(about)
 
 
 def _registration(record: Mapping[str, Any]) -> str:
@@ -74,9 +85,10 @@ def _registration(record: Mapping[str, Any]) -> str:
     return ", ".join(told) or "its last directory failed"
 
 
-def _row(line: Line, changed: Mapping[str, Any]) -> dict[str, Any]:
-    unknown: dict[str, Any] = {"leader_epoch": None, "partition_epoch": None, "candidates": []}
-    return _about(line) | {"changed": dict(changed)} | unknown
+def _row(back: StepsBack, line: Line, changed: Mapping[str, Any]) -> dict[str, Any]:
+    unknown: dict[str, Any] = {"leader_epoch": None, "partition_epoch": None, "rule": None, "candidates": []}
+    about = _about(line)
+    return about | {"changed": dict(changed)} | unknown | {"steps_back": back.of(about)}
 
 
 def _about(line: Line) -> dict[str, Any]:

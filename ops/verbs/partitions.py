@@ -340,4 +340,14 @@ def _explained(change: dict[str, Any]) -> str:
         for name, (was, now) in change["changed"].items()
     ]
     lines += [f"        {each['broker']}: {each['verdict']}" for each in change["candidates"]]
-    return "\n".join(lines)
+    if change["rule"] is not None:
+        lines.append(f"    rule {change['rule']}")
+    return "\n".join([*lines, *map(stepped_back, change["steps_back"])])
+
+
+def stepped_back(step: Mapping[str, Any]) -> str:
+    """Return the line of one step back from a change."""
+    if step["why"] is None:
+        return f"    because of offset {step['offset']}, which lies before what was read"
+    by = f", by {step['actor']}" if step["actor"] else ""
+    return f"    because of offset {step['offset']}, {time_text(step['time_ms'])}: {step['why']}{by}"

@@ -114,6 +114,11 @@ def test_an_election_names_its_cause_and_every_candidate() -> None:
         (3, "elected"),
     ]
     assert moved["leader_epoch"] == 1
+    assert (created["rule"], moved["rule"]) == (None, "IN_SYNC_REPLICA")
+    # The session was that of the registration before, with which the chain ends: no other run came before it.
+    (registered,) = moved["steps_back"]
+    assert registered["offset"] == moved["rests_on"]
+    assert registered["why"] == "broker 1 registered, and none was before"
 
 
 def test_a_leaderless_partition_says_who_could_not_lead() -> None:
@@ -122,6 +127,7 @@ def test_a_leaderless_partition_says_who_could_not_lead() -> None:
         history.run("FenceBroker", broker_id=broker_id)
     last = history.partition()[-1]
     assert last["changed"] == {"leader": [3, -1]}
+    assert last["rule"] == "NO_CANDIDATE"
     assert [each["verdict"] for each in last["candidates"]] == ["on its way out", "fenced", "fenced"]
     history.run("BrokerHeartbeat", broker_id=1)
     history.run("BrokerHeartbeat", broker_id=3)
@@ -144,6 +150,7 @@ def test_an_unclean_election_says_so() -> None:
     assert last["cause"] == "UNCLEAN_ELECTION_REQUESTED"
     assert {"broker": 2, "verdict": "elected uncleanly: nobody in sync could lead"} in last["candidates"]
     assert last["changed"]["leader_recovery_state"] == [0, 1]
+    assert last["rule"] == "UNCLEAN"
 
 
 def test_a_broker_s_life_is_told() -> None:

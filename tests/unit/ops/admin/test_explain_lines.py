@@ -24,7 +24,7 @@ def known(row: dict[str, Any]) -> dict[str, Any]:
     kept = {
         key: value
         for key, value in row.items()
-        if key not in {"leader_epoch", "partition_epoch", "candidates"}
+        if key not in {"leader_epoch", "partition_epoch", "rule", "candidates"}
     }
     found: dict[str, Any] = json.loads(json.dumps(kept))
     return found

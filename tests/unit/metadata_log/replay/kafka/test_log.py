@@ -232,7 +232,7 @@ def test_the_report_tells_the_history(log: replay.Log) -> None:
         "broker 13 lost 57 leaderships: 17 to broker 11, 19 to broker 12, 21 to broker 14 (session expired)",
         "broker 12 registered again, after a clean stop",
         "setting of group g1 changed: consumer.session.timeout.ms=50000",
-        "| RemoveDelegationToken | 1 | 2060 | 2060 |",
+        "| ClearElr | 1 | 1461 | 1461 |",
         "somebody CreateTopics",
     ):
         assert line in text
