@@ -1,5 +1,6 @@
-"""Pure: what a change rests on, step by step, back to a request or to a silence: each cause names a registration, which has a
-cause of its own. Tests: tests/unit/ops/admin/test_steps_back.py.
+"""Pure: what a change rests on, step by step, back to a request or to a silence.
+
+Each cause names a registration, which has a cause of its own. Tests: tests/unit/ops/admin/test_steps_back.py.
 """
 
 from collections.abc import Mapping
