@@ -51,7 +51,6 @@ _WITHOUT_STATE: Final = frozenset(
     {"BeginTransaction", "EndTransaction", "AbortTransaction", "ClearElr", "ZkMigrationState"}
 )
 """Records without a counterpart that change nothing which is not taken: what they mean for others is applied."""
-_MADE, _REMOVED = "DelegationToken", "RemoveDelegationToken"
 
 
 class Position(NamedTuple):
@@ -243,7 +242,6 @@ class _Fold:
         self._of, self._rng = of, rng
         self._log = of.log
         self.lost: Counter[str] = Counter()
-        self._tokens: set[str] = set()
         self.open_transaction: str | None = None
 
     def image(self) -> MetadataImage:
@@ -266,8 +264,6 @@ class _Fold:
         except InvariantBroken as error:
             at = offsets[int(str(error.context["offset"])) - image.end_offset]
             raise self._contradicts(at, error) from error
-        if self._tokens:
-            self.lost[_MADE] = len(self._tokens)
         if end_offset < self._of.end.end_offset:
             self.open_transaction = (
                 f"the offsets {end_offset} to {self._of.end.end_offset - 1}: a transaction that has not ended, which "
@@ -324,8 +320,6 @@ class _Fold:
                 self.lost[f"unknown fields of {name}"] += 1
             if fields.get("is_migrating_zk_broker"):
                 self.lost["brokers that migrate from ZooKeeper"] += 1
-        elif name in (_MADE, _REMOVED):
-            (self._tokens.add if name == _MADE else self._tokens.discard)(fields["token_id"])
         elif name not in _WITHOUT_STATE:
             self.lost[name] += 1
 

@@ -218,6 +218,7 @@ def _described(image: "MetadataImage") -> dict[str, Any]:
         "acls": sum(1 for _ in image.acls.by_id),
         "quotas": sum(map(len, image.quotas.values())),
         "credentials": len(image.users),
+        "delegation_tokens": len(image.tokens),
         "digest": digest(image),
     }
 

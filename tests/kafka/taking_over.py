@@ -84,8 +84,7 @@ class TakenOver:
         return (
             self.acknowledged > 0
             and not (self.failed or self.lost or self.doubled or self.differences)
-            and self.logins == 3
-            and len(self.writers_stopped_ms) == 2
+            and self.logins == 1 + len(self.moved_s) > 2
         )
 
     def text(self) -> str:
@@ -309,20 +308,23 @@ class Takeover:
                 self.kafka.wait_until_started(node_id)
 
     def take_over(self) -> float:
-        """Stop Kafka's controllers, import what they left, and start ours; return what the import took."""
+        """Kill Kafka's controllers, import what they left, and start ours; return what the import took."""
         for node_id in self.kafka.voters:
-            self.kafka.end(node_id, signal.SIGTERM)
+            self.kafka.kill(node_id)
         sources = [str(self.kafka.data(node_id) / f"{LOG_DIRS}-1") for node_id in self.kafka.voters]
         configs = [str(self.ours.directory / member.config) for member in self.ours.controllers]
+        for member in self.ours.controllers:
+            if (self.ours.data(member.id) / "process.json").exists():  # it is from the takeover before
+                self.ours.data(member.id).rename(self.ours.data(member.id).with_name(f"{member.data}-before"))
         took = _ran("import-kafka", sources, configs)
         for member in self.ours.controllers:
             asyncio.run(self.ours.start_one(member.id))
         return took
 
     def give_back(self) -> float:
-        """Stop our controllers, export what they left, and start Kafka's; return what the export took."""
+        """Kill our controllers, export what they left, and start Kafka's; return what the export took."""
         for member in self.ours.controllers:
-            self.ours.signal(member.id, signal.SIGTERM)
+            self.ours.signal(member.id, signal.SIGKILL)
         for member in self.ours.controllers:
             poll_until(
                 lambda member=member: self.ours.pid(member.id) is None,  # type: ignore[misc]
@@ -385,8 +387,9 @@ def take_over_and_back(
     users: int = 50,
     quotas: int = 50,
     follows: bool = True,
+    again: bool = False,
 ) -> TakenOver:
-    """Fill a cluster of Kafka's own, take it over under load, and give it back."""
+    """Fill a cluster of Kafka's own, take it over under load, and give it back; with `again` take it over once more."""
     began = time.monotonic()
     run = Takeover(
         directory,
@@ -405,7 +408,11 @@ def take_over_and_back(
             run.gap_ms()
             found.logins += run.log_in(names[-1])
             before = run.described(names)
-            for way, move in (("taken over", run.take_over), ("given back", run.give_back)):
+            for way, move in (
+                ("taken over", run.take_over),
+                ("given back", run.give_back),
+                *((("taken over again", run.take_over),) if again else ()),
+            ):
                 run.gap_ms()
                 stopped = time.monotonic()
                 found.moved_s[way] = move()
