@@ -63,7 +63,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "users": ("users", "Users that log in by SCRAM."),
     "tokens": ("tokens", "Delegation tokens, with which clients log in as their owner."),
     "plan": ("declared:PLAN", "Show how a cluster differs from what a file declares."),
-    "apply": ("declared:APPLY", "Make topics and settings as a file declares them."),
+    "apply": ("declared:APPLY", "Make topics, settings, ACLs and quotas as a file declares them."),
     "whatif": ("whatif", "What the controller would decide; nothing is written."),
     "advise": ("advise", "What topics survive, what blocks their writes, and what to change."),
     "learn": ("learn", "Stories of replication and of groups, told on brokers of Kafka that run meanwhile."),

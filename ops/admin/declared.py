@@ -1,11 +1,12 @@
-"""Pure: topics and settings that a file declares, and how a cluster differs from them.
+"""Pure: topics, settings, ACLs and quotas that a file declares, and how a cluster differs from them.
 
-What the file does not name is left alone: topics, settings, numbers of partitions.
+What the file does not name is left alone: topics, settings, numbers of partitions; of ACLs and quotas, which
+`declared_access.py` compares, unless their deletion is asked for. Tests: tests/unit/ops/verbs/test_declared.py.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -13,6 +14,15 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, is_sensitive
 from metadata_log.wire.shapes import convert
+from ops.admin.declared_access import (
+    AccessDrift,
+    DeclaredAcl,
+    DeclaredQuotas,
+    Difference,
+    access_drift,
+    acl_rows,
+    quota_rows,
+)
 
 Value: TypeAlias = str | int | float | bool
 
@@ -26,20 +36,16 @@ class DeclaredTopic(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Declared(msgspec.Struct, forbid_unknown_fields=True):
-    """Topics by name, the cluster's dynamic defaults, and the settings of brokers by id."""
+    """Topics by name, the cluster's dynamic defaults, the settings of brokers by id, ACLs and quotas.
+
+    None of a part: the file says nothing of it.
+    """
 
     topics: dict[str, DeclaredTopic] = {}
     cluster: dict[str, Value] = {}
     brokers: dict[str, dict[str, Value]] = {}
-
-
-class Difference(NamedTuple):
-    """One thing that is not as declared; `now` None: it is not there."""
-
-    resource: str
-    what: str
-    declared: str
-    now: str | None
+    acls: list[DeclaredAcl] | None = None
+    quotas: list[DeclaredQuotas] | None = None
 
 
 @dataclass(slots=True)
@@ -52,6 +58,8 @@ class Drift:
     alterations: list[dict[str, Any]] = field(default_factory=list)
     unable: list[Difference] = field(default_factory=list)
     """Differences that no request here removes."""
+    access: AccessDrift = field(default_factory=AccessDrift)
+    """Of ACLs and quotas; its differences are among the others."""
 
 
 def read_declared(value: Any) -> Declared:
@@ -68,12 +76,17 @@ def read_declared(value: Any) -> Declared:
         for name in settings:
             if is_sensitive(name):
                 raise ValueError(f"{resource}: {name} is a secret: `configs set {name}=@FILE` sets it")
+    acl_rows(declared.acls or ())
+    quota_rows(declared.quotas or ())
     return declared
 
 
-def drift(declared: Declared, image: MetadataImage) -> Drift:
-    """Return how the state of a cluster differs from what is declared."""
-    found = Drift()
+def drift(declared: Declared, image: MetadataImage, *, deletes: bool = False) -> Drift:
+    """Return how the state of a cluster differs from what is declared.
+
+    With `deletes` ACLs and quotas that are not declared are differences, too.
+    """
+    found = Drift(access=access_drift(declared.acls, declared.quotas, image, deletes=deletes))
     for name, wanted in sorted(declared.topics.items()):
         topic = image.topics.named(name)
         if topic is None:
@@ -104,6 +117,7 @@ def drift(declared: Declared, image: MetadataImage) -> Drift:
         ]
         if differing:
             found.alterations.append({**_address(kind, name), "set": differing, "unset": []})
+    found.differences += found.access.differences
     return found
 
 

@@ -75,7 +75,7 @@ def _filter(meant: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _say_doubts(acls: Sequence[Mapping[str, str]]) -> None:
+def say_doubts(acls: Sequence[Mapping[str, str]]) -> None:
     """Say which of these ACLs match nothing.
 
     Raises:
@@ -196,7 +196,7 @@ def run_create(
         }
         for each in operation
     ]
-    _say_doubts(acls)
+    say_doubts(acls)
     body = {"acls": acls, "all_or_nothing": asked.all_or_nothing}
     if asked.dry_run:
         return asked.foreseen("CreateAcls", body)

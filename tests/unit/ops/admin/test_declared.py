@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ops.admin.declared import Difference, drift, read_declared
+from ops.admin.declared import drift, read_declared
+from ops.admin.declared_access import Difference
 from tests.support.placements import a_cluster
 
 AS_IT_IS: dict[str, Any] = {"topics": {"t": {"partitions": 2, "configs": {"retention.ms": 5}}}}
