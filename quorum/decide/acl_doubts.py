@@ -57,7 +57,7 @@ def _of_principal(principal: str) -> str | None:
     if not colon:
         return None  # it is refused
     if not name:
-        return f"principal {principal!r}: nobody has an empty name: write {_USER}NAME"
+        return f"principal {principal!r}: no client has an empty name: write {_USER}NAME"
     if kind != "User":
         return (
             f"principal {principal!r}: clients are {_USER}NAME, in these letters; another type matches only where brokers "

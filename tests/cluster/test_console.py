@@ -26,6 +26,7 @@ SEEN_MS: Final = 30_000
 PAGES: Final = (
     *("overview", "quorum", "brokers", "topics", "log"),
     *("timeline", "whatif", "snapshots", "settings", "security"),
+    *("access", "access?of=users", "access?of=quotas"),
 )
 WINDOWS: Final[tuple[tuple[int, Literal["light", "dark"]], ...]] = ((360, "dark"), (2560, "light"))
 TOKEN: Final = "a-token-of-a-reader-0123456789"
@@ -381,6 +382,82 @@ async def test_a_page_is_asked_again_for_what_concerns_it_and_comes_in_one_answe
             await more("seen", 2)
             await expect(browser.page.get_by_role("button", name="explain")).to_have_count(2, timeout=SEEN_MS)
             assert asked.count("/v1/partitions") == before + 1
+            browser.check()
+
+
+async def test_access_is_shown_explained_and_changed(tmp_path: Path) -> None:
+    """Goal: rules, passwords and quotas need no command line. Method: each by its dialog, its records shown first, with the
+    keyboard where a form is sent; what came of it is asked.
+    """
+    async with LocalCluster(tmp_path / "cluster", controllers=1, brokers=0) as cluster, asyncio.timeout(240):
+        client = cluster.client()
+
+        async def asked(path: str) -> Any:
+            return (await asyncio.to_thread(client.read, path))["items"]
+
+        async with opened(cluster.http(1), width=360, scheme="dark") as browser:
+            page, dialog = browser.page, browser.page.locator("dialog")
+            await browser.open("access")
+            await browser.titled("Access")
+            await browser.shows("there is no rule yet")
+            fields = {"principal": "User:alice", "resource": "orders", "host": "example.com"}
+            await browser.press("Create a rule")
+            for label, value in fields.items():
+                await dialog.get_by_label(label, exact=True).fill(value)
+            await browser.foresees("This matches nothing: host 'example.com'")
+            await dialog.get_by_label("host", exact=True).fill("*")
+            await browser.foresees("AccessControlEntry.*principal User:alice")
+            await dialog.get_by_role("button", name="Carry out", exact=True).click()
+            await expect(dialog).to_be_hidden(timeout=SEEN_MS)
+            await browser.shows("allow.*User:alice.*read.*topic orders")
+            (acl,) = await asked("/v1/acls")
+            assert (acl["operation"], acl["host"], acl["permission_type"]) == ("READ", "*", "ALLOW")
+
+            explain = page.get_by_role("form", name="explain")
+            await explain.get_by_label("who").fill("User:alice")
+            await explain.get_by_label("named").fill("orders")
+            await page.keyboard.press("Enter")
+            await browser.shows("This rule decides: User:alice may read topic orders from host")
+            await explain.get_by_label("who").fill("User:bob")
+            await page.keyboard.press("Enter")
+            await browser.shows("not allowed.*no ACL allows it")
+
+            filters = page.get_by_role("search", name="filter")
+            await filters.get_by_label("principal").fill("User:bob")
+            await page.keyboard.press("Enter")
+            await browser.shows("no rule is meant")
+            await page.get_by_role("link", name="all", exact=True).click()
+            await browser.change("Delete", "RemoveAccessControlEntry", carry="Delete a rule")
+            await browser.shows("there is no rule yet")
+
+            await page.get_by_label("which").select_option("users")
+            await browser.shows("no user has SCRAM credentials")
+            secret = {"user": "alice", "password": "a secret", "once more": "another"}
+            await browser.press("Set a password")
+            for label, value in secret.items():
+                await dialog.get_by_label(label, exact=True).fill(value)
+            await browser.foresees("The two passwords differ")
+            await dialog.get_by_label("once more", exact=True).fill("a secret")
+            await browser.foresees("UserScramCredential.*hmac-sha256:")
+            await dialog.get_by_role("button", name="Carry out", exact=True).click()
+            await expect(dialog).to_be_hidden(timeout=SEEN_MS)
+            await browser.shows("SCRAM-SHA-256, 4,096 iterations")
+            (user,) = await asked("/v1/users")
+            assert user["credentials"] == [{"mechanism": "SCRAM-SHA-256", "iterations": 4096}]
+            await browser.change("Delete", "RemoveUserScramCredential", carry="Delete credentials of alice")
+            await browser.shows("no user has SCRAM credentials")
+
+            await browser.open("access?of=quotas")
+            await browser.shows("no client has a quota")
+            quota = {"user": "<default>", "value": "1024"}
+            await browser.change("Set a quota", "ClientQuota.*producer_byte_rate", quota)
+            await browser.shows("user <default>.*producer_byte_rate 1,024")
+            await browser.change("Change", "2048", {"value": "2048"})
+            await browser.shows("2,048")
+            assert (await asked("/v1/quotas"))[0]["quotas"] == {"producer_byte_rate": 2048.0}
+            await browser.change("Remove", "ClientQuota", carry="Remove the quotas of user <default>")
+            await browser.shows("no client has a quota")
+            assert await page.evaluate("document.documentElement.scrollWidth") <= 360
             browser.check()
 
 

@@ -67,7 +67,7 @@ async function patiently(request) {
 }
 
 const itemsOf = (answer) => Object.entries(answer ?? {}).find(([name, value]) => name !== "foreseen" && Array.isArray(value))?.[1] ?? [];
-const nameOf = (item) => (item.partition === undefined ? item.name ?? item.topic ?? item.resource_name ?? "" : `${item.topic}:${item.partition}`);
+const nameOf = (item) => (item.partition === undefined ? item.name ?? item.topic ?? item.resource_name ?? item.user ?? "" : `${item.topic}:${item.partition}`);
 
 /** A refusal; where another controller decides, the way to its console. */
 function refused(error, context) {
@@ -85,6 +85,7 @@ export async function trial(method, path, body) {
   return [
     h("p", { class: "notice good" }, `It would be carried out: every check passed on the state at offset ${number(answer.offsets?.end)}.`),
     failed.length ? notice("warn", `${number(failed.length)} of ${number(items.length)} would be refused: ${summed(failed)}`) : null,
+    (answer.doubts ?? []).map((doubt) => notice("warn", `This matches nothing: ${doubt}.`)),
     answer.foreseen ? written(answer.foreseen) : null,
   ];
 }

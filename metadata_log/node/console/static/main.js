@@ -1,6 +1,7 @@
 // The frame: which page is shown, how live it is, and who is logged in.
 import { Events, Refused, change, firstOffset, own, read } from "./api.js";
 import { card, clock, duration, h, mark, nodeLink, notice, number, replace, title, words } from "./dom.js";
+import * as access from "./access.js";
 import * as brokers from "./brokers.js";
 import * as log from "./log.js";
 import * as overview from "./overview.js";
@@ -12,7 +13,7 @@ import * as timeline from "./timeline.js";
 import * as topics from "./topics.js";
 import * as whatif from "./whatif.js";
 
-const PAGES = words({ overview, quorum, brokers, topics, log, timeline, whatif, snapshots, settings, security });
+const PAGES = words({ overview, quorum, brokers, topics, log, timeline, whatif, snapshots, settings, access, security });
 const REFRESH_MS = 400;
 
 const content = document.getElementById("content");
