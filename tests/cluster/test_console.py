@@ -406,7 +406,7 @@ async def test_access_is_shown_explained_and_changed(tmp_path: Path) -> None:
                 await dialog.get_by_label(label, exact=True).fill(value)
             await browser.foresees("This matches nothing: host 'example.com'")
             await dialog.get_by_label("host", exact=True).fill("*")
-            await browser.foresees("AccessControlEntry.*principal User:alice")
+            await browser.foresees("AccessControlEntry User:alice may read topic orders from host")
             await dialog.get_by_role("button", name="Carry out", exact=True).click()
             await expect(dialog).to_be_hidden(timeout=SEEN_MS)
             await browser.shows("allow.*User:alice.*read.*topic orders")

@@ -1,7 +1,8 @@
 // Who may do what to which resources (ACLs), who logs in by SCRAM, and the quotas of clients.
 import { read } from "./api.js";
 import { button, card, dataLink, h, mark, notice, number, replace, table, title, words } from "./dom.js";
-import { OPERATIONS, TYPES, alterQuotas, createAcls, deleteAcls, deleteUser, entityText, ruleText, setPassword } from "./grants.js";
+import { alterQuotas, createAcls, deleteAcls, deleteUser, entityText, setPassword } from "./grants.js";
+import { OPERATIONS, TYPES, low, ruleText } from "./rules.js";
 
 const OF = words({ acls: "access control lists", users: "SCRAM users", quotas: "client quotas" });
 const SHOWN_MAX = 500;
@@ -14,7 +15,8 @@ export async function show(root, context) {
 }
 
 const shortened = (items, what) => (items.length > SHOWN_MAX ? `the first ${number(SHOWN_MAX)} of ${number(items.length)} ${what}` : `${number(items.length)} ${what}`);
-const choice = (label, values, chosen, all) => h("select", { "aria-label": label }, h("option", { value: "" }, all), values.map((value) => h("option", { value, selected: value === chosen }, value.toLowerCase().replaceAll("_", " "))));
+const placeOf = (one) => [one.resource_type, one.resource_name, one.principal, one.operation, one.host].join("\0");
+const choice = (label, values, chosen, all) => h("select", { "aria-label": label }, h("option", { value: "" }, all), values.map((value) => h("option", { value, selected: value === chosen }, low(value))));
 const text = (label, value) => h("input", { type: "search", value, placeholder: label, "aria-label": label, size: 14, spellcheck: "false" });
 
 async function showAcls(root, context, pick) {
@@ -34,13 +36,13 @@ async function showAcls(root, context, pick) {
   root.append(head, h("div", { class: "stack" }, explaining(), rows));
   const path = `/v1/acls${Object.keys(meant).length ? `?${new URLSearchParams(meant)}` : ""}`;
   const refresh = async () => {
-    const listed = await read(path), items = listed.items;
+    const listed = await read(path), items = listed.items.sort((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1));
     replace(head, title("Access", OF.acls, pick, may ? button("Create a rule", () => createAcls(context), "main") : null, may && items.length > 1 && Object.keys(meant).length ? button(`Delete these ${number(items.length)}`, () => deleteAcls(context, meant, `Delete ${number(items.length)} rules`), "danger") : null, dataLink(`${path}${path.includes("?") ? "&" : "?"}consistency=stale`)),
       listed.enforced ? null : notice("warn", mark("warn", "not enforced"), " These rules do not count on the doors of this controller: [acls] enforced is not true. Brokers of Kafka may enforce them."));
     replace(rows, h("section", { class: "card" }, h("header", {}, h("h2", {}, "Rules"), h("small", { "aria-live": "polite" }, shortened(items, "rules"))), h("div", { class: "body" }, filters), table([
       ["", (one) => (one.permission_type === "DENY" ? mark("bad", "deny") : mark("good", "allow")), "nowrap"], ["principal", (one) => h("b", {}, one.principal), "wrap"],
-      ["operation", (one) => String(one.operation).toLowerCase().replaceAll("_", " "), "nowrap"], ["resource", (one) => [String(one.resource_type).toLowerCase().replaceAll("_", " "), " ", h("b", {}, one.resource_name)], "wrap"],
-      ["pattern", (one) => String(one.pattern_type).toLowerCase(), "nowrap"], ["host", (one) => one.host, "mono wrap"],
+      ["operation", (one) => low(one.operation), "nowrap"], ["resource", (one) => [low(one.resource_type), " ", h("b", {}, one.resource_name)], "wrap"],
+      ["pattern", (one) => low(one.pattern_type), "nowrap"], ["host", (one) => one.host, "mono wrap"],
       ["", (one) => (may ? button("Delete", () => deleteAcls(context, Object.fromEntries(FIELDS.map((name) => [name, one[name]])), "Delete a rule"), "plain") : ""), "num"],
     ], items.slice(0, SHOWN_MAX), Object.keys(meant).length ? "no rule is meant" : "there is no rule yet: without one, ACLs allow nothing")));
   };
@@ -63,7 +65,7 @@ function explaining() {
         verdict.roles?.length && !verdict.allowed ? notice("idle", `The roles of ${query.get("principal")} come first, and count beside: ${verdict.roles.join(", ")}.`) : null);
     } catch (error) { replace(told, notice("bad", error.message)); }
   };
-  return card("May somebody do something?", { about: "and which rule decides" }, h("div", { class: "body" }, h("form", { class: "bar", "aria-label": "explain", onsubmit: ask }, principal, operation, kind, name, host, h("button", { type: "submit" }, "Explain")), told));
+  return card("May somebody do something?", { about: "and which rule decides" }, h("div", { class: "body stack" }, h("form", { class: "bar", "aria-label": "explain", onsubmit: ask }, principal, operation, kind, name, host, h("button", { type: "submit" }, "Explain")), told));
 }
 
 async function showUsers(root, context, pick) {

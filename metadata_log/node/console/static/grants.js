@@ -1,20 +1,16 @@
 // What changes access: rules, passwords of SCRAM users, and quotas; each is shown first, with its records.
 import { proposed, trial } from "./changes.js";
 import { field, h, notice } from "./dom.js";
+import { OPERATIONS, TYPES, low } from "./rules.js";
 
-export const TYPES = ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"];
-export const OPERATIONS = ["ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"];
 const KEYS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate"];
 const DEFAULT = "<default>";
 const DIGESTS = { "SCRAM-SHA-256": ["SHA-256", 256], "SCRAM-SHA-512": ["SHA-512", 512] };
 const ITERATIONS = 4096;
 const SALT_BYTES = 24;
 
-const low = (word) => word.toLowerCase().replaceAll("_", " ");
 const options = (values, chosen) => values.map((value) => h("option", { value, selected: value === chosen }, low(value)));
 const typed = (value = "", more = {}) => h("input", { value, autocomplete: "off", spellcheck: "false", ...more });
-
-export const ruleText = (one) => `${one.principal} ${one.permission_type === "DENY" ? "may not" : "may"} ${low(String(one.operation))} ${low(String(one.resource_type))} ${one.resource_name}${one.pattern_type === "PREFIXED" ? " and what begins so" : ""} from host ${one.host}`;
 
 export function createAcls(context) {
   const principal = typed("", { required: true, placeholder: "User:alice" }), operation = h("select", { multiple: true, size: 5, required: true }, options(OPERATIONS, "READ")), type = h("select", {}, options(TYPES, "TOPIC"));

@@ -27,6 +27,7 @@ from tests.support.lab import Lab
 from tests.unit.quorum.http.test_identity import principals, token
 
 Client = TestClient[web.Request, web.Application]
+ROOT = Path(__file__).resolve().parents[4]
 CHANGE = {"cluster": True, "set": {"a.setting": "1"}, "unset": []}
 PATCH = {"json": CHANGE}
 
@@ -100,6 +101,8 @@ def test_the_page_asks_for_nothing_more_and_allows_its_own_script_and_style_alon
         assert f"{tag}-src 'sha256-{digest}'" in page.policy
     assert "unsafe" not in page.policy and "frame-ancestors 'none'" in page.policy
     assert len(page.zipped) < 60_000, "the first paint waits for it"
+    (said,) = re.findall(r"in one answer of (\d+) kB", (ROOT / "docs/console.md").read_text())
+    assert abs(len(page.zipped) / 1000 - int(said)) < 1, "docs/console.md says how large it is"
 
 
 @pytest.mark.parametrize(
