@@ -72,6 +72,8 @@ class Stage(Probe):
         self.ids = tuple(broker.id for broker in cluster.brokers)
         self._every_link = every_link
         self._links = links
+        self.seen = 0
+        """Observations that were as expected, since the story began."""
         self._steps = 0
         self._names = count(1)
 
@@ -83,8 +85,8 @@ class Stage(Probe):
         self.tell(f"\n--- {self._steps}. {what}\n    {why}\n")
 
     def begin(self) -> None:
-        """Count steps from 1 again: another story begins."""
-        self._steps = 0
+        """Count steps from 1 again, and observations: another story begins."""
+        self._steps = self.seen = 0
 
     def expect(self, what: str, seen: Seen, expected: object) -> Seen:
         """Return what was seen, and tell it.
@@ -94,6 +96,7 @@ class Stage(Probe):
         """
         if seen != expected:
             raise StoryFailed(f"{what}: expected {expected}, and saw {seen}")
+        self.seen += 1
         self.tell(f"{what}: {seen}")
         return seen
 

@@ -1,18 +1,25 @@
 """Edge: tells a story: on a stage that is given, or on a cluster of its own in a directory that goes with it.
 
-Tests: tests/kafka/stories.
+Tests: tests/unit/ops/stories/test_telling.py.
 """
 
+import asyncio
 import importlib
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from metadata_log.errors import MetadataError
+from ops.local_cluster import LocalCluster
 from ops.stories.cluster import story_cluster
 from ops.stories.registry import STORIES
 from ops.stories.stage import Facts, Stage, WindowMissed
 
+FOLDER: Final = "metaquorum-learn-"
+"""How the directory of a story begins, below that for temporary files."""
+CLUSTER: Final = "cluster"
 ATTEMPTS: Final = 3
 """A follower may be held for replica.lag.time.max.ms; on a machine that is too slow for that, a story is told again."""
 
@@ -36,8 +43,23 @@ def tell(name: str, stage: Stage) -> Facts:
             stage.tell(f"\n{missed.message}; once more from the beginning")
             stage.heal()
         else:
+            stage.tell(f"\n{name}: all {stage.seen} observations are as told")
             return facts
     raise AssertionError("the last attempt returns or raises")
+
+
+def stop_forgotten(temporary: Path, say: Callable[[str], None]) -> None:
+    """Stop the nodes of stories that were killed before they could, and remove their directories."""
+    for folder in sorted(temporary.glob(f"{FOLDER}*/{CLUSTER}")):
+        cluster = LocalCluster(folder)
+        try:
+            cluster.prepare()
+        except MetadataError:
+            continue  # a story that runs, or another user's
+        say(f"stopping what a story left in {folder} when it was killed")
+        cluster.kill_all()
+        asyncio.run(cluster.stop())
+        shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 def tell_alone(name: str, say: Callable[[str], None]) -> Facts:
@@ -49,7 +71,8 @@ def tell_alone(name: str, say: Callable[[str], None]) -> Facts:
         NotReady: the cluster was not ready in time.
     """
     story = STORIES[name]
-    with tempfile.TemporaryDirectory(prefix="metaquorum-learn-") as scratch:
+    stop_forgotten(Path(tempfile.gettempdir()), say)
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as scratch:
         say(f"starting three controllers and {story.brokers} brokers of Kafka below {scratch} ...")
-        with story_cluster(Path(scratch, "cluster"), brokers=story.brokers, tell=say) as stage:
+        with story_cluster(Path(scratch, CLUSTER), brokers=story.brokers, tell=say) as stage:
             return tell(name, stage)
