@@ -20,7 +20,8 @@ expected and what was seen.
     metaquorum learn high-watermark         # one of them, as it happens: about a minute
     metaquorum learn acks -o json           # what was seen, for programs
 
-It needs what `./ops/up --kafka` needs, 2 GB of memory, and no cluster. Nothing of a cluster that runs is touched.
+It needs what `./ops/up --kafka` needs, 2 GB of memory, and no cluster. Nothing of a cluster that runs is touched. Ctrl-C
+stops its nodes. What a story leaves that is killed with kill -9, the next one stops.
 
 Nothing is simulated. Each broker has a listener for each follower, so each pair of brokers has a link of its own, which
 passes through the process of the story. There an answer to a follower can be held and let through, so that a follower is at

@@ -140,7 +140,7 @@ class _Acks:
             {which: stage.partition(topic)["leader"] for which, topic in self.topics.items()},
             leaders,
         )
-        stage.start(controller)
+        stage.restart(controller)
 
     def _wait_for_the_slowest(self) -> None:
         """A write with acks=all lasts as long as the slowest member of the ISR needs."""

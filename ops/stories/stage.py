@@ -187,10 +187,14 @@ class Stage(Probe):
         for node_id in node_ids:
             self.cluster.kill(node_id)
 
+    def restart(self, node_id: int) -> None:
+        """Start a node, and wait for nothing."""
+        asyncio.run(self.cluster.start_one(node_id))
+
     def start(self, *node_ids: int) -> None:
         """Start nodes, and wait until the cluster is ready."""
         for node_id in node_ids:
-            asyncio.run(self.cluster.start_one(node_id))
+            self.restart(node_id)
         asyncio.run(self.cluster.wait_until_ready())
 
     def heal(self) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import KafkaException
+
 from metadata_log.errors import MetadataError
 from ops.local_cluster import LocalCluster
 from ops.stories.cluster import story_cluster
 from ops.stories.registry import STORIES
-from ops.stories.stage import Facts, Stage, WindowMissed
+from ops.stories.stage import Facts, Stage, StoryFailed, WindowMissed
 
 FOLDER: Final = "metaquorum-learn-"
 """How the directory of a story begins, below that for temporary files."""
@@ -42,6 +44,8 @@ def tell(name: str, stage: Stage) -> Facts:
                 raise
             stage.tell(f"\n{missed.message}; once more from the beginning")
             stage.heal()
+        except (OSError, KafkaException) as error:
+            raise StoryFailed(f"a broker did not answer as it should: {error}") from error
         else:
             stage.tell(f"\n{name}: all {stage.seen} observations are as told")
             return facts

@@ -17,7 +17,7 @@ from ops.stories.stage import Stage, StoryFailed, WindowMissed
 class Attempts:
     """A story's file, whose first attempts end as `ends` says; and the stage that it is told on."""
 
-    def __init__(self, *ends: StoryFailed | None) -> None:
+    def __init__(self, *ends: Exception | None) -> None:
         self.ends = list(ends)
         self.said: list[str] = []
         self.healed = 0
@@ -62,6 +62,11 @@ def test_what_did_not_happen_is_not_tried_again(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(StoryFailed, match="expected 7"):
         tell(monkeypatch, attempts)
     assert attempts.ends == [None]
+
+
+def test_a_broker_that_does_not_answer_ends_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StoryFailed, match=r"did not answer as it should: .*refused"):
+        tell(monkeypatch, Attempts(ConnectionRefusedError("refused")))
 
 
 @pytest.mark.slow
