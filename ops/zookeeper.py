@@ -5,8 +5,8 @@ Tests: tests/kafka/test_from_zookeeper.py.
 
 import logging
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -15,7 +15,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from metadata_log.errors import InvalidRequest, NodeStillAlive, Unavailable
 from metadata_log.zookeeper.bridge import CONTROLLER_PATH, EPOCH_PATH, claim, is_claimed_by
-from metadata_log.zookeeper.layout import Node, is_entered
+from metadata_log.zookeeper.layout import Kind, Node, is_entered, place_of
 from metadata_log.zookeeper.values import ControllerNode, DamagedNode, read, read_number
 
 _silent: Final = logging.getLogger("ops.zookeeper.kazoo")
@@ -24,8 +24,8 @@ _silent.propagate = False
 
 CONNECT_TIMEOUT_S: Final = 15.0
 REQUEST_TIMEOUT_S: Final = 60.0
-IN_FLIGHT_MAX: Final = 256
-"""Requests that wait for their answers: a round trip is shared by so many, and the ensemble's queue stays short."""
+IN_FLIGHT_MAX: Final = 500
+"""Requests that wait for their answers: half of what a server of ZooKeeper takes from all its clients together."""
 NODES_MAX: Final = 4_000_000
 """Of one tree: a million partitions have three nodes each."""
 
@@ -43,36 +43,57 @@ class Ensemble:
         self._client = client
         self.hosts = hosts
 
-    def nodes(self) -> Iterator[Node]:
-        """Yield all nodes, but what lies below unknown ones and below those that `layout` does not enter.
+    def nodes(self, roots: Sequence[str] = ("/",)) -> Iterator[Node]:
+        """Yield these nodes and all below them, but what lies below unknown ones and those that `layout` does not enter.
+
+        A level of the tree is asked for in parts, and the next part once a part is answered whole: two threads that hand
+        over single requests to each other wait for the interpreter more than for the ensemble.
 
         Raises:
             EnsembleUnavailable: it stopped answering.
             InvalidRequest: there are more than NODES_MAX nodes.
         """
-        waiting: deque[str] = deque(["/"])
-        asked: deque[tuple[str, bool, Any]] = deque()
+        waiting: deque[str] = deque(roots)
         count = 0
-        while waiting or asked:
-            while waiting and len(asked) < IN_FLIGHT_MAX:
-                path = waiting.popleft()
-                asked.append((path, False, self._client.get_async(path)))
-            path, is_list, answer = asked.popleft()
-            try:
-                found = answer.get(timeout=REQUEST_TIMEOUT_S)
-            except NoNodeError:
+        while waiting:
+            part = [waiting.popleft() for _ in range(min(len(waiting), IN_FLIGHT_MAX))]
+            for node, names in self._read(part):
+                count += 1
+                if count > NODES_MAX:
+                    raise InvalidRequest(
+                        f"{self.hosts}: more than {NODES_MAX} nodes: name the folder of Kafka's"
+                    )
+                yield node
+                waiting.extend(f"{node.path.rstrip('/')}/{name}" for name in sorted(names))
+
+    def _read(self, paths: Sequence[str]) -> Iterator[tuple[Node, Sequence[str]]]:
+        """Yield those of some nodes that are there, each with the names below it that are to be read, too.
+
+        Of a folder, which has no data, the names come with the first request.
+        """
+        client = self._client
+        lists = _answers(
+            {path: client.get_children_async(path, include_data=True) for path in paths if _is_folder(path)}
+        )
+        asked = [
+            path for path in paths if not _is_folder(path) or (path in lists and lists[path][1].dataLength)
+        ]
+        found = _answers({path: client.get_async(path) for path in asked})
+        parents = [
+            path
+            for path, (_, stat) in found.items()
+            if stat.numChildren and path not in lists and is_entered(path)
+        ]
+        names = _answers({path: client.get_children_async(path) for path in parents})
+        for path in paths:
+            if path in found:
+                data, stat = found[path]
+            elif path in lists and not lists[path][1].dataLength:
+                data, stat = b"", lists[path][1]
+            else:
                 continue  # deleted since its folder was listed
-            if is_list:
-                waiting.extend(f"{path.rstrip('/')}/{name}" for name in sorted(found))
-                continue
-            count += 1
-            if count > NODES_MAX:
-                raise InvalidRequest(f"{self.hosts}: more than {NODES_MAX} nodes: name the folder of Kafka's")
-            data, stat = found
-            is_parent = stat.numChildren > 0
-            if is_parent and is_entered(path):
-                asked.append((path, True, self._client.get_children_async(path)))
-            yield Node(path, data or b"", stat.version, stat.ephemeralOwner != 0, is_parent)
+            node = Node(path, data or b"", stat.version, stat.ephemeralOwner != 0, stat.numChildren > 0)
+            yield node, lists[path][0] if path in lists else names.get(path, ())
 
     def hold_controller(self, node_id: int, *, unix_ms: int) -> int:
         """Hold `/controller` for a controller of ours, in a new epoch, and return that; a held one is held on.
@@ -110,6 +131,20 @@ class Ensemble:
             return read(ControllerNode, data)
         except NoNodeError:
             return None
+
+
+def _is_folder(path: str) -> bool:
+    place = place_of(path)
+    return place is not None and place.kind is Kind.FOLDER
+
+
+def _answers(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Wait for the answers to requests, by path; those for nodes that are not there are left out."""
+    found = {}
+    for path, answer in asked.items():
+        with suppress(NoNodeError):
+            found[path] = answer.get(timeout=REQUEST_TIMEOUT_S)
+    return found
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from metadata_log.zookeeper.values import ControllerNode
 BRIDGE: Final = "3.9"
 CONTROLLER_PATH: Final = "/controller"
 EPOCH_PATH: Final = "/controller_epoch"
+CHECKED_FIRST: Final = ("/brokers/ids", CONTROLLER_PATH, EPOCH_PATH, "/cluster/id", "/migration")
+"""What tells whether a cluster is stopped, and which it is: a few nodes, of any tree."""
 NAMED_MAX: Final = 20
 """Nodes that one message names."""
 
@@ -47,7 +49,7 @@ def claim(node_id: int, epoch: int, unix_ms: int) -> bytes:
 
 
 def is_claimed_by(controller: ControllerNode | None, node_id: int) -> bool:
-    """Answer whether `/controller` has the claim of one of our controllers, of an earlier call or of this one."""
+    """Answer whether `/controller` has the claim of this controller of ours, by an earlier call or by this one."""
     return controller is not None and controller.kraft_epoch >= 0 and controller.brokerid == node_id
 
 

@@ -129,6 +129,16 @@ BENCHES: Final = (
         no_peer="etcdutl restores keys and values, and no replicas",
     ),
     Bench(
+        "import-zookeeper",
+        "How long controllers take to begin with a ZooKeeper ensemble of 1,000 topics of 10 partitions.",
+        no_peer="Kafka's own migration copies the ensemble while its brokers run, and is done when they have been restarted",
+        flags=(
+            _count("--topics", 1_000, 100_000),
+            _count("--partitions", 10, 10_000, "of each topic"),
+            _count("--rounds", 3, 100),
+        ),
+    ),
+    Bench(
         "fanout",
         "How soon every one of many parked polls is answered with a write.",
         peers=("etcd",),

@@ -1,23 +1,23 @@
-"""Edge: what `storage import-zookeeper` does: a controller begins with what a Kafka's ZooKeeper ensemble holds.
+"""Edge: what `storage import-zookeeper` does: controllers begin with what a Kafka's ZooKeeper ensemble holds.
 
 Tests: tests/unit/ops/verbs/test_import_zookeeper.py.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.node.clock import unix_ms
-from metadata_log.node.disk.data_directory import Meta, read_meta
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.registry import to_json, type_name
 from ops import render
-from ops.options import Output
+from ops.options import Output, R, argument, flag, option, output
 from ops.processes import keep_files_private
-from ops.talk import fail_usage, say
+from ops.talk import fail_usage, patience, say
+from ops.values import existing_path
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import MetadataImage
@@ -26,26 +26,55 @@ if TYPE_CHECKING:
     from quorum.node.config import ControllerSettings
 
 
-def run_import_zookeeper(asked: Output, *, hosts: str, config: Path, dry_run: bool, give_back: bool) -> int:
-    """Stop nothing and start nothing: what is not stopped yet is refused, and the controller is started afterwards."""
+def declared(run: R) -> R:
+    """Declare what the verb takes."""
+    for each in reversed(
+        (
+            argument("hosts", "HOST:PORT", read=str),
+            option(
+                "--config",
+                read=existing_path,
+                required=True,
+                multiple=True,
+                metavar="FILE",
+                help="of a controller of ours, under the id of Kafka's cluster; repeated, one for each that votes",
+            ),
+            flag(
+                "--dry-run",
+                help="print the records, and what would be refused or left out; write nothing, also not in ZooKeeper",
+            ),
+            flag(
+                "--give-back",
+                help="instead, delete what an earlier call wrote to ZooKeeper: its brokers may run under it again",
+            ),
+            output,
+        )
+    ):
+        run = each(run)
+    return run
+
+
+def run_import(asked: Output, *, hosts: str, config: tuple[Path, ...], dry_run: bool, give_back: bool) -> int:
+    """Stop nothing and start nothing: what is not stopped yet is refused, and controllers are started afterwards.
+
+    The controller with the lowest id holds `/controller` for all of them.
+    """
     from ops.settings import load_controller_settings
 
     if dry_run and give_back:
         fail_usage("--give-back writes, and --dry-run does not")
     keep_files_private()
-    settings = load_controller_settings(config)
+    controllers = sorted(map(load_controller_settings, config), key=lambda settings: settings.node_id)
     with _connected(hosts) as ensemble:
         if give_back:
-            given = ensemble.give_controller_back(settings.node_id)
+            given = ensemble.give_controller_back(controllers[0].node_id)
             asked.show_fields({"ensemble": hosts, "given_back": given})
             return 0
         if dry_run:
-            return _show_trial(asked, hosts, _read(ensemble), settings)
-        _take_over(asked, ensemble, settings)
+            return _show_trial(asked, hosts, _read(ensemble), controllers)
+        _take_over(asked, ensemble, controllers)
     say(
-        f"start controller {settings.node_id}: it is the only voter. Then format the other controllers with "
-        "--no-initial-controllers, start them, and add each: metaquorum quorum add-voter --id N. Start the brokers last, "
-        "each with its KRaft settings, on its own log directories, and last of all: "
+        "start the controllers, then the brokers, each with its KRaft settings, on its own log directories; last of all: "
         f"metaquorum features upgrade {ELIGIBLE_LEADER_REPLICAS_VERSION}=1 (docs/from-zookeeper.md)"
     )
     return 0
@@ -63,60 +92,73 @@ def _connected(hosts: str) -> Iterator["Ensemble"]:
         yield ensemble
 
 
-def _read(ensemble: "Ensemble") -> "Imported":
+def _read(ensemble: "Ensemble", roots: Sequence[str] = ("/",)) -> "Imported":
     from metadata_log.zookeeper.imported import imported
 
-    return imported(ensemble.nodes(), random.SystemRandom())
+    with patience("the ensemble is being read"):
+        return imported(ensemble.nodes(roots), random.SystemRandom())
 
 
-def _refusals(found: "Imported", settings: "ControllerSettings") -> list[str]:
+def _refusals(found: "Imported", controllers: Sequence["ControllerSettings"]) -> list[str]:
     from metadata_log.zookeeper.bridge import refusals
     from quorum.node.beginning import unfit
 
-    return [
-        *refusals(found, node_id=settings.node_id, cluster_id=settings.cluster_id),
-        *unfit(found.records, settings),
-    ]
+    first = controllers[0]
+    reasons = [*refusals(found, node_id=first.node_id, cluster_id=first.cluster_id)]
+    if len({settings.node_id for settings in controllers}) < len(controllers):
+        reasons.append("two of the settings are of one controller")
+    for settings in controllers:
+        reasons += unfit(found.records, settings)
+        if (settings.cluster_id, settings.voters) != (first.cluster_id, first.voters):
+            reasons.append(
+                f"the settings of controllers {first.node_id} and {settings.node_id} differ in cluster_id or [[voters]]"
+            )
+    return reasons
 
 
-def _check(hosts: str, found: "Imported", settings: "ControllerSettings") -> None:
+def _check(hosts: str, found: "Imported", controllers: Sequence["ControllerSettings"]) -> None:
     """Check that a tree may be taken over; the steps come in the order of `bridge.Step`.
 
     Raises:
         InvalidRequest: its message has all reasons, each with the cure.
     """
-    if refused := _refusals(found, settings):
+    if refused := _refusals(found, controllers):
         reasons = "; ".join(f"({number}) {reason}" for number, reason in enumerate(refused, 1))
         raise InvalidRequest(f"{hosts} is not taken over: {reasons}")
 
 
-def _take_over(asked: Output, ensemble: "Ensemble", settings: "ControllerSettings") -> None:
-    from quorum.node.restoring import begin_directory, check_may_begin
+def _take_over(asked: Output, ensemble: "Ensemble", controllers: Sequence["ControllerSettings"]) -> None:
+    from metadata_log.zookeeper.bridge import CHECKED_FIRST
+    from ops.kafka.taking_over import check_may_take_over, take_over
 
-    meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
-    check_may_begin(settings.data_dir)
-    _check(ensemble.hosts, before := _read(ensemble), settings)
+    node_id = controllers[0].node_id
+    _check(ensemble.hosts, before := _read(ensemble, CHECKED_FIRST), controllers)
     held = before.controller is not None
-    epoch = ensemble.hold_controller(settings.node_id, unix_ms=unix_ms())
+    epoch = ensemble.hold_controller(node_id, unix_ms=unix_ms())
     try:
-        # All over again: what was read before the claim may have been changed since, by a broker that came and went.
-        _check(ensemble.hosts, found := _read(ensemble), settings)
-        image = _image(found, settings, meta, epoch)
+        # All of it behind the claim: what is read before may be changed by a broker that comes and goes meanwhile.
+        _check(ensemble.hosts, found := _read(ensemble), controllers)
+        image = _image(found, controllers, epoch)
+        check_may_take_over(controllers, image)
     except BaseException:
         if not held:
-            ensemble.give_controller_back(settings.node_id)
+            ensemble.give_controller_back(node_id)
         raise
-    begin_directory(settings.data_dir, image)
+    with patience("the directories are being written"):
+        image = take_over(image, controllers)
     _show_notes(found)
-    asked.show_fields({"data_dir": str(settings.data_dir)} | _described(image) | _summary(found))
+    told = {str(each.node_id): str(each.data_dir) for each in controllers}
+    asked.show_fields(_described(image) | _summary(found) | {"controllers": told})
 
 
-def _image(found: "Imported", settings: "ControllerSettings", meta: Meta, epoch: int) -> "MetadataImage":
+def _image(found: "Imported", controllers: Sequence["ControllerSettings"], epoch: int) -> "MetadataImage":
     from quorum.controller.standby import configured_voters
-    from quorum.node.beginning import begun, founded_voter
+    from quorum.node.beginning import begun
 
-    voter = founded_voter(settings, configured_voters(settings), meta.directory_id)
-    return begun(found.records, settings=settings, voter=voter, epoch=epoch, unix_ms=unix_ms())
+    first = controllers[0]
+    ids = {settings.node_id for settings in controllers}
+    voters = [voter for voter in configured_voters(first) if voter.node_id in ids]
+    return begun(found.records, settings=first, voters=voters, epoch=epoch, unix_ms=unix_ms())
 
 
 def _described(image: "MetadataImage") -> dict[str, Any]:
@@ -146,10 +188,12 @@ def _show_notes(found: "Imported") -> None:
         say(f"unknown, and left out with all below it: {path}")
 
 
-def _show_trial(asked: Output, hosts: str, found: "Imported", settings: "ControllerSettings") -> int:
+def _show_trial(
+    asked: Output, hosts: str, found: "Imported", controllers: Sequence["ControllerSettings"]
+) -> int:
     """Print the records that would be written, and say what speaks against it; nothing is written anywhere."""
     records = [{"type": type_name(record), "record": to_json(record)} for record in found.records]
-    refused = _refusals(found, settings)
+    refused = _refusals(found, controllers)
     summary = {"ensemble": hosts, "controller_epoch": found.controller_epoch, **_summary(found)}
     answer = {**summary, "refused": refused, "records": records}
 

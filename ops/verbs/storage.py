@@ -17,8 +17,7 @@ from ops.processes import keep_files_private, running_process
 from ops.settings import hosts_to_certify, load_for_format, load_for_founding
 from ops.settings_values import cluster_id
 from ops.talk import fail_usage, say
-from ops.verbs import storage_kafka
-from ops.verbs.import_zookeeper import run_import_zookeeper
+from ops.verbs import import_zookeeper, storage_kafka
 from quorum.decide.founding import chosen
 from quorum.node.bootstrap import content_of
 
@@ -238,32 +237,12 @@ NOUN.verb(
 )(storage_kafka.shared_export(storage_kafka.run_export))
 
 
-@NOUN.verb(
+NOUN.verb(
     "import-zookeeper",
-    "Let one controller, just formatted, begin with what a Kafka 3.9 keeps in ZooKeeper. Its brokers are stopped.",
+    "Take over a Kafka 3.9 under ZooKeeper: make the directories of our controllers from its ensemble. Brokers are stopped.",
     "storage import-zookeeper zoo1:2181,zoo2:2181/kafka --config controller.toml --dry-run",
-    "storage import-zookeeper zoo1:2181,zoo2:2181/kafka --config controller.toml",
-)
-@argument("hosts", "HOST:PORT", read=str)
-@option(
-    "--config",
-    read=Path,
-    required=True,
-    metavar="SETTINGS",
-    help="of the controller; its directory is formatted, under the id of Kafka's cluster",
-)
-@flag(
-    "--dry-run",
-    help="print the records, and what would be refused or left out; write nothing, also not in ZooKeeper",
-)
-@flag(
-    "--give-back",
-    help="instead, delete what an earlier call wrote to ZooKeeper (/controller): the brokers may run under it again",
-)
-@output
-def run_import(asked: Output, *, hosts: str, config: Path, dry_run: bool, give_back: bool) -> int:
-    """Refuse while a broker runs; hold `/controller`, read all of the tree, then write the controller's directory."""
-    return run_import_zookeeper(asked, hosts=hosts, config=config, dry_run=dry_run, give_back=give_back)
+    "storage import-zookeeper zoo1:2181,zoo2:2181/kafka --config c1.toml --config c2.toml --config c3.toml",
+)(import_zookeeper.declared(import_zookeeper.run_import))
 
 
 def _described(data_dir: Path, meta: Meta) -> dict[str, Any]:

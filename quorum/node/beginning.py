@@ -1,4 +1,4 @@
-"""Pure: the state with which the log of a quorum's first voter begins, made of the records of another system.
+"""Pure: the state with which the log of a quorum begins, made of the records of another system.
 
 The features are those with which the settings found a quorum, eligible leader replicas aside. With these, a broker that
 registers without saying under which epoch it stopped leaves every ISR: brokers of another system can say none, and the
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from metadata_log.apply import image_of
-from metadata_log.errors import InvalidSettings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.metadata_versions import SCRAM_FROM, name_of
 from metadata_log.records.features import (
@@ -30,9 +29,14 @@ from quorum.node.config import ControllerSettings
 
 
 def begun(
-    records: Sequence[Record], *, settings: ControllerSettings, voter: Voter, epoch: int, unix_ms: int
+    records: Sequence[Record],
+    *,
+    settings: ControllerSettings,
+    voters: Iterable[Voter],
+    epoch: int,
+    unix_ms: int,
 ) -> MetadataImage:
-    """Return the state that `records` add up to, which are in the order of a snapshot, in a quorum of one voter.
+    """Return the state that `records` add up to, which are in the order of a snapshot, in a quorum of these voters.
 
     No controller leads yet: the first one claims the epoch above `epoch`. Each record takes an offset.
 
@@ -42,7 +46,7 @@ def begun(
     level = settings.features.founding_metadata_version
     founding = (
         QuorumVersionRecord(KRAFT_VERSION_LEVEL),
-        VotersRecord((voter,)),
+        VotersRecord(tuple(sorted(voters))),
         FeatureLevelRecord(METADATA_VERSION, level),
         FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),
         *_features(settings),
@@ -74,7 +78,7 @@ def unfit(records: Iterable[Record], settings: ControllerSettings) -> Iterator[s
     if settings.listen_kafka is None:
         yield "the settings have no [listen] kafka: Kafka's brokers would not find this controller"
     if not settings.is_listed:
-        yield f"node {node_id} has no [[voters]] entry in its settings: it becomes the only voter"
+        yield f"node {node_id} has no [[voters]] entry in its settings: it votes"
     replicas, has_credentials = set[int](), False
     for record in records:
         if isinstance(record, PartitionRecord):
@@ -90,18 +94,3 @@ def unfit(records: Iterable[Record], settings: ControllerSettings) -> Iterator[s
             f"the log has SCRAM credentials from metadata.version {name_of(SCRAM_FROM)} on, and the settings found a quorum "
             f"at {name_of(level)}: raise founding_metadata_version in [features] to {SCRAM_FROM}"
         )
-
-
-def founded_voter(settings: ControllerSettings, voters: Iterable[Voter], directory_id: bytes) -> Voter:
-    """Return the entry of this node among the voters of its settings, whose directory is the one that was formatted.
-
-    Raises:
-        InvalidSettings: the entry names another directory.
-    """
-    voter = next(one for one in voters if one.node_id == settings.node_id)
-    if voter.directory_id != directory_id:
-        raise InvalidSettings(
-            f"the [[voters]] entry of node {settings.node_id} names another directory_id than {settings.data_dir} has: "
-            "correct the entry (metaquorum storage info shows the id)"
-        )
-    return voter

@@ -147,6 +147,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "ops/kafka/clients.py": frozenset({"confluent_kafka"}),
     "ops/stories/*.py": frozenset({"confluent_kafka"}),
     "ops/zookeeper.py": frozenset({"kazoo"}),
+    "ops/bench/import_zookeeper.py": frozenset({"kazoo"}),
     "ops/broker_check/*.py": frozenset({"aiohttp", "msgpack"}),
     "ops/bench/spark_source.py": frozenset({"pyspark", "pyarrow"}),
 }

@@ -101,6 +101,25 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
+_TEST: Final = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
+
+
+def test_a18_each_test_that_the_history_names_is_there() -> None:
+    """Goal: of three generations, each fault has a place where it cannot happen here, and a test that shows it."""
+    page = (ROOT / "docs/history.md").read_text(encoding="utf-8")
+    named = _TEST.findall(page)
+    generations = [part.partition("\n")[0] for part in page.split("\n## ")[1:]]
+    assert generations == ["1. Listeners", "2. The state queue", "3. Direct requests"]
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "`tests/" in line]
+    assert len(rows) == 5 + 3 + 6 and len(named) >= len(rows)
+    assert [
+        f"{path}::{test}"
+        for path, test in named
+        if not (ROOT / path).exists()
+        or (f"def {test}(" not in (ROOT / path).read_text(encoding="utf-8") and test)
+    ] == []
+
+
 @pytest.mark.parametrize(
     "gone",
     [

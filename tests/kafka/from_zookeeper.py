@@ -85,7 +85,7 @@ def read(hosts: str, path: str) -> str:
 async def move(directory: Path, *, brokers: int = 2) -> Moved:
     """Found an old cluster whose brokers have the ids, addresses and directories of the new one, and move it."""
     began, found = time.monotonic(), Moved()
-    cluster = LocalCluster(directory, controllers=1, brokers=brokers, kafka=True)
+    cluster = LocalCluster(directory, controllers=3, brokers=brokers, kafka=True)
     with ExitStack() as stack:
         cluster.prepare()
         hosts = stack.enter_context(ensemble(directory / "zookeeper", address=(HOST, free_port()))) + "/kafka"
@@ -134,8 +134,10 @@ def _produce(bootstrap: tuple[str, ...], name: str, found: Moved) -> None:
 
 
 def _import(cluster: LocalCluster, hosts: str, *more: str) -> subprocess.CompletedProcess[str]:
-    config = str(cluster.directory / cluster.controllers[0].config)
-    return cli("storage", "import-zookeeper", hosts, "--config", config, *more)
+    configs = [
+        word for each in cluster.controllers for word in ("--config", str(cluster.directory / each.config))
+    ]
+    return cli("storage", "import-zookeeper", hosts, *configs, *more)
 
 
 def _imported(cluster: LocalCluster, hosts: str, found: Moved) -> None:

@@ -12,6 +12,7 @@ from kazoo.exceptions import NodeExistsError
 from metadata_log.errors import NodeStillAlive
 from metadata_log.zookeeper.bridge import CONTROLLER_PATH, refusals
 from metadata_log.zookeeper.imported import Imported, imported
+from ops.bench.import_zookeeper import import_zookeeper
 from ops.cluster_layout import HOST
 from ops.kafka.zookeeper import ensemble
 from ops.zookeeper import EnsembleUnavailable, connected
@@ -113,6 +114,12 @@ def test_a4_both_recipes_elect_by_who_wrote_first_and_know_no_log(root: str) -> 
             lambda: len(b.get_children("/a4-line")) == 2, deadline_s=60, what="the winner has vanished"
         )
         assert min(b.get_children("/a4-line")) == made["c"].rpartition("/")[2]
+
+
+def test_the_benchmark_takes_over_all_partitions() -> None:
+    answer = import_zookeeper(rounds=1, topics=50)
+    assert answer["params"]["partitions"] == 500
+    assert answer["ours"]["p50"] >= answer["ours"]["read_p50"] > 0
 
 
 def test_brokers_of_39_go_on_under_this_quorum_without_a_loss(tmp_path: Path) -> None:

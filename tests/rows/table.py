@@ -22,8 +22,6 @@ class Row(NamedTuple):
         return f"not built: {self.not_built}" if self.not_built else self.untested
 
 
-_FETCHED: Final = "there are no watches and no queues of events: brokers and controllers follow one log (A97)"
-
 ROWS: Final = {
     # replication, placement, ISR and high watermark
     "A1": Row("Replication through a leader needs fewer links than among peers"),
@@ -46,13 +44,13 @@ ROWS: Final = {
         "Leaders push to followers",
         "the documents contradict each other, and pulling won: followers fetch, from leaders as from controllers (A97)",
     ),
-    "A18": Row("Three generations of replication", "history: the third became this design"),
+    "A18": Row("Three generations of replication"),
     # the layout in ZooKeeper, and what the old controller was told
     "A19": Row("The paths of the first design in ZooKeeper"),
     "A20": Row("The paths of the second design in ZooKeeper"),
     "A21": Row("The paths of the third design in ZooKeeper"),
     "A22": Row("Paths in ZooKeeper for changes that are asked for"),
-    "A23": Row("Which broker watches which path", _FETCHED),
+    "A23": Row("Which broker watches which path: 7 watches a partition then, one poll a broker now"),
     "A24": Row("A leader change does not wait behind other work"),
     "A25": Row("The loss of a broker is one batch for everybody, however many partitions it has"),
     "A26": Row(

@@ -108,7 +108,7 @@ VERBS = {
         "bench fanout",
     ),
     *("bench answers", "bench authorizer", "bench decisions"),
-    *("bench door", "bench idle", "bench kafka", "bench kafka-records"),
+    *("bench door", "bench idle", "bench import-zookeeper", "bench kafka", "bench kafka-records"),
     *("bench replay", "bench replay-digest", "bench spark-source"),
     *("bench read-storm", "bench registrations", "bench restart", "bench soak"),
     "bench scale",

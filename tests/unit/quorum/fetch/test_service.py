@@ -394,6 +394,27 @@ def test_all_who_are_parked_hear_at_once_that_the_controller_resigned(tmp_path: 
     run(tmp_path, story)
 
 
+def test_a23_a_broker_waits_in_one_poll_however_many_partitions_it_has(tmp_path: Path) -> None:
+    """The second design watched a partition of three replicas in 1 + 3 + 3 = 7 places: for reassignments on the leader's
+    broker, for changes of the leader and of the state on every replica's. Here no partition is watched, and a change of all
+    partitions is one answer for each broker.
+    """
+    replicas = (11, 12, 13)
+    assert 1 + len(replicas) + len(replicas) == 7
+
+    async def story(lab: FetchLab) -> None:
+        controller, epochs = await with_many_partitions(lab, *replicas)
+        fetches = [lab.fetch(1, lab.at_end(controller, *broker)) for broker in epochs.items()]
+        await spin()
+        assert len(lab.services[1].polls.waiting) == len(replicas), "not 7 for each partition"
+        await lab.write(controller, setting("1"))
+        await spin()
+        assert len(lab.services[1].polls.waiting) == 0
+        assert all(fetch.done() for fetch in fetches)
+
+    run(tmp_path, story)
+
+
 def test_a_fetch_whose_records_outlive_its_controller_is_refused_there(tmp_path: Path) -> None:
     """The records of its heartbeat commit under the next leader, to which the fetch was not sent."""
 

@@ -1,10 +1,9 @@
-"""The state of a first voter made of records: the same records, a voter, the features, and no eligible leader replicas."""
+"""The state of a first quorum made of records: the same records, its voters and features, no eligible leader replicas."""
 
 from dataclasses import replace
 
 import pytest
 
-from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId
 from metadata_log.image.features import metaquorum_version
 from metadata_log.records.features import (
@@ -14,9 +13,9 @@ from metadata_log.records.features import (
     METAQUORUM_VERSION_LEVEL,
 )
 from quorum.controller.standby import configured_voters
-from quorum.node.beginning import begun, founded_voter, unfit
+from quorum.node.beginning import begun, unfit
 from quorum.node.config import ControllerSettings, FeatureSettings
-from tests.support.lab import settings, uuid
+from tests.support.lab import settings
 from tests.unit.metadata_log.zookeeper.test_imported import WHOLE
 from tests.unit.metadata_log.zookeeper.test_topics import tree
 
@@ -29,7 +28,7 @@ def told(node_id: int = 3) -> ControllerSettings:
 
 def test_the_state_has_all_records_and_one_voter() -> None:
     (voter,) = (one for one in configured_voters(told()) if one.node_id == 3)
-    image = begun(FOUND.records, settings=told(), voter=voter, epoch=18, unix_ms=1_700_000_000_000)
+    image = begun(FOUND.records, settings=told(), voters=[voter], epoch=18, unix_ms=1_700_000_000_000)
     assert (image.quorum.voters, image.quorum.cluster_id) == ((voter,), told().cluster_id)
     assert (image.controller_epoch, image.last_time_ms) == (18, 1_700_000_000_000)
     assert image.end_offset == len(FOUND.records) + 4 + len(image.features) - 2
@@ -41,10 +40,16 @@ def test_the_state_has_all_records_and_one_voter() -> None:
     assert not image.brokers and not image.controllers and image.claimant is None
 
 
+def test_all_voters_that_are_given_vote() -> None:
+    voters = configured_voters(told())
+    image = begun(FOUND.records, settings=told(), voters=reversed(voters), epoch=18, unix_ms=1)
+    assert image.quorum.voters == voters
+
+
 def test_eligible_leader_replicas_wait_until_the_brokers_have_registered() -> None:
     """Goal: a broker of the old cluster says no epoch under which it stopped, and must not leave every ISR for it."""
     (voter,) = (one for one in configured_voters(told()) if one.node_id == 3)
-    image = begun(FOUND.records, settings=told(), voter=voter, epoch=18, unix_ms=1)
+    image = begun(FOUND.records, settings=told(), voters=[voter], epoch=18, unix_ms=1)
     assert ELIGIBLE_LEADER_REPLICAS_VERSION not in image.features
     assert image.features["transaction.version"] == 2
 
@@ -68,10 +73,3 @@ def test_nothing_speaks_against_settings_that_fit() -> None:
 def test_settings_that_do_not_fit_are_named(changed: ControllerSettings, reason: str) -> None:
     (found,) = unfit(FOUND.records, changed)
     assert reason in found
-
-
-def test_the_entry_of_another_directory_is_refused() -> None:
-    voters = configured_voters(told())
-    assert founded_voter(told(), voters, uuid(503)).node_id == 3
-    with pytest.raises(InvalidSettings, match="names another directory_id"):
-        founded_voter(told(), voters, uuid(504))
