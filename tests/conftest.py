@@ -1,9 +1,13 @@
-"""For all tests: the same examples in each run, however fast the machine; a SIGINT that works; ports of their own."""
+"""For all tests: the same examples in each run, however fast the machine; a SIGINT that works; ports of their own.
+
+Several processes may share out the files of tests among them, as `ops/check` has them do.
+"""
 
 import asyncio
 import gc
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,7 +36,58 @@ _is_free = cluster_layout._is_free
 cluster_layout._is_free = lambda port: port % WORKERS == WORKER and _is_free(port)
 
 
-HANG_S = 240.0
+TAKEN = os.environ.pop("TEST_FILES_TAKEN", None)
+"""A folder for what processes with the same tests, in the same order, have taken: each takes the next file that none has.
+No process that a test starts knows of it.
+"""
+
+
+def _unit_of(item: pytest.Item) -> Path:
+    """Return what is taken whole: a file, or a folder whose tests share what its own conftest makes."""
+    folder = item.path.parent
+    return folder if (folder / "conftest.py").exists() else item.path
+
+
+def _takes(folder: Path, unit: Path) -> bool:
+    name = unit.relative_to(Path(__file__).parent).as_posix().replace("/", "+")
+    try:
+        (folder / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run what no other process has taken. The next file is taken before the last test of a file, which knows then what is
+    torn down behind it.
+    """
+    if TAKEN is None or session.config.option.collectonly:
+        return None
+    if session.testsfailed:
+        raise session.Interrupted(f"{session.testsfailed} errors during collection")
+    ours: dict[Path, bool] = {}
+
+    def is_ours(item: pytest.Item) -> bool:
+        unit = _unit_of(item)
+        if unit not in ours:
+            ours[unit] = _takes(Path(TAKEN), unit)
+        return ours[unit]
+
+    items = filter(is_ours, session.items)
+    item = next(items, None)
+    while item is not None:
+        following = next(items, None)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        item = following
+    return True
+
+
+HANGS = 0.8
+"""The share of pytest's own bound, faulthandler_timeout, after which a coroutine fails alone."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -43,7 +98,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
     async def bounded() -> None:
-        async with asyncio.timeout(HANG_S):
+        async with asyncio.timeout(HANGS * float(pyfuncitem.config.getini("faulthandler_timeout"))):
             await pyfuncitem.obj(**arguments)
 
     asyncio.run(bounded())
