@@ -18,7 +18,6 @@ from metadata_log.records.features import KRAFT_VERSION, METADATA_VERSION
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL
 from metadata_log.wire.shapes import Natural32, Shape, check_text, read_shape
 from quorum.decide.features import (
-    SUPPORTED,
     FeaturesUpdated,
     FeatureUpdate,
     UpdateFeatures,
@@ -70,10 +69,14 @@ async def preview(door: Door, request: web.Request) -> web.StreamResponse:
     if feature is None or wanted is None:
         raise InvalidRequest("feature and level say what is looked at")
     level = integer(wanted, "level")
-    if feature not in SUPPORTED:
+    known = supported(unstable=door.settings.features.unstable_levels)
+    if feature not in known:
         raise InvalidRequest(
-            f"{feature!r} is no feature that this controller knows: {', '.join(sorted(SUPPORTED))}"
+            f"{feature!r} is no feature that this controller knows: {', '.join(sorted(known))}"
         )
+    least, most = known[feature]
+    if not least <= level <= most:
+        raise InvalidRequest(f"{feature} has no level {level}: this controller supports {least} to {most}")
 
     def view(image: MetadataImage) -> dict[str, Any]:
         found = losses(image, feature, level)

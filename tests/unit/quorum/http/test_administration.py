@@ -340,6 +340,9 @@ async def test_what_a_lower_level_could_not_hold_is_listed_and_its_downgrade_ref
             "?level=3",
             "?feature=metadata.version&level=x",
             "?feature=x&level=1",
+            "?feature=metadata.version&level=6",
+            "?feature=metadata.version&level=31",
+            "?feature=eligible.leader.replicas.version&level=2",
         ):
             assert (await ask("GET", f"/v1/features/preview{query}"))[0] == 400
         for kind in ("safe_downgrade", "unsafe_downgrade"):
