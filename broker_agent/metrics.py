@@ -21,6 +21,7 @@ from metadata_log.node.identity.certificate_metrics import (
     certificates_revoked,
     requests_refused,
 )
+from metadata_log.node.identity.revocations import NONE, Revoked
 from metadata_log.node.node_metrics import metadata_version, of_any_node
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -69,8 +70,8 @@ class BrokerNumbers:
     """How often each code was logged as a warning or worse since the start."""
     certificates: tuple[Dated, ...] = ()
     """Of this broker and of the authority; empty without TLS."""
-    revoked: int = 0
-    """Entries of the list of revoked certificates."""
+    revoked: Revoked = NONE
+    """The certificates that count no longer."""
     access: Access = field(default_factory=lambda: Access(None, cluster_id=""))
     """It knows what this broker refused."""
     controller_id: int = -1
@@ -137,7 +138,7 @@ class _Collector(Collector):
             reason.add_metric([code], 1.0)
         yield reason
         yield from certificate_ends(n.certificates)
-        yield certificates_revoked(n.revoked)
+        yield from certificates_revoked(n.revoked.entries, n.revoked.digest)
         yield from requests_refused(n.access.refusals.counts)
         yield from of_any_node("broker", n.access)
         for name, help_text, total in (

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -22,6 +22,14 @@ from ops.admin.cluster import Cluster
 from ops.admin.exchange import Unreachable
 from ops.admin.rolling import NotBack, UnsafeStep, wait_until
 from ops.admin.shown_certificates import served, targets
+
+_LISTED: Final = re.compile(rb'^metaquorum_certificates_revoked_list\{digest="([0-9a-f]+)"\} 1', re.MULTILINE)
+
+
+_OF_AUTHORITY: Final = (
+    "the certificate of an authority: a list of revoked ones has those that authorities issued. To trust an authority no "
+    "longer: certificates rotate authority"
+)
 
 
 class Entry(NamedTuple):
@@ -63,12 +71,24 @@ def entry_of(certificate: Path | None, serial: str | None, note: str) -> Entry:
         digits = (serial or "").replace(":", "").lower()
         if not re.fullmatch("[0-9a-f]{1,40}", digits):
             raise InvalidRequest(f"--serial {serial}: wanted hex digits, with or without colons")
+        if not int(digits, 16):
+            raise InvalidRequest(f"--serial {serial}: no certificate has the serial number 0 (RFC 5280)")
         return Entry(None, digits, note)
     try:
         der = first_certificate(certificate.read_bytes())
+        is_authority = _is_authority(x509.load_der_x509_certificate(der))
     except (OSError, ValueError) as error:
         raise InvalidRequest(f"{certificate}: {error}") from error
+    if is_authority:
+        raise InvalidRequest(f"{certificate}: {_OF_AUTHORITY}")
     return Entry(hashlib.sha256(der).hexdigest(), None, note)
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return bool(certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
+    except x509.ExtensionNotFound:
+        return False
 
 
 def with_entry(file: Path, entry: Entry) -> bytes:
@@ -101,11 +121,15 @@ class Revocation:
     patience_s: float
 
     def check_is_shown_by_no_node(self, entry: Entry, *, force: bool) -> None:
-        """Refuse to revoke what a running node shows, unless `force` says so.
+        """Refuse to revoke what a running node shows, unless `force` says so; and the serial number of an authority.
 
         Raises:
+            InvalidRequest: it is that of an authority that this command trusts.
             UnsafeStep: names the node.
         """
+        authorities = () if self.show is None else x509.load_pem_x509_certificates(self.show.ca.read_bytes())
+        if any(entry.revoked.has(one.public_bytes(serialization.Encoding.DER)) for one in authorities):
+            raise InvalidRequest(f"{entry.name}: {_OF_AUTHORITY}")
         if force:
             return
         for target in targets(self.client):
@@ -132,7 +156,7 @@ class Revocation:
         Raises:
             NotBack: a node did not take it in time.
         """
-        wanted = revoked_in(file.read_bytes()).entries
+        wanted = revoked_in(file.read_bytes())
         found = [one for one in targets(self.client) if one.url is not None]
         for target in found:
             self.install(target, "revoked.toml", file)
@@ -147,12 +171,18 @@ class Revocation:
             )
         return [target.name for target in found]
 
-    def _why_not(self, url: str, wanted: int) -> str | None:
+    def _why_not(self, url: str, wanted: Revoked) -> str | None:
         answer = self.client.ask_one(url, "/metrics", accept="text/plain")
         if not answer.ok:
             return f"{url}/metrics answers {answer.status}"
-        found = re.search(rb"^metaquorum_certificates_revoked (\S+)$", answer.body, re.MULTILINE)
-        if found is None or float(found[1]) != wanted:
-            has = "no list" if found is None else f"a list of {float(found[1]):g} entries"
-            return f"{has} counts there, and {wanted} entries should ([tls] revoked in its settings)"
-        return None
+        count = re.search(rb"^metaquorum_certificates_revoked (\S+)$", answer.body, re.MULTILINE)
+        listed = _LISTED.search(answer.body)
+        entries = 0 if count is None else int(float(count[1]))
+        if listed is None and b"metaquorum_certificates_revoked_list" not in answer.body:
+            is_it = entries == wanted.entries  # a node of an earlier release tells no more
+        else:
+            is_it = listed is not None and listed[1].decode() == wanted.digest
+        if is_it:
+            return None
+        has = "no list" if listed is None and not entries else f"another list, of {entries} entries,"
+        return f"{has} counts there, and this one of {wanted.entries} should ([tls] revoked in its settings)"

@@ -22,13 +22,21 @@ def certificate_ends(files: Iterable[Dated]) -> Iterator[Metric]:
     yield ends
 
 
-def certificates_revoked(entries: int) -> Metric:
-    """Return how many certificates the node's list of revoked ones has; 0 without a list."""
-    return GaugeMetricFamily(
+def certificates_revoked(entries: int, digest: str) -> Iterator[Metric]:
+    """Yield how many certificates the node's list of revoked ones has, and its digest; 0 and none without a list."""
+    yield GaugeMetricFamily(
         "metaquorum_certificates_revoked",
         "Entries of the list of revoked certificates that counts on this node ([tls] revoked).",
         value=float(entries),
     )
+    family = GaugeMetricFamily(
+        "metaquorum_certificates_revoked_list",
+        "1 for the digest of the list of revoked certificates that counts on this node.",
+        labels=["digest"],
+    )
+    if digest:
+        family.add_metric([digest], 1.0)
+    yield family
 
 
 def requests_refused(counts: Mapping[tuple[DoorName, Reason], int]) -> Iterator[Metric]:

@@ -44,6 +44,8 @@ class Revoked(NamedTuple):
 
     sha256: frozenset[str] = frozenset()
     serials: frozenset[int] = frozenset()
+    digest: str = ""
+    """Of what the list names, in 64 hex digits: lists of the same certificates have the same. "": there is no list."""
 
     def has(self, certificate: bytes) -> bool:
         """Answer whether a certificate, in DER, is one of them."""
@@ -96,4 +98,7 @@ def revoked_in(content: bytes) -> Revoked:
             if not _SERIAL.fullmatch(row.serial):
                 raise ValueError(f"entry {place}: serial has 1 to 40 hex digits, without colons")
             serials.add(int(row.serial, 16))
-    return Revoked(frozenset(sha256), frozenset(serials))
+    if 0 in serials:
+        raise ValueError("no certificate has the serial number 0 (RFC 5280)")
+    digest = hashlib.sha256("\n".join([*sorted(sha256), *map(str, sorted(serials))]).encode()).hexdigest()
+    return Revoked(frozenset(sha256), frozenset(serials), digest)

@@ -35,7 +35,7 @@ from metadata_log.node.identity.credentials import (
     trust,
 )
 from metadata_log.node.identity.ownership import check_trusted
-from metadata_log.node.identity.revocations import NONE, read_revoked
+from metadata_log.node.identity.revocations import NONE, Revoked, read_revoked
 from metadata_log.node.pace import next_turn
 from metadata_log.node.recent_warnings import BY_STRANGER
 
@@ -282,9 +282,9 @@ def recent_and_ending(tls: Tls | None, recent: list[dict[str, Any]]) -> list[dic
     return [*ending, *(row for row in recent if row["code"] not in codes)]
 
 
-def revoked_by_node(tls: Tls | None) -> int:
-    """Return how many entries the list of revoked certificates has that counts on a node."""
-    return 0 if tls is None else tls.revoked.entries
+def revoked_by_node(tls: Tls | None) -> Revoked:
+    """Return the revoked certificates that count on a node."""
+    return NONE if tls is None else tls.revoked
 
 
 def dates_of_node(tls: Tls | None) -> tuple[Dated, ...]:

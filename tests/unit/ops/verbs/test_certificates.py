@@ -69,6 +69,8 @@ def test_a_list_of_revoked_certificates_grows_by_what_it_lacks(
         (["revoke", "--list", "r.toml", "--yes"], 2, "name the certificate"),
         (["revoke", "--serial", "1", "--yes"], 2, "--list FILE"),
         (["revoke", "--serial", "xyz", "--list", "r.toml", "--yes"], 3, "wanted hex digits"),
+        (["revoke", "--serial", "00:00", "--list", "r.toml", "--yes"], 3, "serial number 0"),
+        (["revoke", "tls/ca.crt", "--list", "r.toml", "--yes"], 3, "the certificate of an authority"),
         (["revoke", "--serial", "1", "--list", "broken.toml", "--yes"], 3, "no list of revoked certificates"),
         (["revoke", "--serial", "1", "--list", "r.toml"], 2, "no terminal to ask on"),
         (["revoke", "broken.toml", "--list", "r.toml", "--yes"], 3, "holds no certificate"),
@@ -82,6 +84,7 @@ def test_what_is_wrong_is_refused(
     tmp_path: Path, words: list[str], code: int, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "broken.toml").write_text("[[revoked")
+    authority(tmp_path / "tls")
     assert cli.main(["certificates", *words]) == code
     assert why in capsys.readouterr().err
     assert not (tmp_path / "r.toml").exists()

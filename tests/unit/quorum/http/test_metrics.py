@@ -13,6 +13,7 @@ from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.node.audit_log import Counts
 from metadata_log.node.identity.access import Access
+from metadata_log.node.identity.revocations import Revoked
 from metadata_log.node.release import release
 from quorum.http.metrics import TurnMetrics, exposition
 from quorum.pace.loop_turns import TimedSelector
@@ -244,7 +245,7 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
         warnings=(("CERTIFICATE_ENDS", "soon"),),
         calls_failed=22,
         logged_faults={"SNAPSHOT_FAILED": 23},
-        revoked=25,
+        revoked=Revoked(frozenset(map(str, range(25))), digest="ab"),
         access=access,
         controller_id=28,
         level_ms_ago=29_000,
@@ -277,6 +278,7 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
         "metadata_load_errors_total": 20,
         "snapshots_failed_total": 21,
         "certificates_revoked": 25,
+        'certificates_revoked_list{digest="ab"}': 1,
         "controller_calls_failed_total": 22,
         "broker_state": 3,
         "global_topic_count": 0,

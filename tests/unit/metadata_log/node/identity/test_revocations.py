@@ -40,6 +40,11 @@ def test_a_list_names_certificates_by_hash_or_serial_number(tmp_path: Path) -> N
     found = read_revoked(listed(tmp_path, f'{entry(one)}[[revoked]]\nserial = "{numbers[1]:X}"\n'))
     assert [found.has(der) for der in ders] == [True, True, False]
     assert found.entries == 2
+    again = read_revoked(
+        listed(tmp_path, f'[[revoked]]\nserial = "{numbers[1]:x}"\nnote = "b"\n{entry(one)}')
+    )
+    assert again.digest == found.digest, "it is that of what is named"
+    assert found.digest != read_revoked(listed(tmp_path, f"{entry(one)}{entry(two)}")).digest
     assert read_revoked(listed(tmp_path, "")).entries == 0
     with pytest.raises(ValueError, match="no certificate in DER"):
         serial_of(b"0")
@@ -52,6 +57,7 @@ def test_a_list_names_certificates_by_hash_or_serial_number(tmp_path: Path) -> N
         ('[[revoked]]\nserial = "1"\nsha256 = "1"\n', "entry 1 has either"),
         ('[[revoked]]\nserial = "0a:1b"\n', "1 to 40 hex digits, without colons"),
         ('[[revoked]]\nsha256 = "AB"\n', "64 lower-case hex digits"),
+        ('[[revoked]]\nserial = "00"\n', "serial number 0"),
         ('[[revokd]]\nserial = "1"\n', "no list of revoked certificates"),
         ("=", "no list of revoked certificates"),
     ],
@@ -100,7 +106,10 @@ async def test_what_is_revoked_is_refused_and_what_is_open_is_closed(
             assert (await told(address, lost.client()))[0] != "User:lost"
         for writer in (of_lost, of_kept):
             writer.close()
-        assert revoked_by_node(tls) == certificates_revoked(1).samples[0].value == 1
+        now = revoked_by_node(tls)
+        count, digests = certificates_revoked(now.entries, now.digest)
+        assert now.entries == count.samples[0].value == 1
+        assert digests.samples[0].labels == {"digest": read_revoked(file).digest}
         said = {(each.msg, getattr(each, "reason", "")) for each in caplog.records}
         assert ("connection_ended", "its certificate is revoked") in said
         assert ("certificate_refused", "its certificate is revoked") in said
@@ -128,7 +137,7 @@ def test_a_list_that_is_broken_leaves_the_one_before_and_is_a_reason(tmp_path: P
     assert [code for code, _ in tls.reasons()] == ["REVOKED_NOT_RELOADED", "CERTIFICATE_REVOKED"]
     file.unlink()
     assert not tls.look_at_revoked()
-    assert revoked_by_node(tls) == 1
+    assert revoked_by_node(tls).entries == 1
     with pytest.raises(InvalidSettings, match="No such file"):
         Tls(TlsFiles(files.certificate, files.key, files.ca, file), cluster_id=CLUSTER)
     listed(tmp_path, "")
