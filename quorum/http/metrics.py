@@ -91,6 +91,8 @@ class _StatusMetrics(Collector):
              -1 if raft.leader_id is None else raft.leader_id),
             ("raft_voters", "Controllers that vote.", len(raft.voters)),
             ("raft_is_voter", "1 if this node votes, 0 on an observer.", raft.is_voter),
+            ("raft_links_outdated", "Raft links that began with files of [tls] that were replaced since.",
+             status.links_outdated()),
             ("raft_unknown_voter_connections", "Other voters whose address is not known here.",
              sum(1 for row in status.voters_without_address())),
             ("raft_election_longest_milliseconds", "The longest that this node was a candidate before it won.",

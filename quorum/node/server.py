@@ -198,6 +198,7 @@ class _Node:
             url=self.peers.url_of,
             refused=self.transport.refused,
             foreign_bytes_total=lambda: self.transport.foreign_bytes_total,
+            links_outdated=lambda: len(self.transport.renewal.outdated()),
             free_bytes=lambda: free_bytes(settings.data_dir),
             recent=recent,
             access=self.access,

@@ -112,9 +112,9 @@ class Dialler:
             await asyncio.sleep(max(delay_ms, grace_ms) / 1000)
             delay_ms = min(2 * delay_ms, RECONNECT_MAX_MS)
 
-    async def dial(self, peer: NodeId) -> Link:
+    async def dial(self, peer: NodeId, link: Link | None = None) -> Link:
         """Connect to a peer's address and return the link; if the connection failed, the link is already lost."""
-        link = self._make_link(peer)
+        link = self._make_link(peer) if link is None else link
         address = self.addresses[peer]
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):

@@ -104,7 +104,11 @@ class LinkOwner(Protocol):
 class Link(asyncio.Protocol):
     """One connection, from its handshake to its end."""
 
-    def __init__(self, owner: LinkOwner, dialled: NodeId | None) -> None:
+    def __init__(self, owner: LinkOwner, dialled: NodeId | None, *, renews: bool = False) -> None:
+        """`dialled` is the peer that this node dials. The link `renews` another one to it, which stands until then."""
+        self.renews = renews
+        self.is_retired = False
+        """Another link has renewed this one."""
         self.lost = asyncio.Event()
         self._owner = owner
         self._dialled = dialled
@@ -297,6 +301,15 @@ class Link(asyncio.Protocol):
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
+
+    def retire(self) -> None:
+        """Make way for the link that renews this one: the other end closes it once it has that one, too.
+
+        If this end closed it at once, the other one might see that first, and take this node for dead.
+        """
+        self.is_retired = True
+        self.flush()
+        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_TIMEOUT_MS / 1000, self.close)
 
     def flush(self) -> None:
         if not self._outbox:

@@ -15,6 +15,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from metadata_log.errors import CannotListen, InvariantBroken, MetadataError
@@ -40,6 +41,7 @@ from quorum.raft.dialling import Dialler, reason_of
 from quorum.raft.handshake import Hello, Refusal, objection_to
 from quorum.raft.link import Link
 from quorum.raft.raft_log import Member, Voters
+from quorum.raft.renewal import Renewal
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -129,6 +131,8 @@ class TcpTransport:
             now_ms=now_ms,
         )
         self.dialler.set_addresses(addresses)
+        renewing = partial(Link, self, renews=True)
+        self.renewal = Renewal(self._established, self.dialler, tls=lambda: self._tls, make_link=renewing)
 
     # --- what the server calls
 
@@ -239,7 +243,8 @@ class TcpTransport:
         """
         self._links[link] = None
         self._encrypting.pop(link, None)
-        if self._failure is None or any(link.is_attempt_at(peer) for peer in self._established):
+        is_late = not link.renews and any(link.is_attempt_at(peer) for peer in self._established)
+        if self._failure is None or is_late:
             link.close()  # while it was being made `run` ended, or a link to this peer was established
             return
         if self.handshakes() > RAFT_HANDSHAKES_MAX:
@@ -269,7 +274,10 @@ class TcpTransport:
             link.close()
             return
         if older is not None:
-            older.close()
+            if link.renews:
+                older.retire()
+            else:
+                older.close()
             self._forget(older, by_peer=False)
         self._established[peer] = link
         self.refusals.pop(peer, None)
@@ -395,6 +403,7 @@ class TcpTransport:
         """Answer whether both ends dialled at the same moment, and both keep the older link."""
         return (
             older.member == newer.member
+            and not newer.renews
             and older.is_dialled_by_higher()
             and not newer.is_dialled_by_higher()
             and older.age_ms() < DIAL_GRACE_MS
@@ -415,7 +424,7 @@ class TcpTransport:
         is_voters = self._is_voters(link)
         if is_voters or self.strangers.may_be_logged():
             log.log(
-                logging.INFO if link.closed_here else logging.WARNING,
+                logging.INFO if link.closed_here or link.is_retired else logging.WARNING,
                 "raft_link_lost",
                 extra={
                     "peer_id": member.node_id,
@@ -428,7 +437,10 @@ class TcpTransport:
 
 
 async def _keep_ending(transport: TcpTransport, tls: Tls) -> None:
-    """Drop links whose other end showed a certificate that counts no longer: TLS looks once, when a link begins."""
+    """Drop links whose other end showed a certificate that counts no longer: TLS looks once, when a link begins. And replace
+    links that began with another certificate of this node, one in each TLS_CHECK_S.
+    """
     while True:
         await asyncio.sleep(TLS_CHECK_S)
         transport.drop_ended(tls.now_s, tls.is_revoked)
+        await transport.renewal.renew_one()

@@ -67,6 +67,7 @@ class QuorumStatus:
         url: Callable[[NodeId], str | None],
         refused: Callable[[], Mapping[NodeId, Refusal]],
         foreign_bytes_total: Callable[[], int],
+        links_outdated: Callable[[], int],
         free_bytes: Callable[[], int],
         recent: RecentWarnings,
         access: Access,
@@ -76,7 +77,8 @@ class QuorumStatus:
         HTTP, None if unknown.
 
         `refused` returns the controllers with whom there is no link, and why. `foreign_bytes_total` returns how many links
-        were dropped because of what arrived on them. `free_bytes` returns the room on the disk.
+        were dropped because of what arrived on them, `links_outdated` how many began with files of [tls] that were replaced
+        since. `free_bytes` returns the room on the disk.
         """
         self.settings = settings
         self.controller = controller
@@ -89,6 +91,7 @@ class QuorumStatus:
         self.url = url
         self.refused = refused
         self.foreign_bytes_total = foreign_bytes_total
+        self.links_outdated = links_outdated
         self.free_bytes = free_bytes
         self.recent = recent
         self.access = access

@@ -59,6 +59,21 @@ def epoch(cluster: LocalCluster) -> int:
     return int(client.read("/v1/quorum")["controller_epoch"])
 
 
+async def links_are_renewed(cluster: LocalCluster) -> None:
+    """Wait until every link of the controllers began with the certificates that count now."""
+    files = cluster.admin_files
+    assert files is not None
+    at = cluster.client()
+    client = ClusterClient(at.bootstrap, timeout_s=60, rng=at.rng, credentials=Credentials(files.client()))
+    while True:
+        answers = [
+            client.ask_one(url, "/metrics", accept="text/plain").body for url in map(cluster.http, (1, 2, 3))
+        ]
+        if all(b"\nmetaquorum_raft_links_outdated 0.0\n" in answer for answer in answers):
+            return
+        await asyncio.sleep(0.5)
+
+
 async def serials(cluster: LocalCluster) -> dict[tuple[str, str], str]:
     return {(one["where"], one["listener"]): one["serial"] for one in await certificates(cluster, "list")}
 
@@ -74,6 +89,15 @@ async def test_the_authority_is_replaced_under_a_writer_without_an_election(tmp_
                 done = await certificates(cluster, "rotate", "authority", *local, "--step", step)
                 assert (done["step"], len(done["rotated"])) == (step, 4)
                 writer.goes_on(f"after {step}", writes=3)
+            await links_are_renewed(cluster)
+            earlier = before["controller 2", "raft"]
+            await certificates(cluster, "revoke", "--serial", earlier, *local)
+            writer.goes_on("after the revocation", writes=3)
+        logs = {one.id: cluster.text_log(one.id).read_text() for one in cluster.controllers}
+        assert all("raft_link_renewed" in log for log in logs.values())
+        assert not any("raft_link_dropped" in log for log in logs.values()), (
+            "no link has the earlier certificate"
+        )
         assert writer.failures == []
         assert epoch(cluster) == begun, "no election"
         after = await certificates(cluster, "list")

@@ -93,6 +93,7 @@ class Desk:
             url={2: "http://10.0.0.2:8080", 4: "http://10.0.0.4:8080"}.get,
             refused=self.refused.copy,
             foreign_bytes_total=lambda: 7,
+            links_outdated=lambda: 0,
             free_bytes=lambda: self.room,
             recent=RecentWarnings(),
             access=self.access,

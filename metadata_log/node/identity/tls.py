@@ -159,8 +159,9 @@ class Tls:
         return certificate is not None and self.revoked.has(certificate)
 
     def was_renewed_since(self, connection: ssl.SSLObject) -> bool:
-        """Return whether a connection of `client` began with files that were replaced since."""
-        return connection.context is not self.client.newest
+        """Return whether a connection of `client` or of Raft began with files that were replaced since."""
+        now = (self.client.newest, self.peer_client.newest, self.peer_server.newest)
+        return all(connection.context is not each for each in now)
 
     async def keep_reloading(self) -> None:
         """Read the files again whenever they changed, and notice when those that count come near their end."""

@@ -46,6 +46,7 @@ def status_of(controller: "SimulatedController") -> QuorumStatus:
         url=lambda _node_id: None,
         refused=dict,
         foreign_bytes_total=lambda: 0,
+        links_outdated=lambda: 0,
         free_bytes=lambda: NOWHERE,
         recent=RecentWarnings(),
         access=Access(None, cluster_id=controller.settings.cluster_id),

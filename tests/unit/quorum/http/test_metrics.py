@@ -206,6 +206,7 @@ async def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_pat
             "raft_election_latency_seconds_count": 21,
             "raft_election_longest_milliseconds": 28,
             "raft_unknown_voter_connections": 0,
+            "raft_links_outdated": 0,
             "last_applied_record_lag_ms": 0,
             "log_end_offset": 54,
             "current_metadata_version": 30,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from metadata_log.ids import NodeId
-from metadata_log.limits import RAFT_HANDSHAKES_MAX
+from metadata_log.limits import DIAL_GRACE_MS, RAFT_HANDSHAKES_MAX
 from metadata_log.node.identity.certificate_dates import first_certificate, serial_of
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.tls import Tls
@@ -145,6 +145,42 @@ async def test_a_link_ends_once_the_certificate_is_revoked_and_does_not_come_bac
         await asyncio.sleep(0.5)  # two attempts of the other end
         assert not linked(one.transport)
         assert dropped == 1
+
+
+@pytest.mark.parametrize("renewed", [1, 2], ids=["the lower id", "the higher id"])
+async def test_links_are_replaced_once_a_node_has_a_new_certificate_and_no_end_is_taken_for_dead(
+    tmp_path: Path, renewed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the earlier certificate can be revoked. Method: either end is given another; the other one says what it saw."""
+    monkeypatch.setattr("quorum.raft.renewal.OLD_ENOUGH_MS", 0)
+    ours = Authority(tmp_path / "ca", cluster_id=CLUSTER)
+    one, two, _ = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+    node, other = (one, two) if renewed == 1 else (two, one)
+    async with one.running(), two.running():
+        await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
+        other_id = other.transport.node_id
+        first, theirs = node.transport._established[other_id], other.transport._established[NodeId(renewed)]
+        # The other end would keep a young link of the higher id.
+        other.transport.now_ms = lambda: time.monotonic_ns() // 1_000_000 + 20 * DIAL_GRACE_MS
+        assert node.transport.renewal.outdated() == []
+        await node.transport.renewal.renew_one()
+        assert node.transport._established[other_id] is first, "nothing is new"
+        now_s = int(time.time())
+        certified(ours, "controller", str(renewed), begins_s=now_s - 9, ends_s=now_s + 99 * DAY_S)
+        tls = node.transport._tls
+        assert tls is not None
+        tls.look_again()
+        assert node.transport.renewal.outdated() == [first]
+        await node.transport.renewal.renew_one()
+        await until(lambda: first.lost.is_set() and theirs.lost.is_set(), "the other end closes the first")
+        assert node.transport.renewal.outdated() == []
+        link = other.transport._established[NodeId(renewed)]
+        assert link is not theirs
+        shown = link.encrypted.getpeercert(binary_form=True) if link.encrypted else None
+        assert shown == first_certificate(tls._files.certificate.read_bytes())
+        assert not any(event[0] == "lost" and event[2] for event in (*one.events, *two.events)), "by no peer"
+        say(node.transport, other_id, NACK)
+        await until(lambda: other.messages, "messages pass")
 
 
 async def test_a_voter_whose_certificate_has_expired_is_named_with_the_reason(
