@@ -58,7 +58,7 @@ def check_tokens(cluster: LocalCluster, authority: Authority, as_alice: Path) ->
     }
     by_token = as_alice.with_name("token.properties")
     by_token.write_text(properties_text(tool_properties(authority, "x", "x") | login))
-    assert "by-alice" in run_tool("kafka-topics", *at_broker, str(by_token), "--list")
+    assert "by-carol" in run_tool("kafka-topics", *at_broker, str(by_token), "--list")
     quorum = ("--bootstrap-controller", controller.kafka or "", "describe", "--status")
     assert '"id": 11' in run_tool("kafka-metadata-quorum", "--command-config", str(by_token), *quorum)
     with pytest.raises(ToolFailed, match=r"requests are not allowed"):
