@@ -104,6 +104,7 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
             lose metadata; or it needs a higher level of metadata.version.
     """
     records: list[Record] = []
+    of_voters: tuple[Record, ...] = ()
     if context.checks_as_brokers:
         times = Counter(wanted.feature for wanted in command.updates)
         if twice := sorted(name for name, count in times.items() if count > 1):
@@ -111,15 +112,15 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     proposed = {**context.image.features, **{wanted.feature: wanted.level for wanted in command.updates}}
     for wanted in command.updates:
         if wanted.feature == KRAFT_VERSION:
-            # Kafka's quorum writes them itself, in a batch before the others.
-            records = [*_raised_kraft_version(context.image, wanted), *records]
+            of_voters = _raised_kraft_version(context.image, wanted)
             continue
         _check(context, wanted, proposed)
         records.append(FeatureLevelRecord(wanted.feature, wanted.level))
     if any(each.feature == ELIGIBLE_LEADER_REPLICAS_VERSION and each.level > 0 for each in command.updates):
         records = [*_one_min_isr(context), *records]
     outcome = FeaturesUpdated(tuple((each.feature, each.level) for each in command.updates))
-    return Decision(records=() if command.validate_only else records, outcome=outcome)
+    # Kafka's quorum writes those of voters itself, in a batch before the others.
+    return Decision(records=() if command.validate_only else [*of_voters, *records], outcome=outcome)
 
 
 def _raised_kraft_version(image: MetadataImage, wanted: FeatureUpdate) -> tuple[Record, ...]:

@@ -245,7 +245,7 @@ def test_the_command_line_shows_what_it_would_write_and_then_writes_it(
         return json.loads(printed)
 
     def written(*words: str, code: int = 0) -> None:
-        foreseen = run(*words, "--dry-run")
+        foreseen = run(*words, "--dry-run", code=code)
         before = quorum.position().offset
         run(*words, code=code)
         dumped = run("log", "dump", "--from", str(before))
@@ -259,7 +259,7 @@ def test_the_command_line_shows_what_it_would_write_and_then_writes_it(
     written("configs", "append", "--topic", "cli-1", "cleanup.policy=compact")
     written("configs", "subtract", "--topic", "cli-1", "cleanup.policy=delete")
     written("configs", "unset", "--topic", "cli-1", "segment.ms")
-    written("configs", "replace", "--topic", "cli-1", "--cluster", "retention.ms=9")
+    written("configs", "replace", "--topic", "cli-1", "--broker", str(STANDING), "retention.ms=9")
     (described,) = run("configs", "describe", "--topic", "cli-1", "retention.ms")
     assert (described["value"], described["source"]) == ("9", "DYNAMIC_TOPIC_CONFIG")
     (listed,) = run("configs", "list", "--topic", "cli-1")
