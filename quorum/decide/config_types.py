@@ -412,6 +412,20 @@ _FOR_ALL_LISTENERS: Final = frozenset(
 )
 
 
+def is_secret(resource_type: int, name: str) -> bool:
+    """Answer whether a setting is written as a secret: its name says so, or Kafka's brokers do not know it.
+
+    A plugin's password may have any name, so what is not known is taken for one. Source: Kafka's KafkaConfig.maybeSensitive.
+    """
+    if is_sensitive(name):
+        return True
+    match = _OF_LISTENER.fullmatch(name)
+    base = name if match is None else match[1]
+    return resource_type == BROKER and not any(
+        base in known for known in (BROKER_CONFIGS, _STATIC, _PER_LISTENER, _PER_BROKER, _FOR_ALL_LISTENERS)
+    )
+
+
 def check_broker_configs(resource_name: str, settings: Mapping[str, str]) -> None:
     """Check values to set for a broker, or for all if `resource_name` is CLUSTER_DEFAULT, as Kafka's brokers do.
 
@@ -432,7 +446,7 @@ def check_broker_configs(resource_name: str, settings: Mapping[str, str]) -> Non
         check = BROKER_CONFIGS.get(base)
         fault = None if check is None else check(value.strip())
         if fault is not None:
-            shown = "the secret given for it" if is_sensitive(name) else repr(value)
+            shown = "the secret given for it" if is_secret(BROKER, name) else repr(value)
             raise InvalidRequest(f"{name} = {shown} is {fault}")
         is_own = name in _PER_BROKER or (match is not None and base not in _FOR_ALL_LISTENERS)
         if resource_name == CLUSTER_DEFAULT and is_own:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from metadata_log.image.configs import ConfigsImage, type_text
-from metadata_log.records.configs import BROKER, CLIENT_METRICS, CLUSTER_DEFAULT, GROUP, TOPIC, is_sensitive
+from metadata_log.records.configs import BROKER, CLIENT_METRICS, CLUSTER_DEFAULT, GROUP, TOPIC
 from quorum.decide.config_defaults import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Known
+from quorum.decide.config_types import is_secret
 from quorum.decide.group_configs import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 
 
@@ -153,7 +154,7 @@ def _of_broker(
 def _described(
     resource_type: int, resource_name: str, name: str, known: Known, synonyms: list[Synonym]
 ) -> DescribedConfig:
-    sensitive = known.type == "PASSWORD" or is_sensitive(name)
+    sensitive = known.type == "PASSWORD" or is_secret(resource_type, name)
     value, source = known.default, ConfigSource.DEFAULT
     if synonyms:
         _, value, source = synonyms[0]

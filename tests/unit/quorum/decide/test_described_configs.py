@@ -1,6 +1,7 @@
 """Edge: the settings that count, by their layers (B83)."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from quorum.decide.described_configs import (
     describe_topic_configs,
 )
 from quorum.decide.effective_configs import effective_config
+from quorum.node.config import ElectionSettings, LogSettings, TimingSettings, TopicSettings
 from tests.support.decisions import CONTROLLER, World
 
 NODE = int(CONTROLLER)
@@ -89,6 +91,30 @@ def test_a_new_topic_has_the_defaults(name: str, value: str) -> None:
         assert effective_config(world.context(), "t", name) == value
 
 
+def test_b98_defaults_of_the_controllers_are_kafkas_or_are_named() -> None:
+    """B98. Method: Kafka's numbers against those of the settings; each that differs is in the table of docs/kafka.md."""
+    topics, elections, log = TopicSettings(), ElectionSettings(), LogSettings()
+    ours_and_kafkas = {
+        "num.partitions": (topics.num_partitions, 1),
+        "min.insync.replicas": (topics.min_insync_replicas, 1),
+        "default.replication.factor": (topics.default_replication_factor, 1),
+        "leader.imbalance.check.interval.seconds": (elections.leader_imbalance_check_interval_seconds, 300),
+        "leader.imbalance.per.broker.percentage": (elections.leader_imbalance_per_broker_percentage, 10),
+        "unclean.leader.election.interval.ms": (elections.unclean_leader_election_interval_ms, 300_000),
+        "broker.session.timeout.ms": (TimingSettings().session_timeout_ms, 9_000),
+        "metadata.log.segment.bytes": (log.segment_bytes, 1 << 30),
+        "metadata.max.retention.ms": (log.retention_ms, 7 * 24 * 3600 * 1000),
+    }
+    page = (Path(__file__).resolve().parents[4] / "docs" / "kafka.md").read_text()
+    table = page.partition("## Defaults that are not Kafka's")[2].partition("\n## ")[0]
+    named_there = {name for name in ours_and_kafkas if f"`{name}` {ours_and_kafkas[name][1]}" in table}
+    assert named_there == {name for name, (ours, kafkas) in ours_and_kafkas.items() if ours != kafkas}
+    for name in named_there:
+        ours = ours_and_kafkas[name][0]
+        row = next(line for line in table.splitlines() if f"`{name}`" in line)
+        assert f"| {'for ever' if ours is None else ours} |" in row
+
+
 def test_a_broker_sees_its_own_layers() -> None:
     world = a_world((BROKER, "1", "log.roll.ms", "7"), (BROKER, "", "log.roll.ms", "9"))
     configs = world.image.configs
@@ -152,5 +178,5 @@ def test_what_is_set_for_a_listener_stands_over_what_is_set_for_all() -> None:
 def test_a_setting_that_kafka_does_not_know_is_described_as_such() -> None:
     world = a_world((BROKER, "1", "of.mine", "5"))
     found = named(describe_broker_configs(world.image.configs, 1, static={}), "of.mine")
-    assert (found.type, found.read_only, found.value) == ("UNKNOWN", True, "5")
+    assert (found.type, found.read_only, found.value, found.is_sensitive) == ("UNKNOWN", True, None, True)
     assert not named(describe_broker_configs(world.image.configs, 1, static={}), "num.io.threads").read_only
