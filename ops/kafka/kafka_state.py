@@ -287,9 +287,12 @@ class _Fold:
             raise OffsetCompacted(
                 f"{self._log.directory}: the log begins at offset {begins_at}, behind {newest.name}: a segment is missing"
             )
-        return checkpoint_image(
-            newest, cluster_id=self._log.cluster_id, keeps_secrets=True, on_record=self._see
-        )
+        try:
+            return checkpoint_image(
+                newest, cluster_id=self._log.cluster_id, keeps_secrets=True, on_record=self._see
+            )
+        except InvariantBroken as error:
+            raise DamagedFile(f"{newest}: {error.message}", path=str(newest)) from error
 
     def _batches(self, first: int) -> Iterator[tuple[Path, Batch]]:
         yield from whole_batches(self._log.segments, first, last_crc=0, on_torn=lambda *_: None)

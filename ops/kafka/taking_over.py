@@ -20,6 +20,7 @@ from metadata_log.node.disk.data_directory import (
     DirectoryLock,
     format_directory,
     is_fresh,
+    let_only_join,
     read_meta,
 )
 from metadata_log.node.disk.durable_files import renamed_os_errors, sync_directory
@@ -182,6 +183,10 @@ def take_over(image: MetadataImage, controllers: Sequence[ControllerSettings]) -
     """
     begun = check_may_take_over(controllers, image)
     left = [each for each in controllers if not each.data_dir.exists() or not _is_begun(each.data_dir)]
+    for settings in left:
+        # Else controllers that are started after half of this would found an empty quorum of the same cluster id.
+        if (settings.data_dir / "meta.json").exists():
+            let_only_join(settings.data_dir)
     for settings in left:
         _make_beside(settings, begun)
     for settings in left:

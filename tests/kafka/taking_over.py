@@ -32,10 +32,12 @@ from metadata_log.errors import Unavailable
 from metadata_log.node.addresses import HostPort, address_text, read_address
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT
 from ops.cluster_layout import HOST, free_ports
+from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, Sent, producing, read_to_end, settings
 from ops.kafka.properties import CLIENT_LISTENER, CONTROLLER_LISTENER, LOG_DIRS
 from ops.kafka.real_quorum import RealQuorum
 from ops.local_cluster import LocalCluster
+from ops.toolchain.jars import KAFKA_VERSION
 from tests.support.kafka_client import KafkaClient
 from tests.support.processes import poll_until
 
@@ -103,6 +105,7 @@ class Takeover:
         kafka_controllers: int,
         users: int,
         follows: bool,
+        release: str = KAFKA_VERSION,
     ) -> None:
         """`follows`: the voters of Kafka's quorum can change, and its brokers find ours by bootstrap servers.
 
@@ -124,6 +127,7 @@ class Takeover:
             ),
             further=[*addresses.values()] if follows else None,
             settings=SETTINGS,
+            environment={RELEASE_VARIABLE: release},
         )
         self.logins = self._let_users_log_in()
         self.bootstrap = self.kafka.bootstrap
@@ -388,6 +392,7 @@ def take_over_and_back(
     quotas: int = 50,
     follows: bool = True,
     again: bool = False,
+    release: str = KAFKA_VERSION,
 ) -> TakenOver:
     """Fill a cluster of Kafka's own, take it over under load, and give it back; with `again` take it over once more."""
     began = time.monotonic()
@@ -398,6 +403,7 @@ def take_over_and_back(
         kafka_controllers=kafka_controllers,
         users=users,
         follows=follows,
+        release=release,
     )
     found = TakenOver(topics=topics, acls=topics, users=users, quotas=quotas)
     try:

@@ -194,6 +194,13 @@ def only_joins(path: Path) -> bool:
         return (path / _JOINS).exists()
 
 
+def let_only_join(path: Path) -> None:
+    """Record durably that the controller of this directory never founds a quorum, as a format with `only_joins` does."""
+    with renamed_os_errors(path):
+        (path / _JOINS).touch(mode=FILE_MODE)
+        sync_directory(path)
+
+
 def not_fresh_any_more(path: Path) -> None:
     """Record durably that the journal of this directory has its first file; call it before anything is written there."""
     with renamed_os_errors(path):

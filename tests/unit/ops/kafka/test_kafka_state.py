@@ -213,6 +213,14 @@ def test_a_checkpoint_without_its_end_is_refused(tmp_path: Path) -> None:
         state(path)
 
 
+def test_a_checkpoint_that_contradicts_itself_is_named(tmp_path: Path) -> None:
+    path = log(tmp_path / "k", ONE)
+    file = path / PARTITION_DIR / f"{5:020}-{1:010}.checkpoint"
+    file.write_bytes(checkpoint(5, [topic("a", TOPIC_ID), topic("a", bytes([2]) * 16)]))
+    with pytest.raises(DamagedFile, match=rf"{file}: .*contradicts"):
+        state(path)
+
+
 @pytest.mark.parametrize("accumulated", [1, 10_000])
 def test_a_record_that_contradicts_the_state_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulated: int

@@ -12,7 +12,7 @@ import pytest
 from metadata_log.digest import digest
 from metadata_log.errors import DirectoryInUse, ForeignDirectory, InvalidRequest
 from metadata_log.ids import BrokerId, NodeId
-from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh
+from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh, only_joins
 from metadata_log.records.features import METADATA_VERSION, METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
 from metadata_log.records.quorum import Voter, VoterEndpoint
 from ops.kafka import taking_over
@@ -194,6 +194,8 @@ def test_a_crash_at_any_step_leaves_all_or_nothing_and_is_made_good(
         with pytest.raises(KeyboardInterrupt):
             take_over(image, controllers)
     assert all_are_whole(controllers, image) < 3 or step in ("sync", "remove", "rename")
+    left = [each.data_dir for each in controllers if each.data_dir.exists() and is_fresh(each.data_dir)]
+    assert all(map(only_joins, left)), "what is not whole founds no quorum"
     again = begun_with(kafka_again(tmp_path), controllers).image
     begun = take_over(again, controllers)
     assert all_are_whole(controllers, begun) == 3

@@ -18,6 +18,7 @@ from metadata_log.node.disk.data_directory import (
     Meta,
     format_directory,
     is_fresh,
+    let_only_join,
     load_meta,
     not_fresh_any_more,
     only_joins,
@@ -134,6 +135,8 @@ def test_a_directory_that_only_joins_keeps_its_mark_and_loses_that_of_a_format_c
     (cut_short / "joins").touch()
     formatted(cut_short)
     assert not only_joins(cut_short)
+    let_only_join(cut_short)
+    assert only_joins(cut_short)
 
 
 def test_a_format_cut_short_is_taken_up_again(tmp_path: Path) -> None:
