@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ops.admin.connect import bootstrap_from, paired
+from ops.admin.connect import bootstrap_from, credentials_from, paired
 from ops.contexts import Context, chosen, load, save
 from ops.given import SHOWN
 from ops.options import Noun, Output, argument, declaring, flag, option, output, shown_files
@@ -58,6 +58,8 @@ def run_set(
             fail_usage(f"there is no file {file}")
     paired({key: Path(file) for key, file in named.items()})
     context = Context(bootstrap=bootstrap_from(bootstrap), files=named, insecure=insecure)
+    # A file that is no certificate, key or token is refused now, and not by the first verb that shows it.
+    credentials_from(named, context.bootstrap, is_named=True, insecure=insecure, say=say)
     before = load()
     contexts = before.with_context(name, context)
     if use or not before.by_name:

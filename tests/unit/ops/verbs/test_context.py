@@ -112,3 +112,15 @@ def test_a_contexts_files_are_shown_as_if_flags_named_them(
         assert run("context", "set", "a", *words) == 0
         assert run("topics", "list") == 0, capsys.readouterr().err
         assert [seen.authorization for seen in told.seen] == ["Bearer secret-of-twenty-letters"]
+
+
+def test_a_file_that_is_no_certificate_or_token_is_refused_when_it_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    junk = tmp_path / "junk"
+    junk.write_bytes(bytes(range(256)))
+    junk.chmod(0o600)
+    for option in ("--ca", "--token-file"):
+        assert run("context", "set", "a", "--bootstrap", "https://h:1", option, str(junk)) == 3
+        assert str(junk) in capsys.readouterr().err
+    assert not contexts_file().exists()
