@@ -53,7 +53,10 @@ class _Acks:
         self._create()
         self._lose_the_controller()
         self._wait_for_the_slowest()
-        self._fall_behind()
+        with self.stage.window(
+            (self.one, self.two, self.three), self.topics["one"], self.topics["one-clean"]
+        ):
+            self._fall_behind()
         self._lose_the_leader()
         self._refuse_below_min_isr()
         self._fall_behind_again()
@@ -247,7 +250,6 @@ class _Acks:
                 behind,
                 {self.two: 0, self.one: NEAR, self.three: FAR},
             )
-            stage.still_in_sync(self.topics[which], (self.one, self.two, self.three))
         self.facts["isr_before"] = {
             which: sorted(stage.partition(self.topics[which])["isr"]) for which in ("one", "all", "min-isr")
         }

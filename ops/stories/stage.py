@@ -7,7 +7,8 @@ Tests: tests/kafka/stories.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -153,15 +154,26 @@ class Stage(Probe):
             lambda: sorted(self.partition(topic, partition)["isr"]) == sorted(ids),
         )
 
-    def still_in_sync(self, topic: str, ids: Sequence[int]) -> None:
-        """Check that these brokers are in sync.
+    @contextmanager
+    def window(self, ids: Sequence[int], *topics: str) -> Iterator[None]:
+        """Run a block that shows something only while these brokers are in sync in all these topics.
 
         Raises:
-            WindowMissed: they are not; the story may be told again.
+            WindowMissed: they are not any more, whatever the block ended with; the story may be told again.
         """
-        seen = sorted(self.partition(topic)["isr"])
-        if seen != sorted(ids):
-            raise WindowMissed(f"the ISR of {topic} is {seen}, and was to be {sorted(ids)} still")
+        try:
+            yield
+        except StoryFailed as failed:
+            self._still_in_sync(ids, topics, failed)
+            raise
+        self._still_in_sync(ids, topics, None)
+
+    def _still_in_sync(self, ids: Sequence[int], topics: Sequence[str], cause: StoryFailed | None) -> None:
+        for topic in topics:
+            seen = sorted(self.partition(topic)["isr"])
+            if seen != sorted(ids):
+                text = f"the ISR of {topic} is {seen}, and was to be {sorted(ids)} still"
+                raise WindowMissed(text) from cause
 
     def until_leader(self, topic: str, broker_id: int) -> dict[str, Any]:
         """Wait until a broker leads by the controller's state and serves as the leader (-1: there is no leader)."""

@@ -18,6 +18,7 @@ from ops.local_cluster import LocalCluster
 from ops.stories.cluster import story_cluster
 from ops.stories.registry import STORIES
 from ops.stories.stage import Facts, Stage, StoryFailed, WindowMissed
+from ops.toolchain.jars import kafka_jars
 
 FOLDER: Final = "metaquorum-learn-"
 """How the directory of a story begins, below that for temporary files."""
@@ -71,10 +72,12 @@ def tell_alone(name: str, say: Callable[[str], None]) -> Facts:
 
     Raises:
         StoryFailed: as `tell`.
+        ToolMissing: Kafka or Java is not here, and cannot be taken.
         NodeFailed: a node ended instead of starting.
         NotReady: the cluster was not ready in time.
     """
     story = STORIES[name]
+    kafka_jars()  # before any node is started: it may take a minute, once
     stop_forgotten(Path(tempfile.gettempdir()), say)
     with tempfile.TemporaryDirectory(prefix=FOLDER) as scratch:
         say(f"starting three controllers and {story.brokers} brokers of Kafka below {scratch} ...")

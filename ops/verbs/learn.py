@@ -50,8 +50,16 @@ def run_learn(asked: Output, *, story: str | None) -> int:
 
 def _told(story: str, tell: Any) -> dict[str, Any]:
     from ops.processes import keep_files_private
-    from ops.stories.telling import tell_alone
 
+    try:
+        from ops.stories.telling import tell_alone
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        fail_usage(
+            "a story needs the packages of Kafka's clients and of Spark, which brings Java: `./ops/up --kafka` or "
+            "`./ops/check` installs them"
+        )
     keep_files_private()
     # Nodes have sessions of their own: they stop where Python unwinds, which it does at SIGINT alone.
     signal.signal(signal.SIGINT, signal.default_int_handler)

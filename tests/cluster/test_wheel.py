@@ -142,6 +142,7 @@ def test_it_runs_outside_the_checkout_without_spark_and_is_small(image: Path, tm
     assert "controller" in said
     for words, code, named in (
         ("bench failover --peer etcd", 2, "the benchmarks (ops/bench) are not in the installed package"),
+        ("learn acks", 2, "what runs Kafka's brokers is not in the installed package"),
         ("replay report --export .", 6, "pip install 'metaquorum[duckdb]'"),
     ):
         asked = [str(image / "bin" / "metaquorum"), *words.split()]

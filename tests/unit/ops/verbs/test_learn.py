@@ -1,6 +1,7 @@
 """Edge: `learn` lists its stories, refuses others, and shows what a story told and saw."""
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,15 @@ def test_a_story_is_told_as_it_happens_or_shown_as_json(
         "facts": {"ends": {"11": 10, "13": 7}, "read": "", "pair": ["NONE", 1]},
         "told": ["isr is told"],
     }
+
+
+def test_without_the_packages_of_kafkas_clients_it_says_what_installs_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "ops.stories.telling")
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    assert cli.main(["learn", "isr"]) == 2
+    assert "`./ops/up --kafka`" in capsys.readouterr().err
 
 
 def test_a_story_that_does_not_happen_says_so(
