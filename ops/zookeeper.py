@@ -18,9 +18,9 @@ from metadata_log.zookeeper.bridge import CONTROLLER_PATH, EPOCH_PATH, claim, is
 from metadata_log.zookeeper.layout import Kind, Node, is_entered, place_of
 from metadata_log.zookeeper.values import ControllerNode, DamagedNode, read, read_number
 
-_silent: Final = logging.getLogger("ops.zookeeper.kazoo")
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False
+SILENT: Final = logging.getLogger("ops.zookeeper.kazoo")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
 
 CONNECT_TIMEOUT_S: Final = 15.0
 REQUEST_TIMEOUT_S: Final = 60.0
@@ -154,7 +154,7 @@ def connected(hosts: str) -> Iterator[Ensemble]:
     Raises:
         EnsembleUnavailable: no server of it answers, or it stopped answering.
     """
-    client = KazooClient(hosts=hosts, timeout=CONNECT_TIMEOUT_S, logger=_silent)
+    client = KazooClient(hosts=hosts, timeout=CONNECT_TIMEOUT_S, logger=SILENT)
     try:
         client.start(timeout=CONNECT_TIMEOUT_S)
         yield Ensemble(client, hosts)

@@ -1,4 +1,4 @@
-"""Pure: settings, users, quotas and ACLs of a tree of ZooKeeper, as records.
+"""Pure: settings, users, tokens, quotas and ACLs of a tree of ZooKeeper, as records.
 
 Source: Kafka 3.9's ZkConfigMigrationClient and ZkAclMigrationClient.
 Tests: tests/unit/metadata_log/zookeeper/test_access.py.
@@ -28,6 +28,7 @@ from metadata_log.records.configs import (
     is_sensitive,
 )
 from metadata_log.records.quotas import CLIENT_ID, IP, USER, ClientQuotaRecord, QuotaEntity
+from metadata_log.records.tokens import DelegationTokenRecord
 from metadata_log.records.users import MASK_KEY_BYTES as USER_KEY_BYTES
 from metadata_log.records.users import MECHANISMS, UserScramCredentialRecord
 from metadata_log.zookeeper.findings import Findings, Noted
@@ -38,6 +39,7 @@ from metadata_log.zookeeper.values import (
     AclsNode,
     DamagedNode,
     SettingsNode,
+    TokenNode,
     entity_name,
     read,
 )
@@ -140,6 +142,20 @@ def _quotas(entity: tuple[QuotaEntity, ...], settings: dict[str, str]) -> Iterat
         if not math.isfinite(value):
             raise DamagedNode(f"{key}={text} is not finite")
         yield ClientQuotaRecord(entity, key, value, remove=False)
+
+
+def token(node: Node) -> DelegationTokenRecord:
+    """Return a delegation token; raises DamagedNode."""
+    found = read(TokenNode, node.data)
+    return DelegationTokenRecord(
+        found.token_id,
+        found.owner,
+        found.token_requester or found.owner,
+        found.renewers,
+        found.issue_timestamp,
+        found.max_timestamp,
+        found.expiry_timestamp,
+    )
 
 
 def acls(

@@ -16,6 +16,7 @@ from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.quotas import ClientQuotaRecord
 from metadata_log.records.registry import Record
+from metadata_log.records.tokens import DelegationTokenRecord
 from metadata_log.records.topics import TopicRecord
 from metadata_log.records.users import UserScramCredentialRecord
 from metadata_log.zookeeper import access
@@ -43,7 +44,6 @@ _OF_TOPICS: Final = frozenset(
     }
 )
 _LEFT_OUT: Final = {
-    Kind.TOKEN: "clients get a new token once they have logged in again",
     Kind.PREFERRED_ELECTIONS: "ask for them again: metaquorum partitions elect",
 }
 _OLD_OFFSETS: Final = (
@@ -55,6 +55,7 @@ COUNTED: Final = {
     PartitionRecord: "partitions",
     ConfigRecord: "settings",
     UserScramCredentialRecord: "credentials",
+    DelegationTokenRecord: "tokens",
     ClientQuotaRecord: "quotas",
     AccessControlEntryRecord: "acls",
     ProducerIdsRecord: "producer_ids",
@@ -94,7 +95,8 @@ class _Reader:
         self.topics = Topics(self.findings)
         self.topic_settings: list[tuple[str, Node]] = []
         self.broker_settings: list[Record] = []
-        self.others: list[Record] = []
+        self.credentials: list[Record] = []
+        self.tokens: list[Record] = []
         self.quotas: list[Record] = []
         self.acls: list[Record] = []
         self.brokers: list[BrokerAddress] = []
@@ -125,13 +127,17 @@ class _Reader:
                 self.broker_settings += access.broker_settings(name, node, self.findings)
             case Place(Kind.USER, (name,)):
                 for record in access.user(name, node, self.rng):
-                    (self.quotas if isinstance(record, ClientQuotaRecord) else self.others).append(record)
+                    (self.quotas if isinstance(record, ClientQuotaRecord) else self.credentials).append(
+                        record
+                    )
             case Place(Kind.USER_CLIENT, (user, client)):
                 self.quotas += access.user_client(user, client, node)
             case Place(Kind.CLIENT, (name,)):
                 self.quotas += access.client(name, node)
             case Place(Kind.IP, (name,)):
                 self.quotas += access.ip(name, node)
+            case Place(Kind.TOKEN, _):
+                self.tokens.append(access.token(node))
             case Place(Kind.ACLS, (kind, name)):
                 self.acls += access.acls(kind, name, node, self.rng, pattern=PatternType.LITERAL)
             case Place(Kind.PREFIXED_ACLS, (kind, name)):
@@ -182,7 +188,8 @@ class _Reader:
                 *self.producer_ids,
                 *self.quotas,
                 *self.acls,
-                *self.others,
+                *self.credentials,
+                *self.tokens,
             ),
             cluster_id=self.cluster_id,
             controller_epoch=self.controller_epoch,

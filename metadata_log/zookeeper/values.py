@@ -86,6 +86,19 @@ class ProducerIdsNode(msgspec.Struct, frozen=True):
     version: int = 1
 
 
+class TokenNode(msgspec.Struct, frozen=True, rename="camel"):
+    """A delegation token, without its HMAC; times are Unix ms. Version 3 has the requester."""
+
+    owner: str
+    issue_timestamp: int
+    max_timestamp: int
+    expiry_timestamp: int
+    token_id: str
+    renewers: tuple[str, ...] = ()
+    token_requester: str | None = None
+    version: int = 1
+
+
 class FeaturesNode(msgspec.Struct, frozen=True):
     features: dict[str, Any]
     version: int = 1
@@ -127,6 +140,7 @@ _VERSIONS: Final[dict[type, int]] = {
     ControllerNode: 2,
     BrokerNode: 5,
     FeaturesNode: 2,
+    TokenNode: 3,
 }
 """The newest version of each shape in 3.9, where it is not 1."""
 

@@ -24,7 +24,7 @@ from ops.kafka.taking_over import take_over
 from ops.kafka.zookeeper import ensemble
 from ops.local_cluster import LocalCluster
 from ops.settings import load_controller_settings
-from ops.zookeeper import connected
+from ops.zookeeper import SILENT, connected
 from quorum.controller.standby import configured_voters
 from quorum.node.beginning import begun
 from quorum.node.config import ControllerSettings
@@ -108,7 +108,7 @@ def _checked(found: Imported, settings: ControllerSettings) -> Imported:
 
 def _fill(root: str, folder: str, cluster_id: str, *, topics: int, partitions: int) -> None:
     """Write what brokers of 3.9 would have written, in the order in which parents come first."""
-    client = KazooClient(hosts=root)
+    client = KazooClient(hosts=root, logger=SILENT)
     client.start()
     try:
         waiting = []

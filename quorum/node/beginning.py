@@ -8,10 +8,11 @@ Tests: tests/unit/quorum/node/test_beginning.py.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 from metadata_log.apply import image_of
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.metadata_versions import SCRAM_FROM, name_of
+from metadata_log.metadata_versions import SCRAM_FROM, TOKENS_FROM, name_of
 from metadata_log.records.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
@@ -23,6 +24,7 @@ from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, QuorumVersionRecord, Voter, VotersRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
+from metadata_log.records.tokens import DelegationTokenRecord
 from metadata_log.records.users import UserScramCredentialRecord
 from quorum.decide.founding import Founding
 from quorum.node.config import ControllerSettings
@@ -79,18 +81,25 @@ def unfit(records: Iterable[Record], settings: ControllerSettings) -> Iterator[s
         yield "the settings have no [listen] kafka: Kafka's brokers would not find this controller"
     if not settings.is_listed:
         yield f"node {node_id} has no [[voters]] entry in its settings: it votes"
-    replicas, has_credentials = set[int](), False
+    replicas, kinds = set[int](), set[type]()
     for record in records:
+        kinds.add(type(record))
         if isinstance(record, PartitionRecord):
             replicas.update(record.replicas)
-        has_credentials = has_credentials or isinstance(record, UserScramCredentialRecord)
     if node_id in replicas:
         yield (
             f"id {node_id} is a broker's, which has replicas, and controllers and brokers share one range of ids: "
             "give the controller another"
         )
-    if has_credentials and level < SCRAM_FROM:
-        yield (
-            f"the log has SCRAM credentials from metadata.version {name_of(SCRAM_FROM)} on, and the settings found a quorum "
-            f"at {name_of(level)}: raise founding_metadata_version in [features] to {SCRAM_FROM}"
-        )
+    for kind, (what, since) in _KNOWN_FROM.items():
+        if kind in kinds and level < since:
+            yield (
+                f"the log has {what} from metadata.version {name_of(since)} on, and the settings found a quorum at "
+                f"{name_of(level)}: raise founding_metadata_version in [features] to {since}"
+            )
+
+
+_KNOWN_FROM: Final = {
+    UserScramCredentialRecord: ("SCRAM credentials", SCRAM_FROM),
+    DelegationTokenRecord: ("delegation tokens", TOKENS_FROM),
+}

@@ -50,7 +50,7 @@ def test_a_real_tree_is_read_as_one_in_memory(hosts: str) -> None:
     """Goal: the reader leaves nothing out. Method: the same nodes folded in memory; and an unknown one with children."""
     write(hosts, {"/hbase/a/b": "x", "/consumers/group/offsets": ""})
     found = found_at(hosts)
-    assert sum(found.counts().values()) == 9
+    assert sum(found.counts().values()) == 10
     assert found.findings.unknown == ["/hbase"], "what lies below is not looked at"
     assert [path for path, _ in found.findings.left_out] == ["/consumers"]
     assert found.findings.damaged == []

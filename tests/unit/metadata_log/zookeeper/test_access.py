@@ -13,6 +13,7 @@ from metadata_log.records.acls import (
 )
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
 from metadata_log.records.quotas import ClientQuotaRecord, QuotaEntity
+from metadata_log.records.tokens import DelegationTokenRecord
 from metadata_log.records.users import SCRAM_SHA_256, SCRAM_SHA_512, UserScramCredentialRecord
 from metadata_log.zookeeper.access import _OPERATIONS, _RESOURCES
 from metadata_log.zookeeper.imported import Imported
@@ -156,6 +157,30 @@ def test_acls_are_literal_or_prefixed() -> None:
     )
 
 
+TOKEN = {
+    "version": 3,
+    "owner": "User:alice",
+    "tokenRequester": "User:bob",
+    "renewers": ["User:carol"],
+    "issueTimestamp": 1,
+    "maxTimestamp": 3,
+    "expiryTimestamp": 2,
+    "tokenId": "abc",
+}
+
+
+def test_delegation_tokens_come_without_their_hmac() -> None:
+    """Of version 1 the owner asked for it. Source: DelegationTokenManagerZk of 3.9."""
+    old = {name: value for name, value in TOKEN.items() if name != "tokenRequester"} | {"version": 1}
+    found = tree(
+        {"/delegation_token/tokens/abc": TOKEN, "/delegation_token/tokens/old": {**old, "tokenId": "old"}}
+    )
+    assert of(found, DelegationTokenRecord) == [
+        DelegationTokenRecord("abc", "User:alice", "User:bob", ("User:carol",), 1, 3, 2),
+        DelegationTokenRecord("old", "User:alice", "User:alice", ("User:carol",), 1, 3, 2),
+    ]
+
+
 def test_kafkas_names_of_operations_and_resources_are_all_known() -> None:
     """Goal: each name that 3.9 writes is read. Source: SecurityUtils of 3.9."""
     operations = "All Read Write Create Delete Alter Describe ClusterAction AlterConfigs DescribeConfigs IdempotentWrite"
@@ -180,6 +205,7 @@ def test_kafkas_names_of_operations_and_resources_are_all_known() -> None:
         ("/config/users/u", raw({"SCRAM-SHA-256": SCRAM.replace("4096", "0")}), "no credential"),
         ("/config/users/<default>", raw({"SCRAM-SHA-256": SCRAM}), "belongs to one"),
         ("/config/users/%FF", raw({"producer_byte_rate": "1"}), "not encoded"),
+        ("/delegation_token/tokens/abc", {**TOKEN, "version": 4}, "version 4"),
         ("/kafka-acl/Volume/v", {"version": 1, "acls": [entry()]}, "no type of resources"),
         (
             "/kafka-acl/Topic/t",

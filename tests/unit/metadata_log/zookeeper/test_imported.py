@@ -10,7 +10,7 @@ from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.zookeeper.imported import COUNTED, imported
 from metadata_log.zookeeper.layout import Node
 from metadata_log.zookeeper.values import ControllerNode
-from tests.unit.metadata_log.zookeeper.test_access import SCRAM, config, entry, raw
+from tests.unit.metadata_log.zookeeper.test_access import SCRAM, TOKEN, config, entry, raw
 from tests.unit.metadata_log.zookeeper.test_topics import Value, state, topic, tree
 
 WHOLE: dict[str, Value] = {
@@ -22,6 +22,7 @@ WHOLE: dict[str, Value] = {
     "/config/brokers/1": config(log_cleaner_threads="2"),
     "/config/users/alice": raw({"SCRAM-SHA-512": SCRAM, "producer_byte_rate": "9"}),
     "/kafka-acl/Topic/t": {"version": 1, "acls": [entry()]},
+    "/delegation_token/tokens/abc": TOKEN,
     "/latest_producer_id_block": {"version": 1, "broker": 2, "block_start": "3000", "block_end": "3999"},
     "/controller_epoch": "17",
     "/cluster/id": {"version": "1", "id": "xLsWgpSwTl--KVWOvwWCeQ"},
@@ -48,6 +49,7 @@ def test_what_the_cluster_is() -> None:
         "partitions": 2,
         "settings": 2,
         "credentials": 1,
+        "tokens": 1,
         "quotas": 1,
         "acls": 1,
         "producer_ids": 1,
@@ -92,17 +94,15 @@ def test_b89_a_migration_to_kraft_that_was_begun(controller_id: int, expected: i
 def test_what_is_known_and_no_record_can_say_is_told_with_the_cure() -> None:
     found = tree(
         {
-            "/delegation_token/tokens/abc": '{"version":3}',
             "/admin/preferred_replica_election": '{"version":1,"partitions":[]}',
             "/feature": {"features": {"ours": {"max_version_level": 1}}, "version": 2, "status": 1},
         }
     )
     assert [path for path, _ in found.findings.left_out] == [
-        "/delegation_token/tokens/abc",
         "/admin/preferred_replica_election",
         "/feature",
     ]
-    assert "metaquorum partitions elect" in found.findings.left_out[1].why
+    assert "metaquorum partitions elect" in found.findings.left_out[0].why
 
 
 @pytest.mark.parametrize("has_children", [True, False])

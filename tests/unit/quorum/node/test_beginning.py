@@ -64,12 +64,19 @@ def test_nothing_speaks_against_settings_that_fit() -> None:
         (replace(told(), listen_kafka=None), "no [listen] kafka"),
         (replace(told(), node_id=NodeId(9)), "node 9 has no [[voters]] entry"),
         (told(2), "id 2 is a broker's"),
-        (
-            replace(told(), features=FeatureSettings(founding_metadata_version=10)),
-            "SCRAM credentials from metadata.version 3.5-IV2 on, and the settings found a quorum at 3.5-IV1",
-        ),
     ],
 )
 def test_settings_that_do_not_fit_are_named(changed: ControllerSettings, reason: str) -> None:
     (found,) = unfit(FOUND.records, changed)
     assert reason in found
+
+
+def test_records_that_the_level_of_the_founding_lacks_are_named() -> None:
+    scram, tokens = unfit(
+        FOUND.records, replace(told(), features=FeatureSettings(founding_metadata_version=10))
+    )
+    assert (
+        "SCRAM credentials from metadata.version 3.5-IV2 on, and the settings found a quorum at 3.5-IV1"
+        in scram
+    )
+    assert "delegation tokens from metadata.version 3.6-IV2 on" in tokens
