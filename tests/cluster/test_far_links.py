@@ -93,7 +93,7 @@ async def test_a_cluster_20_ms_apart(tmp_path: Path) -> None:
             for member in cluster.members:
                 await cluster.start_one(member.id)
             await cluster.wait_until_ready()
-            async with asyncio.timeout(180):
+            async with asyncio.timeout(230):
                 await story(cluster, urls)
         finally:
             await cluster.stop()

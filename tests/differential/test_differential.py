@@ -117,6 +117,7 @@ def test_a_script_follows_from_its_seed() -> None:
         )
 
 
+@pytest.mark.slow
 def test_scripts_ask_for_everything_and_every_line_is_an_operation() -> None:
     scripts = [script(seed) for seed in range(60)]
     for lines in scripts[:10]:

@@ -32,9 +32,9 @@ from snapshots.snapshot_file import read_snapshot, write_snapshot
 from snapshots.store import sha256_of
 from tests.powercut.disk_model import DiskModel
 from tests.powercut.recorder import Recorder, put_tree
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import CLUSTER_ID, history_of
 
-STEPS: Final = random_history(random.Random(9), 12)
+STEPS: Final = [*history_of(9, 12)]
 POINTER: Final = Pointer.to(
     "0" * 20 + "-" + "0" * 10,
     b"",

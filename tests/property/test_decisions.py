@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ def grow_an_isr(world: World, rng: random.Random) -> None:
                 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), records_max=st.sampled_from((2, 3, 10_000)))
 @example(

@@ -89,6 +89,7 @@ def test_voters_come_and_go_in_the_hands_of_shipped_controllers() -> None:
     assert outcome.consequences["changes of voters carried out"] > 2
 
 
+@pytest.mark.slow
 def test_no_disk_is_lost_while_a_change_of_voters_is_on_its_way_to_the_leader() -> None:
     """Goal: the weather asks nothing impossible: the two voters that a removal leaves cannot lose one of them."""
     seen: list[bool] = []

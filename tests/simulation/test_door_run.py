@@ -21,6 +21,7 @@ def test_nobody_gets_what_is_not_theirs() -> None:
     assert {run.has_identity for run in runs} == {True, False}
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run() -> None:
     runs = [DoorRun(seed) for seed in (5, 5, 6)]
     assert [run.run() for run in runs] == [[], [], []]

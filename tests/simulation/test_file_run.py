@@ -16,6 +16,7 @@ def test_what_was_acknowledged_is_there_after_any_crash() -> None:
     assert all(run.synced[1] > 100 for run in runs)
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run() -> None:
     runs = [FileRun(seed) for seed in (5, 5, 6)]
     assert [run.run() for run in runs] == [[], [], []]

@@ -19,6 +19,7 @@ def test_a_write_is_carried_out_once_and_its_answer_is_true() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run() -> None:
     runs = [ForwardRun(seed) for seed in (5, 5, 6)]
     assert [run.run() for run in runs] == [[], [], []]
@@ -26,6 +27,7 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert stories[0] == stories[1] != stories[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["forwards-twice", "forwards-not-written"])
 def test_a_seeded_bug_is_noticed(name: str) -> None:
     with in_place(named(name)):

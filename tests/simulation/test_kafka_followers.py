@@ -20,6 +20,7 @@ def test_no_broker_of_kafka_ends(profile: str) -> None:
     assert all(follower.observer.high_watermark > 0 for follower in world.followers)
 
 
+@pytest.mark.slow
 def test_brokers_of_kafka_follow_some_clusters_of_the_broad_profile() -> None:
     assert {broad.kafka_followers(seed) for seed in range(40)} == {0, 1, 2}
     seed = next(seed for seed in range(4_800, 4_900) if broad.kafka_followers(seed) == 2)

@@ -36,6 +36,7 @@ def test_no_other_name_is_a_marker() -> None:
         markers.sometimes("anything else")
 
 
+@pytest.mark.slow
 def test_a_run_that_is_watched_is_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = World(seed=5, profile=PROFILES["wild"])
     assert not seen.run(4.0)

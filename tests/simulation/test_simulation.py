@@ -64,6 +64,7 @@ def test_voters_come_and_go_and_disks_are_lost(seed: int, voters: int) -> None:
     assert world.faults["change of voters"] > 3
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run() -> None:
     one, two, other = (_check(seed, 4.0, "wild") for seed in (11, 11, 12))
     assert one.network.trace == two.network.trace
@@ -98,6 +99,7 @@ def test_a_callback_that_fails_is_a_violation() -> None:
     assert world.run(1.0) == ["0.500 s: KeyError: 'nothing'"]
 
 
+@pytest.mark.slow
 def test_a_node_that_takes_too_long_to_stop_is_killed_and_starts_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,6 +144,7 @@ def _varied(*variations: tuple[float, int], seconds: float = 4.0) -> tuple[World
     return world, traces
 
 
+@pytest.mark.slow
 def test_a_varied_run_is_the_same_one_until_it_is_varied() -> None:
     (plain, before), (varied, after), (again, _) = _varied(), _varied((2.0, 5)), _varied((2.0, 5))
     assert (before[1.0], before[1.9]) == (after[1.0], after[1.9])

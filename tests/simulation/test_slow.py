@@ -85,6 +85,7 @@ def large_journals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedNode, "journal_file_bytes", JOURNAL_FILE_BYTES)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("large_journals")
 @pytest.mark.parametrize("has_streams", [True, False])
 @pytest.mark.parametrize(("rate", "count"), [(100 * MBIT, 4), (10 * MBIT, 2)])

@@ -14,7 +14,7 @@ from metadata_log.image.topics import list_deleted, list_topics
 from metadata_log.image.views import state_json
 from metadata_log.orders import in_parts
 from quorum.views import partition_health
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
 FEW = 3
 
@@ -55,7 +55,7 @@ def test_what_there_may_be_many_of_is_sorted_in_parts(monkeypatch: pytest.Monkey
         return builtins.sorted(given, **how)
 
     image = max(
-        (step.image for seed in range(5) for step in random_history(random.Random(seed), batch_count=60)),
+        (step.image for seed in range(5) for step in history_of(seed, 60)),
         key=lambda image: len(image.topics.ids),
     )
     assert len(image.topics.ids) > FEW

@@ -57,6 +57,7 @@ def test_colours_are_for_a_terminal_that_wants_them(environment: dict[str, str],
     assert max(map(len, bare.splitlines())) <= 80 and ".." in bare
 
 
+@pytest.mark.slow
 def test_what_is_longer_than_the_terminal_goes_through_the_pager(tmp_path: Path) -> None:
     pager = tmp_path / "pager"
     pager.write_text('#!/bin/sh\nwc -l | sed "s/^/paged /"\n', encoding="utf-8")

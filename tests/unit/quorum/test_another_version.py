@@ -22,20 +22,14 @@ from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.pointer import Pointer
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
-from tests.support.histories import (
-    A_TYPE_UNKNOWN_HERE,
-    Step,
-    frame_behind,
-    of_format_2,
-    random_history,
-)
+from tests.support.histories import A_TYPE_UNKNOWN_HERE, Step, frame_behind, history_of, of_format_2
 
 SAYS = "another version of metaquorum wrote it; nothing is damaged"
 
 
 @pytest.fixture
 def history() -> list[Step]:
-    return random_history(random.Random(5), 20)
+    return [*history_of(5, 20)]
 
 
 def test_a_meta_json(tmp_path: Path) -> None:

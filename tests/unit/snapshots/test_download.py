@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import random
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,9 +15,9 @@ from metadata_log.errors import DamagedFile, SnapshotNotFound
 from metadata_log.image.metadata_image import MetadataImage
 from snapshots.download import download_snapshot
 from snapshots.snapshot_file import read_snapshot, snapshot_id, write_snapshot
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
-IMAGE = random_history(random.Random(5), 40)[-1].image
+IMAGE = history_of(5, 40)[-1].image
 ID = snapshot_id(IMAGE.end_offset, IMAGE.controller_epoch)
 CHUNK = 500
 
@@ -167,7 +166,7 @@ def test_damage_on_the_way_is_refused_and_the_next_address_is_asked(directory: P
 
 
 def test_another_snapshot_under_this_id_is_refused(directory: Path, tmp_path: Path) -> None:
-    other = random_history(random.Random(6), 30)[-1].image
+    other = history_of(6, 30)[-1].image
     with pytest.raises(DamagedFile, match="that of snapshot"):
         downloaded(directory, Server(write_snapshot(other, tmp_path).read_bytes()))
 

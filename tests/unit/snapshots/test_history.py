@@ -1,6 +1,5 @@
 """Edge: states at earlier offsets."""
 
-import random
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,11 @@ from snapshots.fold import fold
 from snapshots.history import batches, image_at
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
 
 def test_beyond_the_end_and_below_the_start(tmp_path: Path) -> None:
-    history = random_history(random.Random(1), 40)
+    history = [*history_of(1, 40)]
     log = SegmentedLog.open(tmp_path / "log", segment_bytes=2_000)
     store = SnapshotStore(tmp_path / "snapshots")
     for step in history:
@@ -34,6 +33,6 @@ def test_beyond_the_end_and_below_the_start(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_does_not_continue_is_refused() -> None:
-    history = random_history(random.Random(1), 5)
+    history = [*history_of(1, 5)]
     with pytest.raises(InvariantBroken, match="does not continue"):
         fold([history[0].batch, history[2].batch])

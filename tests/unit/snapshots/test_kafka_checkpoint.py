@@ -1,7 +1,6 @@
 """A snapshot as a file for Kafka's brokers: a function of the snapshot, whole or not there, and gone with it."""
 
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,12 @@ from metadata_log.replay.kafka.files import checkpoint_image
 from snapshots.kafka_checkpoint import checkpoint_path, write_checkpoint
 from snapshots.snapshot_file import read_header, read_records, write_snapshot
 from snapshots.store import SnapshotStore
-from tests.support.histories import CLUSTER_ID, claim, random_history, step_of
+from tests.support.histories import CLUSTER_ID, claim, history_of, step_of
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_it_says_what_the_snapshot_says(tmp_path: Path, seed: int) -> None:
-    image = random_history(random.Random(seed), 40)[-1].image
+    image = history_of(seed, 40)[-1].image
     snapshot = write_snapshot(image, tmp_path)
     header, records = read_records(snapshot)
     assert (header, [*records]) == (read_header(snapshot), [*image.to_records()])
@@ -56,7 +55,7 @@ def test_it_goes_with_its_snapshot_and_at_each_start(tmp_path: Path) -> None:
 
 
 def test_of_a_damaged_snapshot_nothing_is_made(tmp_path: Path) -> None:
-    snapshot = write_snapshot(random_history(random.Random(1), 40)[-1].image, tmp_path)
+    snapshot = write_snapshot(history_of(1, 40)[-1].image, tmp_path)
     whole = snapshot.read_bytes()
     for damaged in (whole[:-1], whole[:-40], whole[:500] + bytes([whole[500] ^ 1]) + whole[501:]):
         snapshot.write_bytes(damaged)

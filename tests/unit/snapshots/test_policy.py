@@ -1,11 +1,9 @@
 """Edge: when snapshots are due."""
 
-import random
-
 from metadata_log.codec import read_header
 from metadata_log.ids import SnapshotId
 from snapshots.policy import SnapshotClock, SnapshotPolicy, to_retire
-from tests.support.histories import Step, random_history
+from tests.support.histories import Step, history_of
 
 POLICY = SnapshotPolicy(bytes=2_000, age_ms=400_000)
 
@@ -22,7 +20,7 @@ def due_at(history: list[Step], clock: SnapshotClock) -> list[int]:
 
 def test_all_nodes_take_the_same_snapshots_wherever_they_began() -> None:
     for seed in range(10):
-        history = random_history(random.Random(seed), 80)
+        history = [*history_of(seed, 80)]
         due = due_at(history, SnapshotClock())
         assert due
         for began_at in due:
@@ -34,7 +32,7 @@ def test_all_nodes_take_the_same_snapshots_wherever_they_began() -> None:
 
 def test_due_by_bytes_at_the_first_batch_end_that_reaches_them() -> None:
     """B65"""
-    history = random_history(random.Random(1), 5)
+    history = [*history_of(1, 5)]
     headers = [read_header(step.frame) for step in history]
     clock = SnapshotClock()
     for header in headers:
@@ -48,7 +46,7 @@ def test_due_by_bytes_at_the_first_batch_end_that_reaches_them() -> None:
 
 def test_due_by_age_counts_from_the_first_batch_or_the_last_snapshot() -> None:
     """B65: 0 is never, as in Kafka."""
-    header = read_header(random_history(random.Random(1), 1)[0].frame)._replace(appended_at_ms=1_000)
+    header = read_header(history_of(1, 1)[0].frame)._replace(appended_at_ms=1_000)
     policy = SnapshotPolicy(bytes=10**9, age_ms=500)
     clock = SnapshotClock().after(header)
     assert not clock.is_due(policy, appended_at_ms=1_499)

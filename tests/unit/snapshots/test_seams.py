@@ -2,7 +2,6 @@
 
 import errno
 import os
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +14,9 @@ from metadata_log.errors import DamagedFile, DiskFailed
 from snapshots import snapshot_file
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
-OLD, NEW = (step.image for step in random_history(random.Random(4), 40)[19::20])
+OLD, NEW = (step.image for step in history_of(4, 40)[19::20])
 SEAMS = ("fdatasync", "fsync", "replace", "sync_directory")
 OWNERS = {"replace": Path, "sync_directory": snapshot_file}
 

@@ -31,11 +31,11 @@ from snapshots.snapshot_file import (
     snapshot_id,
     write_snapshot,
 )
-from tests.support.histories import claim, random_history, small_uuid, step_of
+from tests.support.histories import claim, history_of, small_uuid, step_of
 
 
 def an_image(seed: int = 1, batches: int = 40) -> MetadataImage:
-    return random_history(random.Random(seed), batches)[-1].image
+    return history_of(seed, batches)[-1].image
 
 
 def test_an_id_is_a_position() -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,12 +13,12 @@ import pytest
 from metadata_log.errors import DamagedFile, DiskFailed, SnapshotNotFound
 from snapshots.snapshot_file import snapshot_id, write_snapshot
 from snapshots.store import SnapshotStore
-from tests.support.histories import Step, random_history
+from tests.support.histories import Step, history_of
 
 
 @pytest.fixture
 def steps() -> list[Step]:
-    return random_history(random.Random(2), 40)[9::10]
+    return [*history_of(2, 40)[9::10]]
 
 
 @pytest.fixture

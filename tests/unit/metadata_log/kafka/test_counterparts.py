@@ -92,6 +92,7 @@ def _values(name: str, hint: Any) -> st.SearchStrategy[Any]:
 TWO_WAY = [row for row in COUNTERPARTS if row.is_read and row.is_written]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", TWO_WAY, ids=lambda row: row.kafka)
 @given(data=st.data())
 def test_our_record_is_the_same_after_kafkas(row: Counterpart, data: st.DataObject) -> None:

@@ -85,6 +85,7 @@ def test_a_message_that_is_cut_is_refused(name: str) -> None:
                 read_whole(vector.schema, vector.version, vector.raw[:end])
 
 
+@pytest.mark.slow
 def test_any_bytes_are_a_message_or_are_refused() -> None:
     """Goal: no other error leaves the reader. Method: bytes changed, inserted and removed at random, and headers too."""
     rng = random.Random(7)

@@ -1,6 +1,5 @@
 """Our log, as Kafka's: the same offsets, the same bytes on every controller, the same state for those who read it."""
 
-import random
 from collections.abc import Iterator
 
 import pytest
@@ -36,7 +35,7 @@ from metadata_log.records.topics import (
 )
 from metadata_log.replay.kafka.files import checkpoint_image
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, at_once
-from tests.support.histories import CLUSTER_ID, Step, claim, random_history, step_of
+from tests.support.histories import CLUSTER_ID, Step, claim, history_of, step_of
 
 LEVEL = 30
 TOPIC = TopicId(b"t" * 16)
@@ -72,7 +71,7 @@ def test_the_translated_log_adds_up_to_the_same_state(seed: int) -> None:
     and folded; what Kafka has not (deleted topics, answers, keys of masks) is not compared.
     """
     before = back = EMPTY
-    for step in random_history(random.Random(seed), 40):
+    for step in history_of(seed, 40):
         if any(isinstance(record, TopicRestoreRecord) for record in step.batch.records):
             break
         data = translated(before, step)
@@ -95,7 +94,7 @@ def test_the_translated_log_adds_up_to_the_same_state(seed: int) -> None:
 
 
 def test_records_of_the_quorum_are_batches_of_their_own() -> None:
-    step = random_history(random.Random(3), 1)[0]
+    step = history_of(3, 1)[0]
     data = translated(EMPTY, step)
     found, _ = read_back(data)
     assert [batch.is_control for batch in found] == [True, False]
@@ -240,7 +239,7 @@ def checkpoint_of(image: MetadataImage) -> bytes:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_checkpoint_is_the_state(seed: int, tmp_path) -> None:
-    image = random_history(random.Random(seed), 60)[-1].image
+    image = history_of(seed, 60)[-1].image
     path = tmp_path / f"{image.end_offset:020d}-{image.controller_epoch:010d}.checkpoint"
     path.write_bytes(checkpoint_of(image))
     found = checkpoint_image(path, cluster_id=CLUSTER_ID)

@@ -1,7 +1,6 @@
 """Edge: the log as lines of JSON."""
 
 import json
-import random
 
 from metadata_log.batch import Cause, Envelope
 from metadata_log.ids import BrokerId, TopicId, Uuid
@@ -12,7 +11,7 @@ from metadata_log.records.configs import ConfigRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import TYPE_IDS
 from metadata_log.records.topics import TopicRecord
-from tests.support.histories import claim, random_history, step_of
+from tests.support.histories import claim, history_of, step_of
 
 U = Uuid(bytes(range(16)))
 TEXT = "AAECAwQFBgcICQoLDA0ODw"
@@ -87,7 +86,7 @@ def test_inner_lists_are_objects_and_secrets_are_hidden() -> None:
 def test_every_line_is_json() -> None:
     kinds = set()
     for seed in range(5):
-        for step in random_history(random.Random(seed), 30):
+        for step in history_of(seed, 30):
             for line in log_lines(step.batch):
                 assert json.loads(json.dumps(line)) == line
                 kinds.add(line["type"])

@@ -24,12 +24,12 @@ from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.registry import Record
-from tests.support.histories import Step, claim, random_history, step_of
+from tests.support.histories import Step, claim, history_of, step_of
 
 
 @pytest.fixture
 def history() -> list[Step]:
-    return random_history(random.Random(7), 60)
+    return [*history_of(7, 60)]
 
 
 def written(directory: Path, history: list[Step], *, segment_bytes: int = 2_000) -> SegmentedLog:
@@ -160,7 +160,7 @@ def test_what_is_committed_again_must_be_the_same(tmp_path: Path, history: list[
     log = written(tmp_path / "log", history)
     for step in history:
         log.equals(step.frame, read_header(step.frame))
-    others = [random_history(random.Random(seed), 1)[0].frame for seed in range(8, 28)]
+    others = [history_of(seed, 1)[0].frame for seed in range(8, 28)]
     sizes = {len(other) - len(history[0].frame) for other in others}
     assert min(sizes) < 0 < max(sizes)
     for other in others:
@@ -489,7 +489,7 @@ def test_a_flipped_bit_is_refused_by_file_and_byte(tmp_path: Path, monkeypatch: 
 
 
 def test_pages_lost_by_a_power_failure_are_a_tear(tmp_path: Path) -> None:
-    history = random_history(random.Random(6), 150)
+    history = [*history_of(6, 150)]
     data = whole(history)
     assert len(data) > 4 * 4096
     for lost in (0, 1, 2):

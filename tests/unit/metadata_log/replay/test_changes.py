@@ -1,7 +1,6 @@
 """Each family of changes beside the images that the plain fold makes, however the export was written."""
 
 import json
-import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from metadata_log.replay.subjects.registry import CHANGES
 from metadata_log.replay.tables import check_files
 from tests.support import plain_changes as plain
 from tests.support.exports import frames_of, image_at, without_columns, without_families
-from tests.support.histories import CLUSTER_ID, Step, random_history
+from tests.support.histories import CLUSTER_ID, Step, history_of
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +41,7 @@ WHERE_CHANGED: Final = (
 
 @pytest.fixture(scope="module", params=SEEDS)
 def history(request: pytest.FixtureRequest) -> list[Step]:
-    return random_history(random.Random(request.param), 220)
+    return [*history_of(request.param, 220)]
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +270,7 @@ def _of_an_older_release(*arguments: Any, **named: Any) -> dict[str, Any]:
 
 def test_secrets_are_masked_before_and_after(tmp_path: Path) -> None:
     """Goal: no family holds a secret. Method: a history that sets passwords, and what the rows have for them."""
-    history = random_history(random.Random(2), 300)
+    history = [*history_of(2, 300)]
     export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
     log = replay.open(tmp_path)
     values = {

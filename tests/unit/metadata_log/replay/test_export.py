@@ -37,7 +37,7 @@ from metadata_log.replay.export import export_log
 from metadata_log.replay.source import export_controller
 from metadata_log.replay.tables import open_export
 from tests.support.exports import frames_of, image_at
-from tests.support.histories import CLUSTER_ID, PASSPHRASE, random_history, small_uuid
+from tests.support.histories import CLUSTER_ID, PASSPHRASE, history_of, random_history, small_uuid
 
 pytestmark = pytest.mark.slow
 
@@ -132,7 +132,7 @@ def test_columns_are_matched_by_name(tmp_path: Path) -> None:
     """Goal: exports of older and newer releases are read and continued. Method: an export's files rewritten without
     `cause_detail` and with a column of no release; digests, and an export that goes on behind it.
     """
-    history = random_history(random.Random(3), 120)
+    history = [*history_of(3, 120)]
     middle = image_at(history, history[-1].batch.end_offset // 2).end_offset
     export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID, until=middle)
     fields = json.loads((tmp_path / "manifest.json").read_bytes())
@@ -157,7 +157,7 @@ def _rows(tables: list[pa.Table]) -> list[dict[str, Any]]:
 
 
 def test_files_are_immutable_and_leftovers_of_a_dead_run_go(tmp_path: Path) -> None:
-    history = random_history(random.Random(1), 60)
+    history = [*history_of(1, 60)]
     middle = history[30].batch.end_offset
     first = export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID, until=middle)
     leftover = tmp_path / "records" / f"seg={middle:020d}.parquet"
@@ -176,7 +176,7 @@ def test_files_are_immutable_and_leftovers_of_a_dead_run_go(tmp_path: Path) -> N
 
 def test_a_file_whose_sync_failed_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another sync of the same file would succeed, and write nothing of what the kernel counts as clean by then."""
-    history = random_history(random.Random(1), 20)
+    history = [*history_of(1, 20)]
     refused: list[int] = []
 
     def refuse(descriptor: int) -> None:
@@ -199,7 +199,7 @@ def test_secrets_are_not_exported(tmp_path: Path) -> None:
 
     A name that only a later release holds for a secret's has its value in the rows that an older one wrote without a key.
     """
-    history = random_history(random.Random(2), 300)
+    history = [*history_of(2, 300)]
     export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
     seen: set[str] = set()
     passphrases: set[str] = set()
@@ -218,7 +218,7 @@ def test_secrets_are_not_exported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
 def test_each_file_of_an_export_has_the_mode_of_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
     """Goal: whoever may read the rows may read the manifest. Method: two runs, over a part that an earlier one left."""
-    history = random_history(random.Random(3), 20)
+    history = [*history_of(3, 20)]
     (tmp_path / "manifest.json.part").touch(mode=0o600)
     before = os.umask(umask)
     try:
@@ -232,8 +232,8 @@ def test_each_file_of_an_export_has_the_mode_of_the_umask(tmp_path: Path, umask:
 
 
 def test_another_cluster_another_history_and_a_gap_are_refused(tmp_path: Path) -> None:
-    history = random_history(random.Random(3), 60)
-    other = random_history(random.Random(4), 60)
+    history = [*history_of(3, 60)]
+    other = [*history_of(4, 60)]
     middle = history[30].batch.end_offset
     before = export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID, until=middle)
     with pytest.raises(InconsistentClusterId):
@@ -252,7 +252,7 @@ def test_another_cluster_another_history_and_a_gap_are_refused(tmp_path: Path) -
 
 
 def test_an_export_that_is_none_or_damaged_is_named(tmp_path: Path) -> None:
-    history = random_history(random.Random(5), 30)
+    history = [*history_of(5, 30)]
     with pytest.raises(InvalidRequest, match="holds no export"):
         state_digest(tmp_path, engine="duckdb")
     with pytest.raises(InvalidRequest, match="nothing to export"):
@@ -298,7 +298,7 @@ def _turned(content: bytes, at: int) -> bytes:
 
 def test_nothing_is_added_to_an_export_whose_end_is_damaged(tmp_path: Path) -> None:
     """Goal: what a later run writes rests on the state that was exported, not on what its bytes have become."""
-    history = random_history(random.Random(6), 60)
+    history = [*history_of(6, 60)]
     export_log(frames_of(history[:30]), tmp_path, cluster_id=CLUSTER_ID)
     state = open_export(tmp_path).snapshot(history[29].batch.end_offset)
     assert state is not None
@@ -313,7 +313,7 @@ def test_nothing_is_added_to_an_export_whose_end_is_damaged(tmp_path: Path) -> N
 
 def test_an_export_of_the_whole_log_is_left_unread(tmp_path: Path) -> None:
     """Goal: a silent log that is followed costs no read of a large state. Method: a state that would be refused if read."""
-    history = random_history(random.Random(7), 60)
+    history = [*history_of(7, 60)]
     manifest = export_log(frames_of(history[:30]), tmp_path, cluster_id=CLUSTER_ID)
     state = open_export(tmp_path).snapshot(history[29].batch.end_offset)
     assert state is not None
@@ -333,7 +333,7 @@ def test_an_export_of_the_whole_log_is_left_unread(tmp_path: Path) -> None:
 def test_a_controller_that_has_less_than_it_says_is_not_taken_for_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gives_up_to: int
 ) -> None:
-    history = random_history(random.Random(1), 60)
+    history = [*history_of(1, 60)]
     status = {"log_start_offset": 0, "high_watermark": history[-1].image.end_offset, "cluster_id": CLUSTER_ID}
 
     def body(_client: ControllerClient, path: str, **_: Any) -> bytes:

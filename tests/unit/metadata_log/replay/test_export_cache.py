@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import random
 import shutil
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from metadata_log.replay import export_cache
 from metadata_log.replay.kinds import PARTITION
 from metadata_log.replay.tables import read_manifest
 from tests.support import kafka_log as by_hand
-from tests.support.histories import history_of, random_history
+from tests.support.histories import history_of
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +97,7 @@ def test_nothing_stale_is_shown(tmp_path: Path, exports: list[int]) -> None:
     shutil.rmtree(path)
     with replay.open(_written(path, 20)) as log:
         assert log.export.end_offset == HISTORY[19].batch.end_offset
-    other = random_history(random.Random(7), 40)
+    other = [*history_of(7, 40)]
     shutil.rmtree(path)
     written = SegmentedLog.open(path, segment_bytes=4_000)
     for step in other:

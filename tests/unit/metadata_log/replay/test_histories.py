@@ -23,10 +23,12 @@ from metadata_log.replay.source import export_files
 from snapshots.snapshot_file import write_snapshot
 from tests.support import kafka_log as by_hand
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, Step, random_history
+from tests.support.histories import CLUSTER_ID, Step, history_of, random_history
 
-OURS = random_history(random.Random(7), 40)
-OTHER = random_history(random.Random(8), 40)
+pytestmark = pytest.mark.slow
+
+OURS = [*history_of(7, 40)]
+OTHER = [*history_of(8, 40)]
 END = OURS[-1].batch.end_offset
 
 Export = Callable[[list[Step], Path], dict[str, Any]]

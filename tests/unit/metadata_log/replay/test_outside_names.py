@@ -198,6 +198,7 @@ def test_a_query_reads_and_writes_no_file_beside_the_export(export: Path, tmp_pa
     assert log.between(3).sql("SELECT min(log_offset) FROM records").fetchall()
 
 
+@pytest.mark.slow
 def test_an_engine_that_ran_a_query_opens_further_logs(export: Path, tmp_path: Path) -> None:
     engine = DuckDb()
     first = replay.open(export, engine)

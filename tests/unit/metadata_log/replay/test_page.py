@@ -1,6 +1,5 @@
 """The report as a page: round ticks, steps, links between incidents and the story, the most harmed partitions first."""
 
-import random
 import re
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -15,7 +14,7 @@ from metadata_log.replay.page.counts import _steps
 from metadata_log.replay.page.drawn import Incident, lanes, marks
 from metadata_log.replay.page.scale import LEFT, SEEN, WIDTH, Scale
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import CLUSTER_ID, history_of
 
 NOON_MS = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()) * 1000
 HEAD = "# Cluster X\n\n- Offsets 0 to 9"
@@ -79,7 +78,7 @@ def test_many_lanes_are_panels_that_a_printer_keeps_whole() -> None:
 
 @pytest.mark.slow
 def test_the_most_harmed_partitions_come_first(tmp_path: Path) -> None:
-    history = random_history(random.Random(31), 120)
+    history = [*history_of(31, 120)]
     export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
     log = replay.open(tmp_path)
     _, partitions, *_ = charts(log)

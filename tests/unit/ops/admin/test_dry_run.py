@@ -169,6 +169,7 @@ def test_a_request_that_would_be_refused_whole_is_refused(
     assert "12000 partitions in one request; at most 10000" in json.loads(capsys.readouterr().err)["message"]
 
 
+@pytest.mark.slow
 def test_what_exceeds_a_batch_is_split(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -203,6 +203,7 @@ def an_export(log: FakeLog, tmp_path: Path) -> Path:
     return tmp_path / "export"
 
 
+@pytest.mark.slow
 def test_a_log_in_files_is_walked_in_the_same_way(
     export: Path, shell: Shell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +217,7 @@ def test_a_log_in_files_is_walked_in_the_same_way(
     assert '"fenced": true,' in "".join(found)
 
 
+@pytest.mark.slow
 def test_one_command_is_taken_from_the_command_line(export: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["shell", "--of", str(export), "--at", "4", "-c", "find /topics -name 0"]) == cli.OK
     assert cli.main(["shell", "--of", str(export), "-c", """grep -l '"leader":11,' /topics/a.b"""]) == cli.OK
@@ -226,6 +228,7 @@ def test_one_command_is_taken_from_the_command_line(export: Path, capsys: pytest
     assert cli.main(["shell", "--of", str(export), "--at", "99", "-c", "pwd"]) == cli.REJECTED
 
 
+@pytest.mark.slow
 def test_a_source_may_have_something_to_say(capsys: pytest.CaptureFixture[str], export: Path) -> None:
     assert cli.main(["shell", "--of", str(export), "--at", "6", "-c", "pwd"]) == cli.OK
     assert "6 lies inside the batch" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """Pure: the tree of a state shows what GET /v1/state shows, and two trees differ where the states do."""
 
-import random
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -23,11 +22,11 @@ from ops.shell.tree import (
     text_of,
     walk,
 )
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
 
 def images() -> list[MetadataImage]:
-    return [EMPTY, *(step.image for step in random_history(random.Random(7), 120))]
+    return [EMPTY, *(step.image for step in history_of(7, 120))]
 
 
 def plain(value: Any) -> Any:

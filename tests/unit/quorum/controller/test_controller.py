@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import random
 from collections import Counter
 from functools import partial
 from itertools import count, pairwise
@@ -45,7 +44,7 @@ from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.registry import deciding
 from quorum.decide.topics import CreateTopic, CreateTopics, DeleteTopic, NewTopic
 from tests.support.callers import anybody
-from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
+from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, history_of
 from tests.support.lab import CLUSTER, Lab, online, poll, registration, run, setting, spin, uuid
 
 
@@ -104,7 +103,7 @@ async def test_no_record_is_appended_that_the_finalized_level_does_not_know(
 def test_what_is_committed_and_cannot_be_read_stops_it_by_offset(
     body: bytes, error: type[Fault], said: str
 ) -> None:
-    history = random_history(random.Random(1), 3)
+    history = [*history_of(1, 3)]
     controller = Lab().controllers[1]
     for step in history:
         at_once(controller.committing(step.frame))
@@ -162,7 +161,7 @@ def test_a_committed_batch_that_one_node_alone_refuses_stops_it() -> None:
     def set_to(value: str) -> list[ConfigRecord]:
         return [ConfigRecord(resource_type=BROKER, resource_name="", name="a.setting", value=value)]
 
-    history = random_history(random.Random(1), 5)
+    history = [*history_of(1, 5)]
     controller = Lab().controllers[1]
     for step in history:
         at_once(controller.committing(step.frame))

@@ -152,6 +152,7 @@ def test_more_new_acls_than_a_batch_holds_are_refused() -> None:
     assert refusal is not None and refusal.error == "POLICY_VIOLATION" and "10001 new ACLs" in refusal.message
 
 
+@pytest.mark.slow
 def test_deleting_25000_is_three_steps_that_can_be_resumed() -> None:
     """C16: in one request they are refused as in Kafka, with their count; in steps each is one batch of at most 10,000."""
     world = with_many(25_000)

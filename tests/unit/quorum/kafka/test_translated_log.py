@@ -1,7 +1,6 @@
 """The committed log as Kafka's batches: the same bytes however they come about, once each, and within bounds."""
 
 import asyncio
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from quorum.kafka.replies import Position, SendRecords, reply_to
 from quorum.kafka.translated_log import TranslatedLog, split
 from quorum.log.committed_log import CommittedLog
 from quorum.log.fetch_window import FetchWindow
-from tests.support.histories import Step, claim, random_history, step_of
+from tests.support.histories import Step, claim, history_of, step_of
 
 MOST = 1 << 30
 
@@ -29,7 +28,7 @@ MOST = 1 << 30
 def history(seed: int, count: int = 40) -> list[Step]:
     """Return a random history without a restored topic."""
     while True:
-        steps = random_history(random.Random(seed), count)
+        steps = [*history_of(seed, count)]
         if not any(TopicRestoreRecord in map(type, step.batch.records) for step in steps):
             return steps
         seed += 100
@@ -276,7 +275,7 @@ def test_a_node_that_began_with_a_snapshot_offers_what_is_behind_it(tmp_path: Pa
 def restored() -> tuple[list[Step], Step]:
     """Return a history that ends behind a restored topic, and the step that restored it."""
     for seed in range(100):
-        steps = random_history(random.Random(seed), 60)
+        steps = [*history_of(seed, 60)]
         for place, step in enumerate(steps[:-2]):
             if TopicRestoreRecord in map(type, step.batch.records):
                 behind = steps[: place + 2]

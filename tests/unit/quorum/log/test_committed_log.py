@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +16,7 @@ from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.sliced import at_once
 from quorum.log import committed_log
 from quorum.log.committed_log import CommittedLog
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 from tests.support.lab import Lab
 
 
@@ -27,7 +26,7 @@ class _Enough(Exception):
 
 def test_what_is_appended_is_synced_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committed_log, "SEGMENT_SYNC_S", 0.0)
-    history = iter(random_history(random.Random(1), 4))
+    history = iter(history_of(1, 4))
     synced: list[int] = []
     with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
         log = CommittedLog(segments)
@@ -55,7 +54,7 @@ def test_what_is_appended_is_synced_again_and_again(tmp_path: Path, monkeypatch:
 async def test_what_is_applied_without_a_rest_is_one_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = random_history(random.Random(2), 20)
+    history = [*history_of(2, 20)]
     writes: list[int] = []
     write = os.write
 
@@ -79,7 +78,7 @@ async def test_what_is_applied_without_a_rest_is_one_write(
 
 
 async def test_when_a_batch_was_appended_is_read_in_a_thread(tmp_path: Path) -> None:
-    history = list(random_history(random.Random(3), 20))
+    history = [*history_of(3, 20)]
     in_threads = 0
 
     async def run_in_thread(work: Callable[..., Any], *args: object) -> Any:
@@ -104,7 +103,7 @@ async def test_when_a_batch_was_appended_is_read_in_a_thread(tmp_path: Path) -> 
 @pytest.mark.parametrize("at_a_time", [1, 6])
 def test_what_a_retention_took_may_be_applied_once_more(tmp_path: Path, at_a_time: int) -> None:
     """Goal: a node starts whose journal reaches further back than its segments. Method: all frames once more."""
-    history = list(random_history(random.Random(3), 6))
+    history = [*history_of(3, 6)]
     kept = history[2].image
     with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
         segments.restart_at(kept.end_offset, kept.controller_epoch, kept.last_crc)

@@ -1,16 +1,15 @@
 """Edge: the window of committed frames in memory answers as the log on disk does."""
 
-import random
 from pathlib import Path
 
 from metadata_log.codec import read_header
 from metadata_log.log.segmented_log import SegmentedLog
 from quorum.log.fetch_window import FetchWindow
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
 
 def test_it_answers_as_the_segments_do(tmp_path: Path) -> None:
-    history = random_history(random.Random(1), 80)
+    history = [*history_of(1, 80)]
     log = SegmentedLog.open(tmp_path / "log")
     window = FetchWindow(bytes_max=3_000)
     for step in history:
@@ -29,7 +28,7 @@ def test_it_answers_as_the_segments_do(tmp_path: Path) -> None:
 
 
 def test_it_forgets_in_bulk_and_keeps_its_bound() -> None:
-    history = random_history(random.Random(2), 20)
+    history = [*history_of(2, 20)]
     window = FetchWindow(bytes_max=2_000)
     header = read_header(history[0].frame)
     end = 0
@@ -44,7 +43,7 @@ def test_it_forgets_in_bulk_and_keeps_its_bound() -> None:
 
 
 def test_a_batch_larger_than_the_window_is_not_held() -> None:
-    step = random_history(random.Random(2), 1)[0]
+    step = history_of(2, 1)[0]
     window = FetchWindow(bytes_max=10)
     window.append(read_header(step.frame), step.frame)
     end = step.batch.end_offset

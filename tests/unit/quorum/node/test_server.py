@@ -40,7 +40,7 @@ from quorum.node.config import ControllerSettings, VoterSettings
 from quorum.node.server import _Node, run_controller
 from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.support.callers import anybody
-from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
+from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, history_of
 from tests.support.processes import free_port
 
 
@@ -76,7 +76,7 @@ async def test_a_refused_controller_leaves_no_process_json_but_that_of_another(t
         assert not file.exists()
 
 
-FRAMES = [step.frame for step in random_history(random.Random(1), batch_count=6)]
+FRAMES = [step.frame for step in history_of(1, 6)]
 READ = 3
 """So many frames of the page can be read."""
 FLIPPED = FRAMES[READ][:-1] + bytes([FRAMES[READ][-1] ^ 1])

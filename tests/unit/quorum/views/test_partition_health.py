@@ -1,6 +1,5 @@
 """Pure: counts of partitions that lack something, checked against one look at each, and reassignments that cannot end."""
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.configs import TOPIC
 from quorum.views.partition_health import SELECTIONS, partition_health, selected, why_stuck
 from tests.support.decisions import World
-from tests.support.histories import random_history
+from tests.support.histories import history_of
 
 
 def min_isr(image: MetadataImage, topic: str, default: int) -> int:
@@ -23,7 +22,7 @@ def min_isr(image: MetadataImage, topic: str, default: int) -> int:
 @pytest.mark.parametrize("default", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(20))
 def test_counts_and_lists_agree_with_a_look_at_each_partition(seed: int, default: int) -> None:
-    for step in random_history(random.Random(seed), batch_count=30)[::7]:
+    for step in history_of(seed, 30)[::7]:
         image = step.image
         health = partition_health(image, default)
         found = {
