@@ -25,6 +25,7 @@ from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import LocalCluster
 from tests.kafka.connecting import connect_worker, lines_of, mirror, more_is_copied
+from tests.kafka.rolling import roll_under_load
 from tests.support.processes import poll_until
 from tests.support.wire import ask
 
@@ -122,6 +123,12 @@ def test_the_demo_loses_a_controller_and_a_broker_and_no_record(cluster: LocalCl
     assert re.search(r"[1-9]\d* records acknowledged, 0 failed, 0 lost, 0 doubled", text)
     assert "the same as the log's own fold" in text
     assert f"| broker {cluster.brokers[-1].id} lost | broker |" in text
+
+
+def test_brokers_are_rolled_one_by_one_without_a_lost_record_or_a_partition_without_a_leader(
+    cluster: LocalCluster, bootstrap: tuple[str, ...]
+) -> None:
+    roll_under_load(cluster, bootstrap)
 
 
 def test_records_are_produced_and_consumed(bootstrap: tuple[str, ...]) -> None:
