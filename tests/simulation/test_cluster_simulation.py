@@ -141,7 +141,7 @@ def test_a_short_run_of_a_data_plane_loses_no_acknowledged_record() -> None:
 @pytest.mark.slow
 def test_a_short_run_of_brokers_with_caches_goes_on_from_what_their_disks_hold() -> None:
     """After kill -9, losses of power, turned bits and orderly stops."""
-    world = ClusterWorld(seed=15, profile=replace(PROFILES["brokers"], has_caches=True), clients=2)
+    world = ClusterWorld(seed=25, profile=replace(PROFILES["brokers"], has_caches=True), clients=2)
     assert world.run(8.0) == []
     reached = world.markers.reached
     assert reached["broker's cache opened with a log"] > 1
