@@ -46,6 +46,7 @@ from metadata_log.wire.commands import (
     ReportedIsr,
 )
 from metadata_log.wire.fetch import FetchKind
+from snapshots.state_check import StateCheck, asking
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,15 @@ def now_ms() -> int:
 def _access(settings: BrokerSettings) -> Access:
     audit = AuditLog(settings.audit, f"Broker:{settings.broker_id}")
     return Access(settings.principals, cluster_id=settings.cluster_id, audit=audit)
+
+
+def _state_check(agent: "BrokerAgent") -> StateCheck:
+    """Return what compares a broker's state with the log of a controller, the active one first."""
+
+    def urls() -> list[str]:
+        return list(dict.fromkeys((agent.controller_url, *agent.settings.controllers)))
+
+    return StateCheck(lambda: agent.image, asking(lambda: agent._client.http, urls))  # noqa: SLF001 (its own)
 
 
 class BrokerAgent:
@@ -118,6 +128,7 @@ class BrokerAgent:
             on_progress=self._on_progress,
             on_delta=self._on_delta,
         )
+        self.state_check = _state_check(self)
         self._react = on_delta
         self._log_dirs, self._features = tuple(log_dirs), tuple(features)
         self.replicas = HostReplicas(
@@ -132,9 +143,8 @@ class BrokerAgent:
         self._session: Session | None = None
         self._stack = contextlib.AsyncExitStack()
         self._was_online = False
-        self._want_fence = False
+        self._want_fence = self._stop_granted = False
         self._stop_deadline_ms: int | None = None
-        self._stop_granted = False
         self._clean_epoch = -1
         """Broker epoch of the previous run if that stopped cleanly, -1 once this run is registered.
 
@@ -200,6 +210,7 @@ class BrokerAgent:
                 *self.replicas.warnings(),
                 *(() if self.tls is None else self.tls.reasons()),
                 *self.access.reasons(),
+                *self.state_check.reasons(),
             ),
             calls_failed=fetch_loop.failed_calls.count,
             certificates=dates_of_node(self.tls),
@@ -380,6 +391,7 @@ class BrokerAgent:
                 tasks.create_task(self._lock.keep_checking(self._cache_thread.run)),
                 tasks.create_task(self._watch_deadlines()),
                 tasks.create_task(self.replicas.keep_starting()),
+                tasks.create_task(self.state_check.run()),
             ]
             await self.fetch_loop.run(session)
             await self._say_farewell(session)

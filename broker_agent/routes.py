@@ -47,6 +47,7 @@ FORWARDED: Final[Sequence[RouteKey]] = (
     ("POST", "/v1/batch"),
     ("GET", "/v1/state"),
     ("GET", "/v1/diff"),
+    ("GET", "/v1/digest"),
     ("GET", "/v1/log/lines"),
     ("GET", "/v1/events"),
     ("GET", "/v1/overview"),

@@ -355,6 +355,14 @@ TEXT_BYTES_MAX: Final = 255
 """Hosts, racks, listener and feature names."""
 DELEGATION_TOKENS_MAX: Final = 100_000
 """Their HMACs take about 0.3 s to make, once after a snapshot was loaded."""
+STATE_CHECK_MS: Final = 30_000
+"""How often each node compares its state with the log of a controller."""
+STATE_CHECK_RESTS: Final = 100
+"""A node rests for this many times as long as the comparison took: of a million partitions it takes some seconds."""
+STATE_CHECK_BUCKETS: Final = 8
+"""Of those that differ, whose lines are asked for: one changed line is in two of them."""
+DIGESTS_KEPT: Final = 8
+"""Of past states, that a controller has counted for others: many nodes ask for the same offset."""
 LIST_ITEMS_MAX: Final = 1_000
 """Endpoints, features and log directories of one registration; replicas of one partition."""
 REQUEST_ITEMS_MAX: Final = 1_000

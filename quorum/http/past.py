@@ -12,11 +12,12 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import hdrs, web
 
+from metadata_log.digest import EMPTY_BUCKETS
 from metadata_log.errors import InvalidRequest, MetadataError, OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.http.answers import json_bytes
-from metadata_log.node.http.routes import NAME, NAMES, NODE, WHEN
-from quorum.http.bodies import NDJSON, int32
+from metadata_log.node.http.routes import NAME, NAMES, NODE, NUMBER, WHEN
+from quorum.http.bodies import NDJSON, int32, integer
 from quorum.http.door import Door
 from quorum.http.log import offset_of
 from quorum.http.routes import AS_FRESH, reading
@@ -59,6 +60,18 @@ async def show_diff(door: Door, request: web.Request) -> web.StreamResponse:
         content_type=NDJSON,
         last_words=lambda error: json_bytes(door.error_body(error)) + b"\n",
     )
+
+
+async def show_digest(door: Door, request: web.Request) -> web.Response:
+    """Answer with the state digest at an offset, and what it is made of; of one bucket with its lines."""
+    at, until = await _moments(door, request, "at")
+    assert until is None, "the route has no such parameter"
+    if "bucket" not in request.query:
+        return door.ok(request, await door.past.digest_at(at))
+    bucket = integer(request.query["bucket"], "a bucket")
+    if bucket >= len(EMPTY_BUCKETS):
+        raise InvalidRequest(f"bucket {bucket}: they are numbered from 0 to {len(EMPTY_BUCKETS) - 1}")
+    return door.ok(request, await door.past.digest_lines(at, bucket))
 
 
 async def _moments(door: Door, request: web.Request, first: str) -> tuple[int, int | None]:
@@ -177,5 +190,6 @@ ROUTES: Final = (
         "DescribeState",
         {**AS_FRESH, "from": WHEN, "to": WHEN, "topic": NAME, "broker": NODE},
     ),
+    reading("/v1/digest", show_digest, "DescribeState", {**AS_FRESH, "at": WHEN, "bucket": NUMBER}),
     reading("/v1/whatif", show_losses, "DescribeState", {**AS_FRESH, "lose": NAMES}),
 )

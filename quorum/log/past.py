@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from metadata_log import limits
 from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
+from metadata_log.digest import digest
 from metadata_log.errors import (
     LogDamaged,
     MetadataError,
@@ -29,6 +30,7 @@ from metadata_log.log.topic_filter import TopicFilter
 from metadata_log.node.http.answer_pieces import joined
 from metadata_log.node.http.state_answer import state_items
 from metadata_log.node.threads import Slots, Threads
+from metadata_log.recount import lines_of_bucket
 from quorum.log.committed_log import CommittedLog
 from quorum.log.history_process import HistoryProcess, WorkFailed, be_history_process
 from quorum.log.topic_feeds import filter_of
@@ -125,6 +127,8 @@ class Past:
         self._threads = threads
         self._process = process
         self._states = Slots("past states", held_max=states_max, waiting_max=limits.PAST_STATES_WAITING_MAX)
+        self._digests: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        """By offset, the oldest question first."""
         self._left: list[int] = []
         """Keys of states that the process still holds, without readers."""
 
@@ -224,6 +228,27 @@ class Past:
             while piece := await past.view("next_lines"):
                 yield piece
 
+    async def digest_at(self, end_offset: int) -> dict[str, Any]:
+        """Return digest and buckets of the state at an offset; those of the last DIGESTS_KEPT that were asked for are kept.
+
+        Raises:
+            OffsetInFuture, OffsetCompacted, LogDamaged, ThrottlingQuotaExceeded: as `state_at`.
+        """
+        known = self._digests.get(end_offset)
+        if known is None:
+            async with self.state_at(end_offset) as past:
+                known = await past.view("buckets")
+            self._digests[end_offset] = known
+            while len(self._digests) > limits.DIGESTS_KEPT:
+                self._digests.popitem(last=False)
+        return known
+
+    async def digest_lines(self, end_offset: int, bucket: int) -> dict[str, Any]:
+        """Return the digest's lines in one bucket of the state at an offset; raises as `digest_at`."""
+        async with self.state_at(end_offset) as past:
+            found: dict[str, Any] = await past.view("bucket_lines", bucket)
+        return found
+
     async def _read_on(self, past: PastState, at: int, until: int, progress: Progress) -> None:
         """Have the later of two states made."""
         begin = at
@@ -321,7 +346,7 @@ _AHEAD: Final[dict[int, MetadataImage]] = {}
 """Later states that are compared with those, by the same key."""
 _LOSSES: Final[dict[int, Iterator[dict[str, Any]]]] = {}
 """The losses that are foreseen of each of them."""
-VIEWS: Final = frozenset({"summary", "differences", "begin_diff", "next_lines"})
+VIEWS: Final = frozenset({"summary", "differences", "begin_diff", "next_lines", "buckets", "bucket_lines"})
 """What else is made of a state, where it is held."""
 _ITEMS: Final[dict[int, Iterator[bytes]]] = {}
 """The answer under way about each of them."""
@@ -394,6 +419,20 @@ def _differences(key: int, default_min_isr: int) -> dict[str, Any]:
     return {"to": summary(after, default_min_isr), **differences(_IMAGES[key], after)}
 
 
+def _buckets(key: int) -> dict[str, Any]:
+    image = _IMAGES[key]
+    return {
+        "end_offset": image.end_offset,
+        "digest": digest(image),
+        "buckets": [list(bucket) for bucket in image.digest_buckets],
+    }
+
+
+def _bucket_lines(key: int, bucket: int) -> dict[str, Any]:
+    image = _IMAGES[key]
+    return {"end_offset": image.end_offset, "lines": lines_of_bucket(image, bucket)}
+
+
 def _begin_diff(key: int, topic: str | None, broker_id: int | None) -> None:
     from quorum.views.state_diff import Wanted, lines
 
@@ -444,6 +483,8 @@ _WORKS: Final[dict[str, Callable[..., Any]]] = {
     "ahead": _ahead,
     "summary": _summary,
     "differences": _differences,
+    "buckets": _buckets,
+    "bucket_lines": _bucket_lines,
     "begin_diff": _begin_diff,
     "next_lines": _next_piece,
     "foresee": _foresee,

@@ -22,7 +22,7 @@ from metadata_log.errors import (
     leaves,
     most_telling,
 )
-from metadata_log.ids import NodeId, Uuid, random_uuid
+from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.addresses import address_text
@@ -90,6 +90,7 @@ from quorum.raft.transport import TcpTransport
 from quorum.views.since import Since
 from quorum.views.status import QuorumStatus
 from snapshots.kept_digest import KeptDigest
+from snapshots.state_check import StateCheck, asking
 from snapshots.store import SnapshotStore
 
 log = logging.getLogger(__name__)
@@ -186,6 +187,9 @@ class _Node:
         self._make_links(meta)
         self._make_controller()
         self._join_raft(Member(settings.node_id, meta.directory_id), disk, stack)
+        self.state_check = StateCheck(
+            lambda: self.controller.committed, asking(self._http, self._compared_with)
+        )
         self.status = QuorumStatus(
             settings=settings,
             controller=self.controller,
@@ -204,6 +208,7 @@ class _Node:
             access=self.access,
             tls=self.tls,
         )
+        self.status.state_reasons = self.state_check.reasons
 
     def _open_log(self, disk: OsDisk, stack: ExitStack) -> None:
         """Open the committed log and the snapshots."""
@@ -495,6 +500,7 @@ class _Node:
                 if interval_ms:
                     group.create_task(keep_sweeping(self.controller, sweep, interval_ms=interval_ms))
             group.create_task(self.registration.run())
+            group.create_task(self.state_check.run())
             group.create_task(keep_measuring_loop_lag(self.controller.metrics))
             group.create_task(self._collections.keep_walking())
             group.create_task(self.committed_log.keep_syncing(self.files.run))
@@ -511,6 +517,11 @@ class _Node:
             run_in_thread=self.files.run,
         )
         await self.raft.run()
+
+    def _compared_with(self) -> list[str]:
+        """Return where this node asks for the state of the log: at other controllers, or without any at itself."""
+        leader = self.controller.leader_hint
+        return self.peers.urls(NO_NODE if leader is None else leader) or [self.settings.http_url]
 
     def _http(self) -> aiohttp.ClientSession:
         """Return the session for requests to other controllers; it is made on the loop at its first use."""

@@ -2,7 +2,7 @@
 Tests: tests/unit/quorum/test_voters.py.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from metadata_log import limits
@@ -98,6 +98,8 @@ class QuorumStatus:
         self.tls = tls
         self.one_in_a_turn = OneInATurn()
         """Held, until the next turn of the loop at least, by a request that describes the quorum."""
+        self.state_reasons: Callable[[], Iterable[Reason]] = tuple
+        """What the comparison of states has found."""
         self.snapshot_set_aside: str | None = None
         """What was wrong with the snapshot that this node set aside since it started."""
         self.log_not_completed: str | None = None
@@ -251,6 +253,7 @@ class QuorumStatus:
             *self._quorum_warnings(self.raft()),
             *self._listener_warnings(),
             *self._log_warnings(),
+            *self.state_reasons(),
         )
 
     def stuck(self) -> list[dict[str, str]]:

@@ -119,6 +119,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     ),
     "snapshots/snapshot_file.py": frozenset({"msgpack", "google_crc32c"}),
     "snapshots/download.py": frozenset({"aiohttp"}),
+    "snapshots/state_check.py": frozenset({"aiohttp"}),
     # The two processes: one door to consensus, one to HTTP.
     "quorum/raft/engine.py": frozenset({"pysyncobj"}),
     "quorum/raft/journal/*.py": frozenset({"google_crc32c"}),

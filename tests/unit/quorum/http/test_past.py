@@ -11,10 +11,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
+from metadata_log.digest import digest
+from metadata_log.image.metadata_image import lines
 from quorum.http import past as past_routes
 from quorum.log import past
 from quorum.whatif import foreseen
+from snapshots.state_check import StateCheck
 from tests.support.desk import DoorServer
+from tests.support.flips import flipped
 from tests.unit.quorum.http.test_overview import _topic, cluster
 
 
@@ -72,6 +76,41 @@ async def test_c1_a_difference_is_told_whole_or_of_one_topic_or_broker(tmp_path:
         }
         for query, wanted in refused.items():
             assert (await get(f"/v1/diff?{query}"))[0] == wanted, query
+
+
+async def test_c8_a_node_whose_memory_changed_is_named_with_its_first_differing_key(tmp_path: Path) -> None:
+    """C8. Method: one field of one partition is flipped in a node's state, which it compares with a controller's log."""
+    async with cluster(tmp_path) as (lab, desk, get):
+        await lab.write(desk.controller, _topic("orders", 3))
+        sound = desk.controller.committed
+        status, told = await get(f"/v1/digest?at={sound.end_offset}")
+        assert (status, told["digest"], told["end_offset"]) == (200, digest(sound), sound.end_offset)
+        found = [await get(f"/v1/digest?at={sound.end_offset}&bucket={bucket}") for bucket in range(256)]
+        assert sorted(line for _, each in found for line in each["lines"]) == sorted(lines(sound))
+
+        async def ask(path: str) -> Any:
+            status, answer = await get(path)
+            return answer if status == 200 else None
+
+        held = [sound]
+        check = StateCheck(lambda: held[0], ask)
+        await check.check()
+        assert (check.compared, check.differs, [*check.reasons()]) == (sound.end_offset, None, [])
+        held[0] = flipped(sound, "orders", 1)
+        await check.check()
+        assert check.differs is not None
+        assert (check.differs.key, check.differs.end_offset) == ("partition orders:1", sound.end_offset)
+        assert check.differs.here != check.differs.there
+        assert [code for code, _ in check.reasons()] == ["STATE_DIFFERS"]
+        held[0] = sound
+        await check.check()
+        assert [*check.reasons()] == []
+        for query, wanted in (
+            ("at=0&bucket=256", 400),
+            ("bucket=1", 400),
+            (f"at={sound.end_offset + 9}", 409),
+        ):
+            assert (await get(f"/v1/digest?{query}"))[0] == wanted, query
 
 
 async def test_a_loss_is_foreseen_and_nothing_is_written(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""Pure: a digest counted from nothing, and the first key of which two states differ."""
+
+import pytest
+
+from metadata_log.image.metadata_image import MetadataImage, lines
+from metadata_log.recount import (
+    LinesOfBucket,
+    Recount,
+    bucket_of,
+    differing_buckets,
+    first_difference,
+    lines_of_bucket,
+)
+from tests.support.decisions import World
+from tests.support.flips import flipped
+from tests.support.histories import history_of
+
+
+def counted(image: MetadataImage) -> Recount:
+    recount = Recount(image)
+    while recount.count_some():
+        pass
+    return recount
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_counted_from_nothing_is_what_is_kept(seed: int) -> None:
+    image = [*history_of(seed, 30)][-1].image
+    assert counted(image).buckets() == image.digest_buckets
+    for bucket in (0, 17, 255):
+        gathered = LinesOfBucket(image, bucket)
+        while gathered.find_some():
+            pass
+        wanted = sorted(line for line in lines(image) if bucket_of(line) == bucket)
+        assert sorted(gathered.found) == lines_of_bucket(image, bucket) == wanted
+
+
+def a_world() -> World:
+    world = World()
+    for line in (
+        "register 1",
+        "heartbeat 1",
+        "create t on=1/1",
+        "set broker:1 log.roll.ms=6",
+        "set t retention.ms=5",
+    ):
+        world.run(line)
+    return world
+
+
+def difference(here: MetadataImage, there: MetadataImage) -> str | None:
+    buckets = [*differing_buckets(counted(here).buckets(), counted(there).buckets())]
+    mine, theirs = (
+        [line for each in buckets for line in lines_of_bucket(image, each)] for image in (here, there)
+    )
+    found = first_difference(mine, theirs, here)
+    return None if found is None else found.key
+
+
+def test_a_flipped_field_is_named_though_the_digest_that_is_kept_does_not_know_of_it() -> None:
+    image = a_world().image
+    other = flipped(image, "t", 1)
+    assert other.digest_buckets == image.digest_buckets
+    assert difference(other, image) == difference(image, other) == "partition t:1"
+    assert difference(image, image) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("set broker:1 log.roll.ms=7", "config broker 1 log.roll.ms"),
+        ("set cluster log.retention.ms=6", "config cluster log.retention.ms"),
+        ("heartbeat 1 fence", "broker 1"),
+    ],
+)
+def test_the_first_key_is_told_in_words(line: str, key: str) -> None:
+    world = a_world()
+    before = world.image
+    world.run(line)
+    assert difference(before, world.image) == key
