@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
+
+from quorum.views.metrics import LAG_SECONDS, ControllerMetrics
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "ops/monitoring"
@@ -89,6 +92,21 @@ def test_each_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not(na
     for ending, wanted in (("fires", "value: 1"), ("does not fire", "exp_samples: []")):
         _, _, block = TESTS.partition(f"  - name: {name} {ending}\n")
         assert wanted in block.partition("  - name:")[0]
+
+
+def test_c17_a_pause_of_a_loop_beyond_a_second_is_measured_and_alarmed() -> None:
+    """C17: the alert counts what lies above the bucket of one second, and the metric has that bucket."""
+    expression = rules()["MetaquorumProcessStalled"]["expr"]
+    assert 'metaquorum_loop_lag_seconds_bucket{le="1.0"}' in expression
+    assert 1.0 in LAG_SECONDS
+    metrics = ControllerMetrics()
+    for seconds in (0.9, 1.1):
+        metrics.loop_lagged(seconds)
+    told = generate_latest(metrics.registry).decode()
+    assert 'metaquorum_loop_lag_seconds_bucket{le="1.0"} 1.0' in told
+    assert (
+        "metaquorum_loop_lag_seconds_count 2.0" in told and "metaquorum_loop_lag_longest_seconds 1.1" in told
+    )
 
 
 def test_the_example_loads_the_rules_and_has_both_jobs() -> None:
