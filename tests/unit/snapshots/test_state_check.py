@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.recount import lines_of_bucket
@@ -55,6 +56,15 @@ async def test_a_state_that_differs_is_logged_once_and_is_sound_again_once_it_ag
     await check.check()
     assert [*check.reasons()] == []
     assert reference.asked[0] == f"/v1/digest?at={image.end_offset}&consistency=stale"
+
+
+async def test_a_state_that_is_too_large_is_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = a_state()
+    for most, asked in ((2, 1), (1, 0)):
+        monkeypatch.setattr(limits, "STATE_CHECK_PARTITIONS_MAX", most)
+        reference = Reference(image)
+        await StateCheck(lambda: image, reference.ask).check()
+        assert len(reference.asked) == asked
 
 
 async def test_nothing_is_said_where_nothing_can_be_compared() -> None:
