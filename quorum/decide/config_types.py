@@ -413,7 +413,7 @@ _FOR_ALL_LISTENERS: Final = frozenset(
 
 
 def is_secret(resource_type: int, name: str) -> bool:
-    """Answer whether a setting is written as a secret: its name says so, or Kafka's brokers do not know it.
+    """Answer whether DescribeConfigs shows no value: the setting's name says so, or Kafka's brokers do not know it.
 
     A plugin's password may have any name, so what is not known is taken for one. Source: Kafka's KafkaConfig.maybeSensitive.
     """

@@ -33,6 +33,7 @@ from metadata_log.records.configs import (
     MIN_IN_SYNC_REPLICAS,
     TOPIC,
     ConfigRecord,
+    is_sensitive,
 )
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
@@ -43,7 +44,6 @@ from quorum.decide.config_types import (
     LIST_CONFIGS,
     check_broker_configs,
     check_topic_configs,
-    is_secret,
 )
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
@@ -304,7 +304,7 @@ def _records(
             resource.resource_name,
             name,
             value,
-            _mask_key(context, before.get(name), value) if is_secret(resource.resource_type, name) else None,
+            _mask_key(context, before.get(name), value) if is_sensitive(name) else None,
         )
         for name, value in values.items()
         if resource.resource_type == BROKER or before.get(name) != value
