@@ -18,7 +18,7 @@ from metadata_log.errors import ForeignDirectory, InvalidRequest
 from metadata_log.ids import MIGRATING, BrokerId, NodeId, Uuid, random_uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.kafka.checkpoints import checkpoint
-from metadata_log.node.addresses import HostPort, read_address
+from metadata_log.node.addresses import WILDCARDS, HostPort, read_address
 from metadata_log.node.disk.data_directory import load_meta
 from metadata_log.node.disk.durable_files import open_private, renamed_os_errors, replace_file, sync_directory
 from metadata_log.records.features import METAQUORUM_VERSION, FeatureLevelRecord
@@ -84,8 +84,8 @@ def _address(properties: dict[str, str], listener: str) -> HostPort:
         for each in properties.get(key, "").split(","):
             name, _, address = each.strip().partition("://")
             if name == listener:
-                host, port = read_address(address)
-                if host in ("", "0.0.0.0", "::"):  # noqa: S104 it is refused
+                host, port = ("", 0) if address.startswith(":") else read_address(address)
+                if host in WILDCARDS:
                     raise ValueError(
                         f"{key} has no host for {listener} that brokers can dial: set advertised.listeners"
                     )
