@@ -12,9 +12,9 @@ import pytest
 
 from metadata_log.errors import ForeignDirectory, InvalidRequest
 from metadata_log.ids import NodeId
-from metadata_log.image.metadata_image import SUBJECT_BUILDERS, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, SUBJECT_BUILDERS, MetadataImage
 from metadata_log.node.disk.data_directory import format_directory
-from metadata_log.records.features import METAQUORUM_VERSION
+from metadata_log.records.features import METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
 from metadata_log.records.quorum import RAFT_ENDPOINT, Voter, VoterEndpoint
 from ops.kafka import giving_back
 from ops.kafka.giving_back import (
@@ -40,8 +40,8 @@ VOTERS = tuple(
 )
 
 
-def survivor(voters: tuple[Voter, ...] = VOTERS) -> Survivor:
-    image = restored(STATE, cluster_id=CLUSTER_ID, voters=voters, epoch=STATE.controller_epoch)
+def survivor(of: MetadataImage = STATE) -> Survivor:
+    image = restored(of, cluster_id=CLUSTER_ID, voters=VOTERS, epoch=of.controller_epoch)
     return Survivor(image, applied_end=image.end_offset, epoch=image.controller_epoch + 2)
 
 
@@ -64,19 +64,22 @@ def lines(image: MetadataImage) -> list[str]:
 def test_kafka_reads_what_ours_held(tmp_path: Path) -> None:
     """Goal: brokers, topics, ACLs, quotas and levels are all there. Method: our own reader of Kafka's directories."""
     given = controllers(tmp_path, 1, 2, 3)
-    image, directory_ids = given_back(survivor(), given)
+    at_our_level = replace(STATE, features=STATE.features.set(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL))
+    image, directory_ids = given_back(survivor(of=at_our_level), given)
     give_back(image, given, directory_ids)
     assert image.end_offset == STATE.end_offset + OFFSETS_SKIPPED
     assert image.controller_epoch == STATE.controller_epoch + 2 + EPOCHS_SKIPPED
     read = kafka_state([each.metadata_dir for each in given], rng=random.Random(1))
     assert (read.image.end_offset, read.epoch) == (image.end_offset, image.controller_epoch)
-    assert not STATE.topics.deleted, "else they are left out"
-    assert lines(read.image) == lines(STATE)
+    living = replace(STATE, topics=replace(STATE.topics, deleted=EMPTY.topics.deleted))
+    assert lines(read.image) == lines(living), "topics that could be restored are left out"
     assert {*read.image.topics.ids} == {*STATE.topics.ids}
     assert {*read.image.users} == {*STATE.users}
     for key, credential in read.image.users.items():
         assert credential.stored_key == STATE.users[key].stored_key
-    assert dict(read.image.features) == dict(STATE.features.delete(METAQUORUM_VERSION))
+    assert dict(read.image.features) == {
+        name: level for name, level in STATE.features.items() if name != METAQUORUM_VERSION
+    }
     assert [(each.node_id, each.endpoints[0][0]) for each in read.image.quorum.voters or ()] == [
         (number, "CONTROLLER") for number in (1, 2, 3)
     ]
