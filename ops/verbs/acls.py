@@ -41,6 +41,13 @@ def _resource(text: str) -> tuple[str, str]:
     return kind, name
 
 
+def _principal(text: str) -> str:
+    """Read a principal, as kafka-acls does: it has a type."""
+    if ":" not in text:
+        raise ValueError(f"{text!r} has no type: wanted TYPE:NAME, as User:{text}")
+    return text
+
+
 def _meant(run: R) -> R:
     """Declare the options of a filter: what is left out may be anything."""
     options: tuple[Callable[[R], R], ...] = (
@@ -50,7 +57,7 @@ def _meant(run: R) -> R:
             choices=("literal", "prefixed", "match"),
             help="match: all that concern the resource of that name",
         ),
-        option("--principal", metavar="PRINCIPAL", help="such as User:alice"),
+        option("--principal", read=_principal, metavar="PRINCIPAL", help="such as User:alice"),
         option("--host", metavar="HOST", help="an address, or '*'"),
         option("--operation", choices=OPERATIONS),
         option("--permission", choices=("allow", "deny")),
@@ -128,7 +135,7 @@ def run_list(asked: Network, **meant: Any) -> int:
     "Tell whether a principal may do something, and which rule decides; exit code 3: it may not.",
     "acls explain User:alice WRITE topic:orders",
 )
-@argument("principal", "PRINCIPAL")
+@argument("principal", "PRINCIPAL", read=_principal)
 @argument("operation", "OPERATION", choices=OPERATIONS)
 @argument("resource", "TYPE:NAME", read=_resource)
 @option("--host", metavar="ADDRESS", help="from where; left out: rules of one host do not count")
@@ -167,7 +174,13 @@ def _told(verdict: dict[str, Any], principal: str, operation: str, resource: tup
     "acls create --principal User:alice --operation READ --resource topic:orders",
     "acls create --principal User:bob --operation ALL --resource topic:team- --prefixed",
 )
-@option("--principal", required=True, metavar="PRINCIPAL", help="such as User:alice; User:* is everybody")
+@option(
+    "--principal",
+    required=True,
+    read=_principal,
+    metavar="PRINCIPAL",
+    help="such as User:alice; User:* is everybody",
+)
 @option("--operation", required=True, multiple=True, choices=OPERATIONS, help="can be given several times")
 @option("--resource", required=True, read=_resource, metavar="TYPE:NAME", help="'*' as the name is all")
 @flag("--prefixed", help="all resources whose names begin so")

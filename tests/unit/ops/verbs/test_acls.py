@@ -80,7 +80,7 @@ def test_acls_are_created_one_for_each_operation() -> None:
         {"acls": [ACL, ACL | {"operation": "WRITE"}], "all_or_nothing": False},
     )
     refused = {"error": "INVALID_REQUEST", "message": "no"}
-    words = ("--principal", "ann", "--operation", "ALL", "--deny", "--host", "10.0.0.1")
+    words = ("--principal", "User:ann", "--operation", "ALL", "--deny", "--host", "10.0.0.1")
     (asked,) = run(
         *("create", *words, "--resource", "cluster"), answers=[{"acls": [refused], **OFFSETS}], code=3
     )
@@ -125,3 +125,19 @@ def test_what_matches_nothing_is_told_and_what_no_client_asks_is_refused(
     assert (
         "this matches nothing: principal 'user:ann'" in said and "'example.com' is no numeric address" in said
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "--principal", "alice"),
+        ("explain", "alice", "READ", "topic:orders"),
+        ("create", "--principal", "alice", "--operation", "READ", "--resource", "topic:orders"),
+        ("delete", "--principal", "alice", "--yes"),
+    ],
+)
+def test_a_principal_without_a_type_is_refused(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words, answers=[LISTED], code=2) == []
+    assert "'alice' has no type: wanted TYPE:NAME, as User:alice" in capsys.readouterr().err
