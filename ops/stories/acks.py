@@ -46,6 +46,8 @@ class _Acks:
         self.facts: Facts = {}
         self.topics: dict[str, str] = {}
         self.acknowledged: dict[str, set[int]] = {}
+        self.kept: dict[str, int] = {}
+        """By topic, when they were counted last."""
         self.without_acks = stage.producer("0")
         """It is connected when the leader stands still, and sends on."""
 
@@ -75,9 +77,12 @@ class _Acks:
         return sent
 
     def _lost(self, which: str) -> int:
-        """Return how many of the acknowledged records cannot be read."""
-        found = read_to_end(self.stage.bootstrap, self.topics[which], timeout_s=60)
-        return len(self.acknowledged[which] - set(found))
+        """Return how many of the acknowledged records cannot be read; tell how many can."""
+        topic, acknowledged = self.topics[which], self.acknowledged[which]
+        kept = acknowledged & set(read_to_end(self.stage.bootstrap, topic, timeout_s=DEADLINE_S))
+        self.kept[which] = len(kept)
+        self.stage.tell(f"{topic}: {len(acknowledged)} records acknowledged, {len(kept)} kept")
+        return len(acknowledged) - len(kept)
 
     def _create(self) -> None:
         stage = self.stage
@@ -275,6 +280,7 @@ class _Acks:
             {which: self._lost(which) for which in ("none", "one", "one-clean", "all", "min-isr")},
             {"none": NEAR + UNSEEN, "one": NEAR, "one-clean": NEAR, "all": 0, "min-isr": 0},
         )
+        self.facts["leader_kept"] = dict(self.kept)
         self.facts["isr_after"] = stage.expect(
             "ISR of the topics with acks=all",
             {which: stage.partition(self.topics[which])["isr"] for which in ("all", "min-isr")},

@@ -32,6 +32,8 @@ def test_acks_1_first_failure(story: Story) -> None:
     assert seen["behind"] == {12: 0, 11: 123, 13: 7456}
     assert seen["isr_before"]["one"] == [11, 12, 13]
     assert seen["leader_lost"]["one"] == 123
+    # All have 1,000 and 123 at first; broker 1 has 7,456 - 123 of those that follow.
+    assert seen["leader_kept"]["one"] == 1_000 + 123 + 7_456 - 123
 
 
 def test_acks_1_second_failure(story: Story) -> None:
@@ -63,6 +65,7 @@ def test_acks_all_loses_nothing_until_an_unclean_election(story: Story) -> None:
     """
     seen = story("acks")
     assert (seen["leader_lost"]["all"], seen["isr_after"]["all"]) == (0, [11])
+    assert seen["leader_kept"]["all"] == 1_000 + 123 + 1 + 14_238
     assert (seen["all_leader"], seen["both_lost"]["all"]) == (14, 14_238)
     assert seen["refused_without_leader"]["all-clean"][0] == -1
     assert seen["returned"]["all-clean"] == 0
