@@ -6,14 +6,14 @@ Tests: tests/kafka/test_from_zookeeper.py.
 import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from metadata_log.errors import InvalidRequest, NodeStillAlive, Unavailable
+from metadata_log.errors import InvalidRequest, NodeStillAlive, NotAuthorized, Unavailable
 from metadata_log.zookeeper.bridge import CONTROLLER_PATH, EPOCH_PATH, claim, is_claimed_by
 from metadata_log.zookeeper.layout import Kind, Node, is_entered, place_of
 from metadata_log.zookeeper.values import ControllerNode, DamagedNode, read, read_number
@@ -24,6 +24,10 @@ SILENT.propagate = False
 
 CONNECT_TIMEOUT_S: Final = 15.0
 REQUEST_TIMEOUT_S: Final = 60.0
+_NO_RIGHT: Final = (
+    "the brokers protected it (zookeeper.set.acl), and this command logs in nowhere. Restart the servers of ZooKeeper with "
+    "-Dzookeeper.skipACL=yes while the cluster is stopped, where no stranger reaches them"
+)
 IN_FLIGHT_MAX: Final = 500
 """Requests that wait for their answers: half of what a server of ZooKeeper takes from all its clients together."""
 NODES_MAX: Final = 4_000_000
@@ -112,6 +116,8 @@ class Ensemble:
         transaction.set_data(EPOCH_PATH, b"%d" % (epoch + 1), version=stat.version)
         transaction.create(CONTROLLER_PATH, claim(node_id, epoch + 1, unix_ms))
         for result in transaction.commit():
+            if isinstance(result, NoAuthError):
+                raise NotAuthorized(f"{CONTROLLER_PATH}: {_NO_RIGHT}") from result
             if isinstance(result, Exception):
                 raise NodeStillAlive(
                     f"{self.hosts}: another node became the controller meanwhile: stop all brokers"
@@ -139,11 +145,19 @@ def _is_folder(path: str) -> bool:
 
 
 def _answers(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Wait for the answers to requests, by path; those for nodes that are not there are left out."""
+    """Wait for the answers to requests, by path; those for nodes that are not there are left out.
+
+    Raises:
+        NotAuthorized: one may not be read without a login.
+    """
     found = {}
     for path, answer in asked.items():
-        with suppress(NoNodeError):
+        try:
             found[path] = answer.get(timeout=REQUEST_TIMEOUT_S)
+        except NoNodeError:
+            continue
+        except NoAuthError as error:
+            raise NotAuthorized(f"{path}: {_NO_RIGHT}") from error
     return found
 
 

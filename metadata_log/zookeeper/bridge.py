@@ -83,6 +83,8 @@ def refusals(found: Imported, *, node_id: int, cluster_id: str) -> Iterator[str]
             f"the tree is of cluster {found.cluster_id}, and the settings of {cluster_id}: brokers know their cluster by "
             f'its id. Write cluster_id = "{found.cluster_id}" into the settings, and format the directory so'
         )
+    elif not found.controller_epoch:
+        yield f"there is no {EPOCH_PATH}, or it is 0: no broker was ever the controller, so there is nothing to take over"
     if found.topics_without_id:
         yield (
             f"{found.topics_without_id} topics have no id, so the cluster is older than 2.8, or its "

@@ -19,6 +19,7 @@ from metadata_log.records.registry import Record
 from metadata_log.records.tokens import DelegationTokenRecord
 from metadata_log.records.topics import TopicRecord
 from metadata_log.records.users import UserScramCredentialRecord
+from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
 from metadata_log.zookeeper import access
 from metadata_log.zookeeper.findings import Findings, Noted
 from metadata_log.zookeeper.layout import Kind, Node, Place, place_of
@@ -154,7 +155,7 @@ class _Reader:
                 self.controller = read(ControllerNode, node.data)
                 self.controller_is_ephemeral = node.is_ephemeral
             case Kind.CONTROLLER_EPOCH:
-                self.controller_epoch = read_number(node.data)
+                self.controller_epoch = _checked(read_number(node.data), INT32_MAX - 1)
             case Kind.CLUSTER_ID:
                 self.cluster_id = read(ClusterIdNode, node.data).id
             case Kind.MIGRATION:
@@ -228,6 +229,14 @@ def _id_of(text: str) -> int:
 def _producer_ids(node: Node) -> ProducerIdsRecord:
     found = read(ProducerIdsNode, node.data)
     try:
-        return ProducerIdsRecord(BrokerId(found.broker), -1, int(found.block_end) + 1)
+        end = int(found.block_end)
     except ValueError as error:
         raise DamagedNode(f"block_end {found.block_end!r} is no number") from error
+    return ProducerIdsRecord(BrokerId(found.broker), -1, _checked(end, INT64_MAX - 1) + 1)
+
+
+def _checked(number: int, most: int) -> int:
+    """Return a number that a record can hold; raises DamagedNode."""
+    if not 0 <= number <= most:
+        raise DamagedNode(f"{number} is outside 0 to {most}")
+    return number

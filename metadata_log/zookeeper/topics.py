@@ -13,6 +13,7 @@ from metadata_log.ids import MIGRATING, NO_LEADER, BrokerId, TopicId, is_reserve
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionRecord
 from metadata_log.records.topics import TopicRecord
+from metadata_log.wire.shapes import INT32_MAX
 from metadata_log.zookeeper.findings import Findings, Noted
 from metadata_log.zookeeper.layout import Kind, Node, Place
 from metadata_log.zookeeper.values import (
@@ -192,7 +193,7 @@ def _partition(text: str) -> int:
 
 def _state(node: Node) -> PartitionState:
     found = read_state(node.data)
-    if found.leader < NO_LEADER or found.leader_epoch < 0:
+    if found.leader < NO_LEADER or not 0 <= found.leader_epoch < INT32_MAX:
         raise DamagedNode(f"leader {found.leader} in leader epoch {found.leader_epoch}")
     if found.leader_recovery_state not in (RECOVERED, RECOVERING):
         raise DamagedNode(f"leader_recovery_state {found.leader_recovery_state}")
@@ -206,8 +207,12 @@ def _partitions(topic_id: TopicId, topic: Topic, findings: Findings) -> Iterator
     numbers = sorted(topic.assignments)
     if not numbers:
         raise DamagedNode("it has no partition")
-    if numbers != [*range(len(numbers))] or len(numbers) > PARTITIONS_PER_TOPIC_MAX:
+    if numbers != [*range(len(numbers))]:
         raise DamagedNode(f"its partitions are not numbered from 0 on: {_some(numbers)}")
+    if len(numbers) > PARTITIONS_PER_TOPIC_MAX:
+        raise DamagedNode(
+            f"it has {len(numbers)} partitions, and a topic here {PARTITIONS_PER_TOPIC_MAX} at most"
+        )
     states = _states(topic)
     for number, (path, _) in states.items():
         if number not in topic.assignments:
@@ -264,7 +269,7 @@ def _record(
 
 
 def _check_ids(number: int, what: str, ids: Sequence[int]) -> None:
-    if not ids or len({*ids}) != len(ids) or min(ids) < 0:
+    if not ids or len({*ids}) != len(ids) or min(ids) < 0 or max(ids) > INT32_MAX:
         raise DamagedNode(f"partition {number}: {what} {[*ids]}")
 
 

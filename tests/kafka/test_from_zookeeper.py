@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 from kazoo.exceptions import NodeExistsError
+from kazoo.security import make_digest_acl
 
-from metadata_log.errors import NodeStillAlive
+from metadata_log.errors import NodeStillAlive, NotAuthorized
 from metadata_log.zookeeper.bridge import CONTROLLER_PATH, refusals
 from metadata_log.zookeeper.imported import Imported, imported
 from ops.bench.import_zookeeper import import_zookeeper
@@ -83,6 +84,15 @@ def test_a_controller_that_lives_is_found_and_never_taken_for_ours(hosts: str) -
             at.hold_controller(1, unix_ms=1)
     assert read(hosts, "/controller_epoch") == "17"
     poll_until(lambda: found_at(hosts).controller is None, deadline_s=60, what="the session has ended")
+
+
+def test_a_tree_that_is_protected_is_refused_with_the_cure(hosts: str) -> None:
+    """Goal: brokers with `zookeeper.set.acl` let no stranger read credentials: that is no damage, and no empty cluster."""
+    with client(hosts) as broker:
+        mine = make_digest_acl("broker", "secret", all=True)
+        broker.create("/config/users/bob", b"{}", acl=[mine])
+    with connected(hosts) as at, pytest.raises(NotAuthorized, match=r"/config/users/bob: .*skipACL=yes"):
+        list(at.nodes())
 
 
 def test_an_ensemble_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

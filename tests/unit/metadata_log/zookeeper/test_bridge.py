@@ -49,6 +49,7 @@ def test_brokers_that_run_are_named_with_their_addresses() -> None:
 def controller(text: str, *, is_ephemeral: bool) -> Imported:
     nodes = [Node("/controller", text.encode(), 0, is_ephemeral)]
     nodes.append(Node("/cluster/id", json.dumps(WHOLE["/cluster/id"]).encode()))
+    nodes.append(Node("/controller_epoch", b"17"))
     return imported(nodes, None)  # type: ignore[arg-type]  # nothing is drawn
 
 
@@ -85,6 +86,7 @@ def test_b89_a_migration_that_was_begun_is_refused() -> None:
     ("path", "value", "reason"),
     [
         ("/cluster/id", '{"version":"1","id":"another"}', 'Write cluster_id = "another" into the settings'),
+        ("/controller_epoch", "0", "no broker was ever the controller"),
         ("/config/clients/c", "{", "/config/clients/c: Input data was truncated"),
     ],
 )

@@ -121,6 +121,8 @@ def test_unknown_nodes_are_listed_and_not_dropped() -> None:
     ("path", "text", "why"),
     [
         ("/controller_epoch", "x", "no number"),
+        ("/controller_epoch", "2147483647", "outside 0 to 2147483646"),
+        ("/controller_epoch", "-1", "outside 0 to"),
         ("/controller", "{}", "brokerid"),
         ("/cluster/id", "", "is empty"),
         ("/brokers/ids/x", "h:1", "'x' is no id"),
@@ -128,6 +130,11 @@ def test_unknown_nodes_are_listed_and_not_dropped() -> None:
             "/latest_producer_id_block",
             '{"version":1,"broker":2,"block_start":"0","block_end":"x"}',
             "'x' is no number",
+        ),
+        (
+            "/latest_producer_id_block",
+            '{"version":1,"broker":2,"block_start":"0","block_end":"9223372036854775807"}',
+            "outside 0 to",
         ),
         ("/migration", "[]", "Expected `object`"),
     ],

@@ -244,6 +244,12 @@ STATE = "/brokers/topics/t/partitions/0/state"
         ),
         ({"/brokers/topics/t": topic({"0": []})}, "/brokers/topics/t", r"replicas \[\]"),
         ({"/brokers/topics/t": topic({"0": [1, 1]})}, "/brokers/topics/t", r"replicas \[1, 1\]"),
+        ({"/brokers/topics/t": topic({"0": [2**31]})}, "/brokers/topics/t", r"replicas \[2147483648\]"),
+        (
+            {"/brokers/topics/t": topic({"0": [1]}), STATE: state(1, [1], 2**31 - 1)},
+            STATE,
+            "leader epoch 2147483647",
+        ),
         ({"/brokers/topics/t": topic({"0": [-1]})}, "/brokers/topics/t", r"replicas \[-1\]"),
         ({"/brokers/topics/t": {**topic({"0": [1]}), "topic_id": "x"}}, "/brokers/topics/t", "topic_id"),
         (
