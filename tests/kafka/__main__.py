@@ -7,6 +7,7 @@
 --idle-brokers 1000: what so many cost the active controller; no Java
 --upgrade: brokers of 4.0 to 4.3 in one cluster, and their rolling upgrade, and that of the level, under load
 --takeover [--topics 1000]: a cluster of Kafka's own, taken over under load and given back
+--from-zookeeper RELEASE: brokers of 3.9.2 under a real ZooKeeper, which come here and go on as brokers of RELEASE
 --large-topics 100: topics of 9,999 partitions that are created and deleted, so many; no Java
 
 Exit code 1: an acknowledged record was lost or doubled, one failed, or a broker found a fault; or there was an election; or
@@ -19,8 +20,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ops.toolchain.jars import KAFKA_VERSION, OLDER_VERSIONS, ZOOKEEPER_VERSION
 from tests.kafka.catching_up import catch_up
 from tests.kafka.faults import run
+from tests.kafka.from_zookeeper import move
 from tests.kafka.idle_brokers import idle_brokers
 from tests.kafka.large_topics import large_topics
 from tests.kafka.shutting_down import shut_down
@@ -45,6 +48,9 @@ def main() -> int:
     parser.add_argument("--large-topics", type=int, metavar="N")
     parser.add_argument("--upgrade", action="store_true")
     parser.add_argument("--takeover", action="store_true")
+    parser.add_argument(
+        "--from-zookeeper", choices=(KAFKA_VERSION, *OLDER_VERSIONS, ZOOKEEPER_VERSION), metavar="RELEASE"
+    )
     parser.add_argument("--topics", type=int, default=1000, metavar="N", help="with --takeover")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, metavar="DIR", help="empty or new; holds the data of all nodes")
@@ -69,6 +75,10 @@ def main() -> int:
         upgraded = asyncio.run(upgrade(out))
         print(upgraded.text())
         return 0 if upgraded.holds else 1
+    if asked.from_zookeeper is not None:
+        moved = asyncio.run(move(out, release=asked.from_zookeeper))
+        print(moved.text())
+        return 0 if moved.holds else 1
     if asked.takeover:
         taken = take_over_and_back(out, topics=asked.topics)
         print(taken.text())

@@ -12,11 +12,15 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
+from metadata_log.metadata_versions import level_of
 from ops.cluster_layout import HOST
+from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, producing, read_to_end
 from ops.kafka.properties import read_properties
 from ops.kafka.zookeeper import ensemble, old_broker, old_broker_properties
 from ops.local_cluster import LocalCluster
+from ops.toolchain.jars import KAFKA_VERSION
+from quorum.node.config import ControllerSettings
 from tests.support.processes import free_port, poll_until
 
 TOPICS: Final = {"kept": 6, "other.one": 2}
@@ -52,6 +56,13 @@ class Moved:
     """Partitions of TOPICS with a leader and a whole ISR after all."""
     seconds: float = 0.0
 
+    @property
+    def holds(self) -> bool:
+        return not (self.failed or self.lost or self.doubled) and self.led == sum(TOPICS.values())
+
+    def text(self) -> str:
+        return "\n".join(f"{name}: {value}" for name, value in dataclasses.asdict(self).items())
+
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -82,10 +93,27 @@ def read(hosts: str, path: str) -> str:
         return found.decode()
 
 
-async def move(directory: Path, *, brokers: int = 2) -> Moved:
-    """Found an old cluster whose brokers have the ids, addresses and directories of the new one, and move it."""
+async def move(directory: Path, *, brokers: int = 2, release: str = KAFKA_VERSION) -> Moved:
+    """Found an old cluster whose brokers have the ids, addresses and directories of the new one, and move it.
+
+    `release` is that of the brokers under the quorum, which is founded at a level that it knows.
+    """
     began, found = time.monotonic(), Moved()
-    cluster = LocalCluster(directory, controllers=3, brokers=brokers, kafka=True)
+    level = level_of(release.rpartition(".")[0])
+    assert level is not None, release
+
+    def adjust(settings: ControllerSettings) -> ControllerSettings:
+        features = dataclasses.replace(settings.features, founding_metadata_version=level)
+        return dataclasses.replace(settings, features=features)
+
+    cluster = LocalCluster(
+        directory,
+        controllers=3,
+        brokers=brokers,
+        kafka=True,
+        adjust=adjust,
+        environment=lambda _: {RELEASE_VARIABLE: release},
+    )
     with ExitStack() as stack:
         cluster.prepare()
         hosts = stack.enter_context(ensemble(directory / "zookeeper", address=(HOST, free_port()))) + "/kafka"
