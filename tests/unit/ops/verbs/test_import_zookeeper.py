@@ -284,3 +284,12 @@ def test_without_kazoo_the_message_names_the_extra(
     monkeypatch.delitem(sys.modules, "ops.zookeeper", raising=False)
     assert run(config) == 2
     assert "pip install 'metaquorum[zookeeper]'" in capsys.readouterr().err
+
+
+def test_a_package_that_lacks_what_writes_directories_says_so_before_the_claim(
+    at: FakeEnsemble, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ops.kafka.taking_over", None)
+    assert run(config) == 2
+    assert "is not in the installed package" in capsys.readouterr().err
+    assert at.calls == []
