@@ -279,7 +279,8 @@ class Layout:
 
     def complete_kafka_broker(self, member: Member, *, brokers: int) -> None:
         """Format one of Kafka's brokers, of which there are `brokers`; its start formats Kafka's own directory within."""
-        from ops.kafka.properties import broker_properties, properties_text
+        from ops.java_properties import properties_text
+        from ops.kafka.properties import broker_properties
 
         config = self.directory / member.config
         self._format(member, None)

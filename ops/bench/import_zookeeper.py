@@ -20,10 +20,10 @@ from ops.bench.measure import figures, report
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
 from ops.cluster_layout import HOST, free_ports
-from ops.kafka.taking_over import take_over
 from ops.kafka.zookeeper import ensemble
 from ops.local_cluster import LocalCluster
 from ops.settings import load_controller_settings
+from ops.takeover.taking_over import take_over
 from ops.zookeeper import SILENT, connected
 from quorum.controller.standby import configured_voters
 from quorum.node.beginning import begun

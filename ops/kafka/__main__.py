@@ -19,8 +19,9 @@ from metadata_log.errors import InvalidSettings, MetadataError
 from metadata_log.ids import random_uuid
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.disk.data_directory import DirectoryLock, Meta, load_meta, write_process_json
+from ops.java_properties import read_properties
 from ops.kafka.java import FORMAT, SERVER, java_command
-from ops.kafka.properties import CLIENT_LISTENER, read_properties
+from ops.kafka.properties import CLIENT_LISTENER
 from ops.toolchain.jars import KAFKA_VERSION, Jars, kafka_jars
 
 LOG_FILE: Final = "server.log"

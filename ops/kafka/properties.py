@@ -94,22 +94,3 @@ def controller_properties(
 def voters_text(voters: Mapping[int, HostPort]) -> str:
     """Return the value of `controller.quorum.voters`."""
     return ",".join(f"{voter}@{address_text(address)}" for voter, address in sorted(voters.items()))
-
-
-def properties_text(properties: Mapping[str, str]) -> str:
-    """Return the content of a properties file; no value of ours has a character that Java escapes."""
-    return "".join(f"{name}={value}\n" for name, value in properties.items())
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """Return what `properties_text` wrote, or an operator who keeps to one `name=value` a line.
-
-    Raises:
-        ValueError: a line is neither a comment nor an assignment.
-    """
-    lines = [line.strip() for line in text.splitlines()]
-    pairs = [line.partition("=") for line in lines if line and not line.startswith(("#", "!"))]
-    for name, equals, _ in pairs:
-        if not equals:
-            raise ValueError(f"{name!r} is no name=value")
-    return {name.strip(): value.strip() for name, _, value in pairs}

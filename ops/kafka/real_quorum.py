@@ -21,14 +21,9 @@ from metadata_log.ids import NodeId, random_uuid, uuid_text
 from metadata_log.node.addresses import HostPort, address_text
 from metadata_log.node.disk.data_directory import Role, format_directory
 from ops.cluster_layout import HOST, free_ports
+from ops.java_properties import properties_text, read_properties
 from ops.kafka.__main__ import FORMAT_VARIABLE, LOG_FILE
-from ops.kafka.properties import (
-    broker_properties,
-    controller_properties,
-    properties_text,
-    read_properties,
-    voters_text,
-)
+from ops.kafka.properties import broker_properties, controller_properties, voters_text
 
 CONTROLLERS: Final = (1, 2, 3)
 START_TIMEOUT_S: Final = 240.0

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.node.addresses import HostPort, address_text
+from ops.java_properties import properties_text
 from ops.kafka.java import SERVER, java_command
-from ops.kafka.properties import properties_text
 from ops.kafka.real_quorum import START_TIMEOUT_S, STOP_TIMEOUT_S, NotStarted
 from ops.toolchain.jars import ZOOKEEPER_VERSION, kafka_jars
 

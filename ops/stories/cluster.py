@@ -15,7 +15,8 @@ from typing import Final
 
 from metadata_log.node.addresses import address_text
 from ops.cluster_layout import HOST, Member, free_ports
-from ops.kafka.properties import CLIENT_LISTENER, CONTROLLER_LISTENER, properties_text, read_properties
+from ops.java_properties import properties_text, read_properties
+from ops.kafka.properties import CLIENT_LISTENER, CONTROLLER_LISTENER
 from ops.local_cluster import LocalCluster
 from ops.stories.links import Link, Links
 from ops.stories.stage import Stage

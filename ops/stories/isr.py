@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from ops.kafka.properties import properties_text, read_properties
+from ops.java_properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.stories.cluster import LAG_TIME_MAX_MS
 from ops.stories.stage import Facts, Stage

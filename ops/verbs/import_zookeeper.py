@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.node.clock import unix_ms
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from metadata_log.zookeeper.imported import Imported
     from ops.zookeeper import Ensemble
     from quorum.node.config import ControllerSettings
-
-
-NOT_HERE: Final = (
-    "what writes the directories (ops/kafka) is not in the installed package; it is in the source repository of metaquorum: "
-    "run the same command there. Nothing was written; --dry-run works here, too"
-)
 
 
 def declared(run: R) -> R:
@@ -135,13 +129,8 @@ def _check(hosts: str, found: "Imported", controllers: Sequence["ControllerSetti
 
 def _take_over(asked: Output, ensemble: "Ensemble", controllers: Sequence["ControllerSettings"]) -> None:
     from metadata_log.zookeeper.bridge import CHECKED_FIRST
+    from ops.takeover.taking_over import check_may_take_over, take_over
 
-    try:
-        from ops.kafka.taking_over import check_may_take_over, take_over
-    except ModuleNotFoundError as error:
-        if not str(error.name).startswith("ops.kafka"):
-            raise
-        fail_usage(NOT_HERE)
     node_id = controllers[0].node_id
     _check(ensemble.hosts, before := _read(ensemble, CHECKED_FIRST), controllers)
     held = before.controller is not None

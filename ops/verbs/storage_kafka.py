@@ -18,7 +18,7 @@ from ops.values import existing_path, from_to
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import MetadataImage
-    from ops.kafka.kafka_state import KafkaState
+    from ops.takeover.kafka_state import KafkaState
 
 LISTENS_S: Final = 2.0
 """A controller that runs takes a connection in some milliseconds."""
@@ -78,9 +78,9 @@ def run_import(
     dry_run: bool,
 ) -> int:
     """Make the directories of our controllers from those that Kafka's stopped controllers left."""
-    from ops.kafka.kafka_state import is_running, kafka_state
-    from ops.kafka.taking_over import begun_with, check_may_take_over, take_over
     from ops.settings import load_controller_settings
+    from ops.takeover.kafka_state import is_running, kafka_state
+    from ops.takeover.taking_over import begun_with, check_may_take_over, take_over
 
     keep_files_private()
     controllers = [load_controller_settings(each) for each in config]
@@ -169,7 +169,7 @@ def run_export(
     dry_run: bool,
 ) -> int:
     """Make the directories of Kafka's controllers from those of our stopped controllers."""
-    from ops.kafka.giving_back import (
+    from ops.takeover.giving_back import (
         check_may_give_back,
         give_back,
         given_back,

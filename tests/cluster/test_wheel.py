@@ -136,6 +136,7 @@ def test_it_runs_outside_the_checkout_without_spark_and_is_small(image: Path, tm
     python = image / "bin" / "python"
     where = run(python, "-c", "import ops.cli; print(ops.cli.__file__)", cwd=tmp_path, env=clean())
     assert Path(where.strip()).is_relative_to(image)
+    run(python, "-c", "import ops.takeover.taking_over, ops.takeover.giving_back", cwd=tmp_path, env=clean())
     for name in ("pyspark", "pyarrow", "duckdb", "pandas", "pip", "setuptools"):
         assert not list(image.glob(f"lib/python*/site-packages/{name}")), name
     said = run(image / "bin" / "metaquorum", "--help", cwd=tmp_path, env=clean())

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Final, Protocol
 
 from metadata_log.node.addresses import read_address
-from ops.kafka.properties import read_properties
+from ops.java_properties import read_properties
 from ops.kafka.real_quorum import CONTROLLERS, NotStarted, RealQuorum
 from ops.local_cluster import LocalCluster
 from tests.support.kafka_broker import heartbeat, registration

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from ops.java_properties import properties_text
 from ops.kafka.clients import NotAnswered, producing, read_to_end
 from ops.kafka.java import CONNECT, java_command
-from ops.kafka.properties import properties_text
 from ops.toolchain.jars import kafka_jars
 from tests.support.processes import free_port, poll_until
 

@@ -14,9 +14,9 @@ from kazoo.client import KazooClient
 
 from metadata_log.metadata_versions import level_of
 from ops.cluster_layout import HOST
+from ops.java_properties import read_properties
 from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, producing, read_to_end
-from ops.kafka.properties import read_properties
 from ops.kafka.zookeeper import ensemble, old_broker, old_broker_properties
 from ops.local_cluster import LocalCluster
 from ops.toolchain.jars import KAFKA_VERSION

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ops.certificates import ADMIN, Authority
+from ops.java_properties import properties_text, read_properties
 from ops.kafka.clients import Admin, NotAnswered, producing
-from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import run_tool
 from ops.local_cluster import TLS_FOLDER, LocalCluster
 from quorum.node.config import AclSettings

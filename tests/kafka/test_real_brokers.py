@@ -19,9 +19,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ops import cli
 from ops.cluster_layout import Member
+from ops.java_properties import properties_text, read_properties
 from ops.kafka.clients import Admin, NotAnswered, producing, read_to_end, settings
 from ops.kafka.demo import run_kafka_demo
-from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import LocalCluster
 from tests.kafka.connecting import connect_worker, lines_of, mirror, more_is_copied

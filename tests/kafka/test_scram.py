@@ -18,8 +18,8 @@ from metadata_log.records.features import METADATA_VERSION_LEVEL
 from ops import cli
 from ops.certificates import ADMIN, Authority
 from ops.founding import credential
+from ops.java_properties import properties_text, read_properties
 from ops.kafka.clients import Admin
-from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import TLS_FOLDER, LocalCluster
 from quorum.decide.founding import chosen

@@ -13,8 +13,8 @@ import pytest
 
 from ops.certificates import ADMIN, Authority
 from ops.cluster_layout import PRINCIPALS
+from ops.java_properties import properties_text, read_properties
 from ops.kafka.clients import Admin, NotAnswered, certificate, producing, read_to_end
-from ops.kafka.properties import properties_text, read_properties
 from ops.kafka.tools import ToolFailed, run_tool
 from ops.local_cluster import TLS_FOLDER, LocalCluster
 from tests.support.processes import poll_until

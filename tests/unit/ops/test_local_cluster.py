@@ -21,7 +21,7 @@ from metadata_log.ids import Uuid, uuid_text
 from metadata_log.node.addresses import address_text
 from metadata_log.node.disk.data_directory import DirectoryLock, load_meta, write_process_json
 from ops.cluster_layout import free_ports, read_cluster_file
-from ops.kafka.properties import read_properties
+from ops.java_properties import read_properties
 from ops.local_cluster import ClusterMismatch, LocalCluster
 from ops.member_processes import ended_with
 from ops.processes import is_locked, running_process

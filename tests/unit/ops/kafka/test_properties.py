@@ -4,13 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.kafka.properties import (
-    broker_properties,
-    controller_properties,
-    properties_text,
-    read_properties,
-    voters_text,
-)
+from ops.java_properties import properties_text, read_properties
+from ops.kafka.properties import broker_properties, controller_properties, voters_text
 
 CONTROLLERS = [("127.0.0.1", 9291), ("127.0.0.1", 9292)]
 
@@ -52,9 +47,3 @@ def test_a_controller() -> None:
     written = controller_properties(1, address=voters[1], voters=voters, data=Path("/d"))
     assert written["controller.quorum.voters"] == voters_text(voters) == "1@127.0.0.1:9291,2@127.0.0.1:9292"
     assert written["listeners"] == "CONTROLLER://127.0.0.1:9291"
-
-
-def test_comments_and_spaces_are_read_and_another_line_is_named() -> None:
-    assert read_properties("# a\n! b\n\n node.id = 7 \n") == {"node.id": "7"}
-    with pytest.raises(ValueError, match="'node' is no name=value"):
-        read_properties("node\n")

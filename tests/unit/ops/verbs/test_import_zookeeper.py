@@ -15,8 +15,8 @@ from metadata_log.ids import NodeId
 from metadata_log.zookeeper.bridge import claim
 from metadata_log.zookeeper.layout import Node
 from ops import cli
-from ops.kafka import taking_over
 from ops.settings_writing import controller_toml
+from ops.takeover import taking_over
 from ops.verbs import import_zookeeper
 from quorum.node.restoring import surviving_state
 from tests.support.lab import settings
@@ -284,12 +284,3 @@ def test_without_kazoo_the_message_names_the_extra(
     monkeypatch.delitem(sys.modules, "ops.zookeeper", raising=False)
     assert run(config) == 2
     assert "pip install 'metaquorum[zookeeper]'" in capsys.readouterr().err
-
-
-def test_a_package_that_lacks_what_writes_directories_says_so_before_the_claim(
-    at: FakeEnsemble, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "ops.kafka.taking_over", None)
-    assert run(config) == 2
-    assert "is not in the installed package" in capsys.readouterr().err
-    assert at.calls == []

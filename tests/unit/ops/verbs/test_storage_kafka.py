@@ -128,7 +128,7 @@ def test_a_quorum_that_runs_is_only_looked_at(
 ) -> None:
     recorded = unpacked(tmp_path / "recorded")
     sources = [recorded / "controller-1", recorded / "controller-3"]
-    monkeypatch.setattr("ops.kafka.kafka_state.is_running", lambda path: path == sources[0])
+    monkeypatch.setattr("ops.takeover.kafka_state.is_running", lambda path: path == sources[0])
     command = words("import-kafka", sources, [config(tmp_path, 1)])
     assert "stop all of Kafka's controllers first" in str(ran(capsys, command, code=2)["said"])
     assert ran(capsys, [*command, "--dry-run"])["written"] is False

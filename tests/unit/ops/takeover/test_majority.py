@@ -3,7 +3,7 @@
 import pytest
 
 from metadata_log.errors import InvalidRequest
-from ops.kafka.majority import check_majority, listed, majority_of
+from ops.takeover.majority import check_majority, listed, majority_of
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Pure: whether enough directories of a stopped quorum are here to know all that was acknowledged.
 
-Tests: tests/unit/ops/kafka/test_majority.py.
+Tests: tests/unit/ops/takeover/test_majority.py.
 """
 
 from collections.abc import Collection, Sequence

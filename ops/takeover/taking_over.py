@@ -2,7 +2,7 @@
 
 Their log begins with a snapshot, above all offsets and epochs that the brokers have seen, so each broker loads the snapshot
 and keeps its replicas. Every directory is made beside its place and gets its name last: at any moment a controller has the
-whole state, or no directory with which it could start. Tests: tests/unit/ops/kafka/test_taking_over.py.
+whole state, or no directory with which it could start. Tests: tests/unit/ops/takeover/test_taking_over.py.
 """
 
 import random
@@ -31,7 +31,7 @@ from metadata_log.records.features import (
     METAQUORUM_VERSION_LEVEL,
 )
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter
-from ops.kafka.kafka_state import KafkaState
+from ops.takeover.kafka_state import KafkaState
 from quorum.controller.standby import configured_voters
 from quorum.decide.features import supported
 from quorum.node.config import ControllerSettings

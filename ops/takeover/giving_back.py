@@ -2,7 +2,7 @@
 
 Each holds a checkpoint above all offsets and epochs that the brokers have seen, no segment, and the quorum-state that keeps
 its controller from electing in an older epoch. A directory is made beside its place and gets its name last.
-Tests: tests/unit/ops/kafka/test_giving_back.py.
+Tests: tests/unit/ops/takeover/test_giving_back.py.
 """
 
 import json
@@ -26,10 +26,10 @@ from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoin
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.kinds import PARTITION
-from ops.kafka.kafka_state import QUORUM_STATE
-from ops.kafka.majority import check_majority
-from ops.kafka.properties import read_properties
-from ops.kafka.taking_over import OFFSETS_SKIPPED
+from ops.java_properties import read_properties
+from ops.takeover.kafka_state import QUORUM_STATE
+from ops.takeover.majority import check_majority
+from ops.takeover.taking_over import OFFSETS_SKIPPED
 from quorum.node.restoring import EPOCHS_SKIPPED, Survivor, restored, surviving_state
 from snapshots.snapshot_file import snapshot_id
 

@@ -18,7 +18,7 @@ from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.replay.digest import folded
 from metadata_log.replay.kafka.log import export_kafka
 from metadata_log.replay.tables import open_export
-from ops.kafka.kafka_state import KafkaState, is_running, kafka_state
+from ops.takeover.kafka_state import KafkaState, is_running, kafka_state
 from tests.support.kafka_log import (
     batch,
     broker,
@@ -225,7 +225,7 @@ def test_a_checkpoint_that_contradicts_itself_is_named(tmp_path: Path) -> None:
 def test_a_record_that_contradicts_the_state_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulated: int
 ) -> None:
-    monkeypatch.setattr("ops.kafka.kafka_state.RECORDS_AT_ONCE", accumulated)
+    monkeypatch.setattr("ops.takeover.kafka_state.RECORDS_AT_ONCE", accumulated)
     path = log(
         tmp_path / "k", ONE, batch(5, [partition_change(bytes([9]) * 16, 0, {1: struct.pack(">i", 11)})])
     )

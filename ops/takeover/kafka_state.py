@@ -2,7 +2,7 @@
 
 Kafka's files do not say up to where its log was committed. So the log with the highest (epoch, end offset) among those of a
 majority of the voters counts: it holds all that was committed, and Kafka's own election would choose it, too.
-Tests: tests/unit/ops/kafka/test_kafka_state.py.
+Tests: tests/unit/ops/takeover/test_kafka_state.py.
 """
 
 import fcntl
@@ -39,8 +39,8 @@ from metadata_log.replay.kafka.files import (
 )
 from metadata_log.replay.kafka.records import Translator
 from metadata_log.replay.opaque import OpaqueRecord
-from ops.kafka.majority import check_majority, listed, majority_of
-from ops.kafka.properties import read_properties
+from ops.java_properties import read_properties
+from ops.takeover.majority import check_majority, listed, majority_of
 
 LOCK: Final = ".lock"
 """In each directory of a running process of Kafka's."""

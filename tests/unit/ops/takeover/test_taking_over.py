@@ -15,9 +15,9 @@ from metadata_log.ids import BrokerId, NodeId
 from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh, only_joins
 from metadata_log.records.features import METADATA_VERSION, METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
 from metadata_log.records.quorum import Voter, VoterEndpoint
-from ops.kafka import taking_over
-from ops.kafka.kafka_state import KafkaState, kafka_state
-from ops.kafka.taking_over import OFFSETS_SKIPPED, begun_with, check_may_take_over, take_over
+from ops.takeover import taking_over
+from ops.takeover.kafka_state import KafkaState, kafka_state
+from ops.takeover.taking_over import OFFSETS_SKIPPED, begun_with, check_may_take_over, take_over
 from quorum.node.config import ControllerSettings, FeatureSettings
 from quorum.node.restoring import EPOCHS_SKIPPED, surviving_state
 from tests.support.kafka_log import batch, broker, feature, leader_change, partition, topic, written

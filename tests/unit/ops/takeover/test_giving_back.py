@@ -16,8 +16,8 @@ from metadata_log.image.metadata_image import EMPTY, SUBJECT_BUILDERS, MetadataI
 from metadata_log.node.disk.data_directory import format_directory
 from metadata_log.records.features import METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
 from metadata_log.records.quorum import RAFT_ENDPOINT, Voter, VoterEndpoint
-from ops.kafka import giving_back
-from ops.kafka.giving_back import (
+from ops.takeover import giving_back
+from ops.takeover.giving_back import (
     KafkaController,
     check_may_give_back,
     give_back,
@@ -25,8 +25,8 @@ from ops.kafka.giving_back import (
     read_controller,
     stopped_state,
 )
-from ops.kafka.kafka_state import kafka_state
-from ops.kafka.taking_over import OFFSETS_SKIPPED
+from ops.takeover.kafka_state import kafka_state
+from ops.takeover.taking_over import OFFSETS_SKIPPED
 from quorum.node.restoring import EPOCHS_SKIPPED, Survivor, begin_directory, restored
 from tests.support.histories import history_of, small_uuid
 
