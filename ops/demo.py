@@ -95,7 +95,7 @@ class _Demo:
         after = Counter(await self._leaders())
         self._tell(f"fenced after {_ms(killed)}; leaderships per broker (-1: nobody):")
         self._tell(f"  before {_counted(before)}\n  after  {_counted(after)}")
-        await self._set_config("min.insync.replicas", "1")
+        await self._set_config("retention.ms", "86400000")
 
         self._step(
             f"start broker {victim} again",

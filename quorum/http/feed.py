@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from metadata_log import limits
-from metadata_log.errors import InvalidRequest, MetadataError
+from metadata_log.errors import InvalidRequest, MetadataError, ThrottlingQuotaExceeded
 from metadata_log.ids import TopicId, uuid_from_text
 from metadata_log.log.topic_filter import TopicFilter
 from metadata_log.wire.shapes import check_text
@@ -26,6 +26,8 @@ EVENT_STREAM: Final = "text/event-stream"
 LAST_EVENT_ID: Final = "Last-Event-ID"
 STREAM_WAIT_MS: Final = 5_000
 """A stream without lines says this often up to where the log was examined; meanwhile its client's right is looked at."""
+READS_WAIT_MS: Final = 200
+"""For so long a stream waits where too many reads wait already."""
 
 
 async def send_feed(door: Door, request: web.Request, start: int, until: int | None) -> web.StreamResponse:
@@ -66,13 +68,17 @@ async def send_stream(door: Door, request: web.Request, start: int) -> web.Strea
     if request.method == hdrs.METH_HEAD:
         return response
     while True:
-        while lines is not None:
-            await response.write(_events(lines))  # waits while the client reads nothing
-            lines = await feed.more()
-        await response.write(b"id: %d\n\n" % feed.examined)
         try:
+            while lines is not None:
+                await response.write(_events(lines))  # waits while the client reads nothing
+                lines = await feed.more()
+            await response.write(b"id: %d\n\n" % feed.examined)
             door.identities.recheck(request)
             lines = await feed.goes_on(asyncio.get_running_loop().time() + STREAM_WAIT_MS / 1000)
+        except ThrottlingQuotaExceeded:
+            # One record wakes many streams at once, and their reads are bounded.
+            lines = None
+            await asyncio.sleep(READS_WAIT_MS / 1000)
         except MetadataError as error:
             # Where it was is said: the client asks again there, and is told why in an answer of its own.
             log.info("feed_ended", extra={"reason": error.message})

@@ -812,7 +812,10 @@ class NodeWorkload:
             written = sorted(number for *_, number in acknowledged)
             known = dict(pair for number in written for pair in _setting(number).items())
             newer = known | _setting(written[-1] + 1 if written else 1)
-            if dict(image.configs.get((BROKER, ""), {})) not in (known, newer):
+            settings = {  # beside them the founding sets one
+                name: value for name, value in image.configs.get((BROKER, ""), {}).items() if name in newer
+            }
+            if settings not in (known, newer):
                 raise LostForGood(f"the state is not that of writes 1 to {len(written)}")
             if node.segments.log_start_offset != 0:
                 raise NotKept(f"the history begins at offset {node.segments.log_start_offset}")

@@ -185,7 +185,7 @@ def test_every_command_is_explained(shell: Shell) -> None:
 
 
 def test_paths_are_completed(shell: Shell) -> None:
-    assert shell.completions("/to") == ["/topics/"]
+    assert shell.completions("/to") == ["/tokens/", "/topics/"]
     assert shell.completions("topics/") == ["topics/a.b/", "topics/orders/"]
     assert shell.completions("/topics/orders/partitions/1") == ["/topics/orders/partitions/1"]
     assert shell.completions("/nothing/") == []

@@ -21,7 +21,7 @@ from tests.support.histories import CLUSTER_ID, history_of
 
 pytestmark = pytest.mark.slow
 
-HISTORY = [*history_of(31, 80)]
+HISTORY = [*history_of(32, 80)]
 END = HISTORY[-1].batch.end_offset
 LARGE = next(step.batch for step in HISTORY[20:] if len(step.batch.records) > 2)
 
