@@ -10,10 +10,6 @@ _TRANSLATION_TESTS: Final = "tests/unit/metadata_log/kafka/test_translation.py"
 _DOOR_TESTS: Final = "tests/unit/quorum/kafka"
 
 
-def _believes_sizes(_original: Any) -> Any:
-    return lambda _data, at, size: at + size
-
-
 def _without_deleted(_original: Any) -> Any:
     return lambda records, _deleted: records
 
@@ -42,14 +38,14 @@ MUTANTS: Final = (
     Mutant(
         "believes-sizes",
         "an array, a text or a tagged field of a record of Kafka's has as many bytes as it claims",
-        "metadata_log.kafka.reading:_end",
-        _believes_sizes,
+        "metadata_log.kafka.reading:_beyond",
+        always(None),
         Directed(f"{_RECORDS_TESTS}::test_an_array_claims_no_more_than_is_there"),
     ),
     Mutant(
         "null-anywhere",
         "a field of Kafka's that may not be null is null",
-        "metadata_log.kafka.reading:_check_null",
+        "metadata_log.kafka.reading:_null",
         always(None),
         Directed(f"{_RECORDS_TESTS}::test_null_where_nothing_may_be_null_is_refused"),
     ),

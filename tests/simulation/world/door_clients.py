@@ -77,7 +77,7 @@ class Principals:
             role = rows.get(who.name)
             if role is None and who.by_certificate:
                 role = {"Broker": "broker", "Controller": "controller"}.get(who.name.partition(":")[0])
-            if role is not None and right in ROLES[role]:
+            if role is not None and (right is Right.IDENTITY or right in ROLES[role]):
                 return True
         return False
 
