@@ -28,11 +28,11 @@ def test_the_same_seed_is_the_same_run() -> None:
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
-        ("quarantine-unsynced", 2),
+        ("quarantine-unsynced", 3),
         ("ack-before-sync", 1),
         ("directory-unsynced", 6),
         ("announced-early", 1),
-        ("seen-not-synced", 515),
+        ("seen-not-synced", 19),
     ],
 )
 def test_a_seeded_bug_is_noticed(name: str, seed: int) -> None:
