@@ -160,12 +160,12 @@ def test_a_killed_broker_is_fenced_its_leaderships_move_and_it_comes_back_with_w
     run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=calm))
 
 
-def metaquorum(cluster: LocalCluster, *words: str) -> Any:
-    """Return what `metaquorum WORDS` prints."""
+def metaquorum(cluster: LocalCluster, *words: str, code: int = 0) -> Any:
+    """Return what `metaquorum WORDS` prints; `code`: how it must end."""
     line = [sys.executable, "-m", "ops.cli", *words, "--json"]
     line += ["--bootstrap", ",".join(cluster.bootstrap), "--timeout", "60s"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
 

@@ -114,6 +114,7 @@ def test_plans_their_history_and_restored_topics(tmp_path: Path) -> None:
                 "1",
                 "--dry-run",
             ),
+            code=3,
         )
         assert [one["error"] for one in refused["refused"]] == ["POLICY_VIOLATION"] * 2, (
             "by the file's policy"

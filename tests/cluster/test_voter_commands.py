@@ -164,7 +164,7 @@ def test_the_leaders_disk_is_replaced_as_the_runbook_says(tmp_path: Path) -> Non
         restart(quorum, lost)
         wait_until_green(quorum)
         settings = {row["name"] for row in quorum.ask("GET", "/v1/configs?cluster=1").ok()["items"]}
-        assert settings == {"before", "meanwhile", "after", "beside"}
+        assert settings == {"min.insync.replicas", "before", "meanwhile", "after", "beside"}
 
 
 def test_a_fourth_controller_comes_and_the_leader_goes(tmp_path: Path) -> None:

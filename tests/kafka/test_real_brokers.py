@@ -116,6 +116,12 @@ def knows_leaders(admin: Admin, leaders: list[int]) -> bool:
     return sorted(admin.topics().get("plain", {}).values()) == leaders
 
 
+def test_brokers_are_rolled_one_by_one_without_a_lost_record_or_a_partition_without_a_leader(
+    cluster: LocalCluster, bootstrap: tuple[str, ...]
+) -> None:
+    roll_under_load(cluster, bootstrap)
+
+
 def test_the_demo_loses_a_controller_and_a_broker_and_no_record(cluster: LocalCluster) -> None:
     told: list[str] = []
     asyncio.run(run_kafka_demo(cluster, told.append))
@@ -123,12 +129,6 @@ def test_the_demo_loses_a_controller_and_a_broker_and_no_record(cluster: LocalCl
     assert re.search(r"[1-9]\d* records acknowledged, 0 failed, 0 lost, 0 doubled", text)
     assert "the same as the log's own fold" in text
     assert f"| broker {cluster.brokers[-1].id} lost | broker |" in text
-
-
-def test_brokers_are_rolled_one_by_one_without_a_lost_record_or_a_partition_without_a_leader(
-    cluster: LocalCluster, bootstrap: tuple[str, ...]
-) -> None:
-    roll_under_load(cluster, bootstrap)
 
 
 def test_records_are_produced_and_consumed(bootstrap: tuple[str, ...]) -> None:
@@ -245,15 +245,15 @@ def test_a_worker_of_connect_writes_each_record_once_while_the_active_controller
     admin = Admin(bootstrap)
 
     def is_created() -> bool:
-        """A test before stopped a broker, which may be fenced yet: then the topic is refused, and asked for again."""
+        """A broker that was stopped before may be fenced yet: then the topic is refused, and asked for again."""
         with suppress(NotAnswered):
-            admin.create_topic("orders", partitions=3, replicas=3)
-        return len(admin.topics().get("orders", {})) == 3
+            admin.create_topic("mirrored", partitions=3, replicas=3)
+        return len(admin.topics().get("mirrored", {})) == 3
 
     poll_until(is_created, deadline_s=DEADLINE_S, what="the topic")
     file = tmp_path / "lines"
     with connect_worker(tmp_path / "connect", bootstrap) as worker:
-        worker.connect("mirror", **mirror(bootstrap, "orders"))
+        worker.connect("mirror", **mirror(bootstrap, "mirrored"))
         worker.connect("file", **lines_of(file, "lines"))
         more_is_copied(bootstrap, file, 0)
         victim = active_id(cluster)
@@ -264,7 +264,7 @@ def test_a_worker_of_connect_writes_each_record_once_while_the_active_controller
     poll_until(lambda: is_reachable(cluster), deadline_s=DEADLINE_S, what="all controllers are back")
     topics = [each["name"] for each in read(cluster, "/v1/topics")["items"]]
     assert {"connect-config", "connect-offset", "connect-status"} <= set(topics)
-    assert len(read(cluster, "/v1/topics/copy.orders")["partitions"]) == 3
+    assert len(read(cluster, "/v1/topics/copy.mirrored")["partitions"]) == 3
 
 
 # --- Kafka's own tools
