@@ -270,7 +270,7 @@ def _of_an_older_release(*arguments: Any, **named: Any) -> dict[str, Any]:
 
 def test_secrets_are_masked_before_and_after(tmp_path: Path) -> None:
     """Goal: no family holds a secret. Method: a history that sets passwords, and what the rows have for them."""
-    history = [*history_of(2, 300)]
+    history = [*history_of(1, 300)]
     export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
     log = replay.open(tmp_path)
     values = {
