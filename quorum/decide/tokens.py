@@ -280,7 +280,8 @@ DECISIONS: Final = (
 )
 OTHER_OPERATIONS: Final[Mapping[str, Access]] = {
     "DescribeDelegationToken": Access(Right.IDENTITY, AclOperation.DESCRIBE),
-    "DescribeTokenOf": Access(Right.READ, AclOperation.DESCRIBE),
-    "DescribeTokensOf": Access(Right.READ, AclOperation.DESCRIBE_TOKENS),
+    "DescribeTokenOf": Access(Right.CLUSTER, AclOperation.DESCRIBE),
+    "DescribeTokensOf": Access(Right.CLUSTER, AclOperation.DESCRIBE_TOKENS),
 }
-"""The second and the third are asked for tokens of others: of a token by its id, and of an owner."""
+"""The second and the third are asked for tokens of others: of a token by its id, and of an owner. Who may describe a token
+gets its HMAC over Kafka's protocol, and so acts as its owner: to see the metadata is not enough."""

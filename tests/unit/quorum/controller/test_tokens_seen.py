@@ -39,7 +39,10 @@ def test_a_role_or_an_acl_shows_tokens_of_others() -> None:
     def sees(principal: Principal) -> bool:
         return may_describe(Caller(principal, "10.0.0.1"), world.image)(TOKEN)
 
-    assert sees(Principal("User:reader", ROLES["reader"]))
+    by_role = {role: sees(Principal("User:x", rights)) for role, rights in ROLES.items()}
+    assert by_role == {"admin": True, "broker": False, "controller": False, "reader": False}, (
+        "it gets the HMAC"
+    )
     assert not sees(Principal("User:nobody-knows", frozenset()))
     told = {
         name: sees(Principal(f"User:{name}", frozenset(), by_acls=BY_ACLS))
