@@ -27,6 +27,7 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.audit_log import no_audit_log
+from metadata_log.node.identity.rights import Right
 from metadata_log.node.pace import Pace
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced
@@ -313,7 +314,12 @@ class Controller(Upkeep):
         return decision, envelope, batch
 
     def _asked_by(self, caller: Caller, mutations: Mutations | None) -> DecideContext:
-        return replace(self._context(), mutations=mutations, requester=caller.name)
+        return replace(
+            self._context(),
+            mutations=mutations,
+            requester=caller.name,
+            is_administrator=caller.principal.has(Right.CLUSTER),
+        )
 
     def _mutations(self, caller: Caller) -> Mutations | None:
         """Return what counts a client's changes; None: it has no quota."""

@@ -100,7 +100,8 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     `is_linked` answers whether this controller is linked with another one now. `raft_status` returns Raft's view, in which
     a change of voters is pending from its append on; None: changes of voters are decided by the log alone. `mutations`
     counts the partitions that are created and deleted against the client's quota; None: it has none. `requester` is the
-    principal that asks. `tokens` are the rules of delegation tokens; None: no secret key is set, so there are none.
+    principal that asks, and `is_administrator` says whether its roles give it the right cluster. `tokens` are
+    the rules of delegation tokens; None: no secret key is set, so there are none.
     """
 
     image: MetadataImage
@@ -124,4 +125,5 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     raft_status: Callable[[], RaftStatus] | None = None
     mutations: Mutations | None = None
     requester: str = ""
+    is_administrator: bool = False
     tokens: TokenRules | None = None

@@ -1,7 +1,7 @@
 """Pure: which delegation tokens there are to be: who may have one, who may renew it, and when it ends.
 
 The owner, or somebody whom an ACL allows to, asks for a token. The owner and the renewers that it names move its end, up to
-the latest end that it was issued with. The active controller removes what has ended.
+the latest end that it was issued with; an administrator can end it, too. The active controller removes what has ended.
 Source: KIP-48, KIP-373, KIP-900; Kafka's DelegationTokenControlManager.
 """
 
@@ -23,12 +23,14 @@ from metadata_log.errors import (
 from metadata_log.ids import random_uuid, uuid_text
 from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.limits import DELEGATION_TOKENS_MAX
+from metadata_log.image.tokens import TokensImage
+from metadata_log.limits import DELEGATION_TOKENS_MAX, DELEGATION_TOKENS_OF_OWNER_MAX
 from metadata_log.metadata_versions import TOKENS_FROM
 from metadata_log.node.identity.rights import Right
 from metadata_log.records.acls import AclOperation, ResourceType
 from metadata_log.records.features import METADATA_VERSION
 from metadata_log.records.tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import INT64_MAX
 from quorum.decide.access import Access, Resource
@@ -98,14 +100,16 @@ class TokenExpiry(NamedTuple):
     expiry_timestamp_ms: int
 
 
-def create(context: DecideContext, command: CreateDelegationToken | CreateDelegationTokenFor) -> Decision:
+def create(
+    context: DecideContext, command: CreateDelegationToken | CreateDelegationTokenFor
+) -> Sliced[Decision]:
     """Decide a new token, whose requester is the principal that asks.
 
     Raises:
         DelegationTokenAuthDisabled: no secret key is set here.
         UnsupportedVersion: the log has tokens from level 5 of metaquorum.version and 14 of metadata.version on.
         InvalidPrincipalType: a renewer is no user.
-        PolicyViolation: there are DELEGATION_TOKENS_MAX tokens already.
+        PolicyViolation: there are DELEGATION_TOKENS_MAX tokens already, or DELEGATION_TOKENS_OF_OWNER_MAX of this owner.
     """
     rules = _rules(context)
     for renewer in command.renewers:
@@ -116,6 +120,10 @@ def create(context: DecideContext, command: CreateDelegationToken | CreateDelega
     if len(context.image.tokens) >= DELEGATION_TOKENS_MAX:
         raise PolicyViolation(f"there are {DELEGATION_TOKENS_MAX} delegation tokens: expire some first")
     owner = command.owner if isinstance(command, CreateDelegationTokenFor) else context.requester
+    if (yield from _are_many_of(owner, context.image.tokens)):
+        raise PolicyViolation(
+            f"{owner} has {DELEGATION_TOKENS_OF_OWNER_MAX} delegation tokens: expire some first"
+        )
     now_ms, lifetime_ms = context.unix_ms, rules.max_lifetime_ms
     if command.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, command.max_lifetime_ms)
@@ -149,10 +157,14 @@ def renew(context: DecideContext, command: RenewDelegationToken) -> Decision:
 
 
 def expire(context: DecideContext, command: ExpireDelegationToken) -> Decision:
-    """Decide the end of a token, at once or later; raises as `renew`. One that has ended can still be removed."""
+    """Decide the end of a token, at once or later; raises as `renew`. One that has ended can still be removed.
+
+    An administrator may end the tokens of all, which Kafka's does not let it.
+    """
     rules = _rules(context)
     token = _named(context, rules, command.token_id, command.hmac)
-    _check_may(context, token)
+    if not context.is_administrator:
+        _check_may(context, token)
     if command.expiry_time_period_ms < 0:
         removal = RemoveDelegationTokenRecord(token.token_id)
         return Decision(records=(removal,), outcome=TokenExpiry(context.unix_ms))
@@ -173,6 +185,18 @@ def _rules(context: DecideContext) -> TokenRules:
         )
     check_level(context.image, DelegationTokenRecord, "delegation tokens")
     return context.tokens
+
+
+def _are_many_of(owner: str, tokens: TokensImage) -> Sliced[bool]:
+    """Answer whether an owner has as many tokens as one may have."""
+    if len(tokens) < DELEGATION_TOKENS_OF_OWNER_MAX:
+        return False
+    count = 0
+    for number, token in enumerate(tokens.values()):
+        count += token.owner == owner
+        if number % ITEMS_BETWEEN_RESTS == 0:
+            yield
+    return count >= DELEGATION_TOKENS_OF_OWNER_MAX
 
 
 def _new_id(context: DecideContext) -> str:

@@ -35,9 +35,16 @@ class Office(World):
 
     has_key = True
 
+    administrators = frozenset({"User:root"})
+
     def context_of(self, who: str) -> DecideContext:
         rules = TokenRules(DEFAULTS.max_lifetime_ms, DEFAULTS.expiry_time_ms, lambda hmac: hmac.decode())
-        return replace(self.context(), requester=who, tokens=rules if self.has_key else None)
+        return replace(
+            self.context(),
+            requester=who,
+            is_administrator=who in self.administrators,
+            tokens=rules if self.has_key else None,
+        )
 
     def ask(self, command: Command, who: str = "User:ann") -> Decision:
         decision = decide(self.context_of(who), command)
@@ -108,6 +115,29 @@ def test_owner_and_renewers_end_a_token_and_nobody_else_does() -> None:
     gone = office.ask(ExpireDelegationToken(token_id=token.token_id, expiry_time_period_ms=-7))
     assert (gone.records, gone.outcome) == ((RemoveDelegationTokenRecord(token.token_id),), TokenExpiry(1))
     assert error_of(office.ask(now)) == "DELEGATION_TOKEN_NOT_FOUND"
+
+
+def test_an_administrator_ends_a_token_of_another_and_does_not_renew_it() -> None:
+    office = Office()
+    token = office.token()
+    named = {"token_id": token.token_id}
+    renewed = office.ask(RenewDelegationToken(**named), "User:root")  # type: ignore[arg-type]
+    assert error_of(renewed) == "DELEGATION_TOKEN_OWNER_MISMATCH"
+    ended = office.ask(ExpireDelegationToken(**named), "User:root")  # type: ignore[arg-type]
+    assert ended.records == (RemoveDelegationTokenRecord(token.token_id),)
+
+
+def test_the_tokens_of_one_owner_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "DELEGATION_TOKENS_OF_OWNER_MAX", 2)
+    office = Office()
+    first, _ = office.token(), office.token()
+    refused = office.ask(CreateDelegationToken())
+    assert error_of(refused) == "POLICY_VIOLATION" and "User:ann has 2" in str(refused.refusal)
+    refused = office.ask(CreateDelegationTokenFor(owner="User:ann"), "User:root")
+    assert error_of(refused) == "POLICY_VIOLATION", "whoever asks for it"
+    assert error_of(office.ask(CreateDelegationToken(), "User:bob")) is None
+    office.ask(ExpireDelegationToken(token_id=first.token_id))
+    assert error_of(office.ask(CreateDelegationToken())) is None
 
 
 def test_a_token_of_another_owner_is_the_owners_and_not_its_requesters() -> None:

@@ -60,6 +60,13 @@ async def test_tokens_are_issued_listed_renewed_and_expired(tmp_path: Path) -> N
         assert (status, body["error"]) == (404, "DELEGATION_TOKEN_NOT_FOUND")
 
 
+async def test_an_administrator_ends_a_token_of_another(tmp_path: Path) -> None:
+    async with office(tmp_path) as (desk, ask):
+        token = await issued(ask)
+        status, _ = await ask("POST", "/v1/tokens/expire", "User:admin", {"token_id": token["token_id"]})
+        assert status == 200 and not desk.controller.committed.tokens
+
+
 async def test_another_owner_needs_the_right(tmp_path: Path) -> None:
     async with office(tmp_path) as (_, ask):
         status, body = await ask("POST", "/v1/tokens", "User:ann", {"owner": "User:bob"})
