@@ -46,6 +46,7 @@ from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.mutation_quota import Mutations, quota_of, throttle_ms
 from quorum.decide.registry import DECISIONS, decide, deciding
+from quorum.decide.tokens import ExpireDelegationToken, RenewDelegationToken
 from quorum.node.config import ControllerSettings
 
 T = TypeVar("T")
@@ -146,6 +147,7 @@ class Controller(Upkeep):
             Rejected, NotController, OutcomeUnknown: as `submit`.
         """
         authorize_command(caller, command, self.committed)
+        await self._prepare(command)
         await self.turns.wait_for_turn()
         began_ms = self._now_ms()
         decision = decide(self._asked_by(caller, None), command)
@@ -231,6 +233,7 @@ class Controller(Upkeep):
             NotAuthorized: the caller may not have this decided.
         """
         authorize_command(caller, command, self.committed)
+        await self._prepare(command)
         actor, request_id = caller.actor_of(command), caller.request_id
         operation = DECISIONS[type(command)].operation
         key = None if request_id is None else idempotency_key(request_id, operation, command)
@@ -284,6 +287,13 @@ class Controller(Upkeep):
         arrived_ms = self._now_ms()
         await self.turns.wait_for_turn()
         self.metrics.event_queue_seconds.observe((self._now_ms() - arrived_ms) / 1000)
+
+    async def _prepare(self, command: Command) -> None:
+        """Have the HMACs made, in slices, of which a command names one; other writes go on meanwhile."""
+        if not isinstance(command, RenewDelegationToken | ExpireDelegationToken) or not self.is_active:
+            return
+        if command.token_id is None:
+            await Pace(self._now_ms).made_by(self.tokens.catching_up())
 
     def _holds(self, command: Command, image: MetadataImage, leaving: frozenset[BrokerId]) -> bool:
         """Answer whether what was decided on `image` may still be appended behind it; raises as `tip`.

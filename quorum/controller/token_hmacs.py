@@ -7,12 +7,15 @@ Tests: tests/unit/quorum/controller/test_token_hmacs.py.
 
 import base64
 import hmac
+from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Final
 
 from metadata_log.batch import RecordBatch
-from metadata_log.image.metadata_image import Delta, MetadataImage
-from metadata_log.image.tokens import TokensImage
+from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
+from metadata_log.limits import TOKEN_CREDENTIALS_MAX
 from metadata_log.node.identity.scram import HASHES, ITERATIONS_MIN, Credential, keys_of, salted
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, at_once
 from quorum.controller.applied_listener import AppliedListener
 
 HASH: Final = "sha512"
@@ -26,12 +29,17 @@ class TokenHmacs(AppliedListener):
         self._secret: bytes | None = None
         self._ids: dict[bytes, str] = {}
         """By HMAC."""
-        self._to_count: TokensImage | None = None
-        """The tokens of a snapshot, whose HMACs are made when the first is looked for."""
+        self._tokens = EMPTY.tokens
+        """Those that are committed."""
+        self._left: Iterator[str] = iter(())
+        """Ids of a snapshot whose HMACs are not made yet: they are made once one is looked for."""
+        self._credentials: OrderedDict[tuple[str, int], Credential] = OrderedDict()
+        """By id and mechanism, those used last behind: a client has no identity yet when it asks for one."""
 
     def use(self, secret_key: bytes | None) -> None:
         """Take the secret key, before anything is applied; None: tokens are disabled."""
         self._secret = secret_key
+        self._credentials.clear()
 
     @property
     def is_on(self) -> bool:
@@ -43,13 +51,31 @@ class TokenHmacs(AppliedListener):
 
     def id_of(self, token_hmac: bytes) -> str | None:
         """Return the id of the committed token with this HMAC; None where there is none."""
-        if self._to_count is not None:
-            self._ids = {self.hmac_of(token_id): token_id for token_id in self._to_count}
-            self._to_count = None
+        at_once(self.catching_up())
         return self._ids.get(token_hmac)
+
+    def catching_up(self) -> Sliced[None]:
+        """Make the HMACs that a snapshot left to be made: after it `id_of` takes no time."""
+        made = 0
+        while (token_id := next(self._left, None)) is not None:
+            if token_id in self._tokens:
+                self._ids[self.hmac_of(token_id)] = token_id
+            made += 1
+            if made % ITEMS_BETWEEN_RESTS == 0:
+                yield
 
     def credential_of(self, token_id: str, mechanism: int) -> Credential:
         """Return the SCRAM credential of a token: its password is the HMAC in base64, as Kafka's clients send it."""
+        key = token_id, mechanism
+        if (known := self._credentials.get(key)) is not None:
+            self._credentials.move_to_end(key)
+            return known
+        made = self._credentials[key] = self._made_credential(token_id, mechanism)
+        if len(self._credentials) > TOKEN_CREDENTIALS_MAX:
+            self._credentials.popitem(last=False)
+        return made
+
+    def _made_credential(self, token_id: str, mechanism: int) -> Credential:
         assert self._secret is not None, "tokens are disabled"
         salt = hmac.digest(self._secret, _SALT_LABEL + token_id.encode(), HASHES[mechanism])
         password = base64.b64encode(self.hmac_of(token_id))
@@ -59,9 +85,7 @@ class TokenHmacs(AppliedListener):
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
         if not delta.tokens or self._secret is None:
             return
-        if self._to_count is not None:
-            self._to_count = image.tokens
-            return
+        self._tokens = image.tokens
         for token_id in delta.tokens:
             token_hmac = self.hmac_of(token_id)
             if token_id in image.tokens:
@@ -71,4 +95,4 @@ class TokenHmacs(AppliedListener):
 
     def on_restored(self, image: MetadataImage) -> None:
         if self._secret is not None:
-            self._ids, self._to_count = {}, image.tokens
+            self._ids, self._tokens, self._left = {}, image.tokens, iter(image.tokens)

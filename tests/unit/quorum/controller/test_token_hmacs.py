@@ -1,10 +1,14 @@
 """Edge: HMACs of delegation tokens: as Kafka makes them, and found for tokens that are committed, and for no others."""
 
 import base64
+from typing import Any
+
+import pytest
 
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.node.identity.scram import ITERATIONS_MIN, keys_of, salted
 from metadata_log.records.tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
+from quorum.controller import token_hmacs
 from quorum.controller.token_hmacs import TokenHmacs
 from tests.support.decisions import World
 
@@ -48,6 +52,47 @@ def test_tokens_are_found_by_their_hmacs_while_they_are_there() -> None:
     assert [again.id_of(hmacs.hmac_of(each)) for each in "abc"] == [None, None, "c"]
     again.on_restored(EMPTY)
     assert again.id_of(hmacs.hmac_of("c")) is None
+
+
+def test_the_hmacs_of_a_snapshot_are_made_in_parts_while_tokens_come_and_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(token_hmacs, "ITEMS_BETWEEN_RESTS", 2)
+    world = World()
+    world.write([token(each) for each in "abcdef"])
+    hmacs = follower(world)
+    hmacs.on_restored(world.image)
+    parts = 0
+    for _ in hmacs.catching_up():
+        parts += 1
+        if parts == 1:
+            world.write([token("x"), *map(RemoveDelegationTokenRecord, "abcde")])
+    assert parts == 3
+    monkeypatch.setattr(TokenHmacs, "catching_up", lambda _: iter(()))
+    assert [hmacs.id_of(hmacs.hmac_of(each)) for each in "abcdefx"] == [*[None] * 5, "f", "x"]
+
+
+def test_a_credential_is_made_once_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client without an identity asks for it, and it takes the loop some milliseconds."""
+    made: list[bytes] = []
+
+    def counted(mechanism: int, password: bytes, *salt_and_iterations: Any) -> bytes:
+        made.append(password)
+        return salted(mechanism, password, *salt_and_iterations)
+
+    monkeypatch.setattr(token_hmacs, "salted", counted)
+    monkeypatch.setattr(token_hmacs, "TOKEN_CREDENTIALS_MAX", 2)
+    hmacs = TokenHmacs()
+    hmacs.use(b"secret")
+    first = hmacs.credential_of("a", 2)
+    assert hmacs.credential_of("a", 1) != first
+    assert hmacs.credential_of("a", 2) is first and len(made) == 2
+    hmacs.credential_of("b", 2)
+    assert hmacs.credential_of("a", 2) is first and len(made) == 3, "the one used last is kept"
+    hmacs.credential_of("a", 1)
+    assert len(made) == 4
+    hmacs.use(b"another")
+    assert hmacs.credential_of("a", 2) != first
 
 
 def test_without_a_key_nothing_is_kept() -> None:

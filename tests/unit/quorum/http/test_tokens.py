@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from metadata_log.node.identity.credentials import TlsFiles
+from quorum.controller import token_hmacs
 from quorum.http.description import described
 from tests.support.desk import Desk
 from tests.support.json_schema import faults
@@ -58,6 +61,19 @@ async def test_tokens_are_issued_listed_renewed_and_expired(tmp_path: Path) -> N
         assert (await ask("POST", "/v1/tokens/expire", "User:ann", by_id))[0] == 200
         status, body = await ask("POST", "/v1/tokens/expire", "User:ann", by_id)
         assert (status, body["error"]) == (404, "DELEGATION_TOKEN_NOT_FOUND")
+
+
+@pytest.mark.parametrize("query", ["", "?validate_only=true"])
+async def test_the_hmacs_of_a_snapshot_are_made_before_a_token_s_turn(
+    tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision by itself would make all of them at once, and hold the loop."""
+    async with office(tmp_path) as (desk, ask):
+        token = await issued(ask)
+        desk.controller.tokens.on_restored(desk.controller.committed)
+        monkeypatch.setattr(token_hmacs, "at_once", lambda _: None)
+        status, _ = await ask("POST", f"/v1/tokens/renew{query}", "User:ann", {"hmac": token["hmac"]})
+        assert status == 200
 
 
 async def test_an_administrator_ends_a_token_of_another(tmp_path: Path) -> None:
