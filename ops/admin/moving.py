@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from metadata_log.errors import InvalidRequest, NotController
 from metadata_log.node.addresses import HostPort, address_text, read_url
+from metadata_log.records.features import KRAFT_VERSION
 from metadata_log.records.quorum import KAFKA_ENDPOINT, RAFT_ENDPOINT
 from ops.admin.cluster import Endpoint
 from ops.admin.health import merged_status
@@ -97,8 +98,10 @@ class Moving:
         """Check that the new addresses are known, and that no other node and no process is there.
 
         Raises:
-            UnsafeStep: a name is not known here, another node registered an address, or something listens there.
+            UnsafeStep: a name is not known here, another node registered an address, or something listens there; or the
+                log does not say where voters are.
         """
+        self._check_voters_move()
         lacking = self.lacking()
         for host, port in lacking.values():
             try:
@@ -123,6 +126,16 @@ class Moving:
                 continue
             raise UnsafeStep(
                 f"a process listens at {address_text(address)} already: {self.move.name} could not listen there"
+            )
+
+    def _check_voters_move(self) -> None:
+        if self.move.raft is None and self.move.kafka is None:
+            return
+        levels = {row["feature"]: row["level"] for row in self.rolling.client.items("/v1/features")}
+        if levels.get(KRAFT_VERSION) == 0:
+            raise UnsafeStep(
+                f"{KRAFT_VERSION} is 0, so the files of the controllers say where each of them is: raise it first "
+                f"(metaquorum features upgrade {KRAFT_VERSION}=1)"
             )
 
     def run(self) -> bool:

@@ -1,5 +1,6 @@
 """Edge: `move controller|broker`: what is named, what lacks, and what is refused without a cluster."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,9 +26,12 @@ def test_a_registration_lacks_what_is_named_otherwise() -> None:
     assert broker.lacking([endpoint("PLAINTEXT", 9), endpoint("HTTP", 2)]) == {"HTTP": ("h", 2)}
 
 
-def moving(accepted: frozenset[str] = frozenset(), *, host: str = "h.invalid") -> Moving:
+def moving(
+    accepted: frozenset[str] = frozenset(), *, host: str = "h.invalid", kraft_version: int = 1
+) -> Moving:
     rows = [{"controller_id": 3, "endpoints": [endpoint("CONTROLLER", 1), endpoint("HTTP", 9)]}]
-    client: Any = SimpleNamespace(controllers=lambda: rows, brokers=list)
+    levels = [{"feature": "kraft.version", "level": kraft_version}]
+    client: Any = SimpleNamespace(controllers=lambda: rows, brokers=list, items=lambda _: levels)
     rolling = Rolling(client=client, restart=lambda _: None, patience_s=1, accepted=accepted)
     return Moving(rolling=rolling, move=Move(role="controller", id=3, raft=(host, 1)))
 
@@ -39,6 +43,16 @@ def test_a_move_says_from_where_to_where_and_refuses_a_name_that_nobody_knows() 
     with pytest.raises(UnsafeStep, match=r"h\.invalid is not known here.*--accept NAME_UNKNOWN"):
         moving().check()
     moving(frozenset({"NAME_UNKNOWN"})).check()
+
+
+def test_a_voter_is_not_moved_where_the_settings_say_who_votes() -> None:
+    accepted = frozenset({"NAME_UNKNOWN"})
+    static = moving(accepted, kraft_version=0)
+    for place in ({"raft": ("h.invalid", 1)}, {"kafka": ("h.invalid", 1)}):
+        move = Move(role="controller", id=3, **place)  # type: ignore[arg-type]  # one of its fields
+        with pytest.raises(UnsafeStep, match=r"metaquorum features upgrade kraft\.version=1"):
+            replace(static, move=move).run()
+    replace(static, move=Move(role="controller", id=3, http="http://h.invalid:2")).check()
 
 
 @pytest.mark.parametrize(
