@@ -29,7 +29,7 @@ from quorum.decide.access import ALTERS_CLUSTER, BY_CONTROLLER, DESCRIBES
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
-from quorum.decide.quorum import has_static_voters, reached_at
+from quorum.decide.quorum import has_static_voters, reached_at, speaks_for_voter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +100,9 @@ def register(context: DecideContext, command: RegisterController) -> Decision:
 
 
 def _moved(context: DecideContext, command: RegisterController) -> tuple[Voter, ...] | None:
-    """Return the voters with the addresses of one that was moved; None: no voter was.
-
-    A controller on another disk may register under a voter's id, from where that voter is not reached.
-    """
+    """Return the voters with the addresses of one that was moved; None: no voter was."""
     controller_id = command.controller_id
-    if context.raft_status is None or has_static_voters(context.image):
-        return None
-    raft = context.raft_status()
-    if any(peer.node_id == controller_id and not peer.is_voter and peer.reachable for peer in raft.peers):
-        return None
-    if controller_id == context.node_id and not raft.is_voter:
+    if has_static_voters(context.image) or not speaks_for_voter(context, controller_id):
         return None
     return reached_at(context.image, controller_id, command.endpoints)
 

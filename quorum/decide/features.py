@@ -36,6 +36,7 @@ from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
 from quorum.decide.effective_configs import static_config
+from quorum.decide.quorum import all_reached_at
 
 
 class UpgradeType(enum.IntEnum):
@@ -112,7 +113,7 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     proposed = {**context.image.features, **{wanted.feature: wanted.level for wanted in command.updates}}
     for wanted in command.updates:
         if wanted.feature == KRAFT_VERSION:
-            of_voters = _raised_kraft_version(context.image, wanted)
+            of_voters = _raised_kraft_version(context, wanted)
             continue
         _check(context, wanted, proposed)
         records.append(FeatureLevelRecord(wanted.feature, wanted.level))
@@ -123,12 +124,14 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     return Decision(records=() if command.validate_only else [*of_voters, *records], outcome=outcome)
 
 
-def _raised_kraft_version(image: MetadataImage, wanted: FeatureUpdate) -> tuple[Record, ...]:
-    """Return what raises the level of the voters' own protocol, from which on the log says who votes.
+def _raised_kraft_version(context: DecideContext, wanted: FeatureUpdate) -> tuple[Record, ...]:
+    """Return what raises the level of the voters' own protocol, from which on the log says who votes, and where.
 
+    A voter that registered other addresses than those of the settings is reached there from then on.
     The present level writes nothing: Kafka's tools ask for it together with all other levels of a release.
     Source: KIP-853; Kafka's LeaderState and KRaftVersionUpgrade of 4.3.1.
     """
+    image = context.image
     name, level, upgrade_type = wanted
     present = image.quorum.kraft_version or 0
     where = f"{name} cannot become {level}"
@@ -143,7 +146,7 @@ def _raised_kraft_version(image: MetadataImage, wanted: FeatureUpdate) -> tuple[
         raise InvalidUpdateVersion(f"{where}: it is {present}; ask for an upgrade")
     if blockers := "; ".join(_kraft_version_blockers(image, level)):
         raise InvalidUpdateVersion(f"{where}: {blockers}")
-    return (QuorumVersionRecord(level), VotersRecord(image.quorum.voters or ()))
+    return (QuorumVersionRecord(level), VotersRecord(all_reached_at(context)))
 
 
 def _kraft_version_blockers(image: MetadataImage, level: int) -> Iterator[str]:

@@ -170,6 +170,30 @@ def reached_at(
     return tuple(moved if one is voter else one for one in voters)
 
 
+def speaks_for_voter(context: DecideContext, node_id: NodeId) -> bool:
+    """Answer whether what a controller registers says where the voter with its id is reached.
+
+    A controller on another disk may register under a voter's id, from where that voter is not reached.
+    """
+    if context.raft_status is None:
+        return False
+    raft = context.raft_status()
+    if any(peer.node_id == node_id and not peer.is_voter and peer.reachable for peer in raft.peers):
+        return False
+    return node_id != context.node_id or raft.is_voter
+
+
+def all_reached_at(context: DecideContext) -> tuple[Voter, ...]:
+    """Return the voters, each at the addresses that it registered, as far as the registration speaks for it."""
+    controllers = context.image.controllers
+    return tuple(
+        _at(voter, controllers[voter.node_id].endpoints)
+        if voter.node_id in controllers and speaks_for_voter(context, voter.node_id)
+        else voter
+        for voter in context.image.quorum.voters or ()
+    )
+
+
 def _at(voter: Voter, endpoints: Sequence[BrokerEndpoint]) -> Voter:
     """Return a voter at the addresses of a registration."""
     named = {

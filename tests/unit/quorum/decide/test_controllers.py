@@ -415,6 +415,27 @@ def test_static_voters_become_the_logs_once_each_of_them_is_known() -> None:
         assert "it is 1; it is never lowered" in refusal(world, to_kraft(0, kind)).message
 
 
+def test_the_raise_writes_where_the_voters_registered() -> None:
+    """A registration at level 0 moves nobody: the settings say where static voters are."""
+    world = with_voters(World(), CONTROLLER, 2, 3)
+    world.write([QuorumVersionRecord(0)])
+    there = (BrokerEndpoint("CONTROLLER", "there", 9193, 0), BrokerEndpoint("KAFKA", "there", 9293, 0))
+    carried_out(world, of(CONTROLLER))
+    for node_id in (2, 3):
+        carried_out(world, of(node_id, endpoints=there))
+    other_disk = SimpleNamespace(node_id=3, is_voter=False, reachable=True)
+    raft = SimpleNamespace(peers=(other_disk,), is_voter=True)
+    context = replace(world.context(), node_id=CONTROLLER, raft_status=lambda: raft)
+    _, record = decide(context, to_kraft()).records
+    assert isinstance(record, VotersRecord)
+    here = (VoterEndpoint("CONTROLLER", "c", 9093),)
+    assert {voter.node_id: voter.endpoints for voter in record.voters} == {
+        CONTROLLER: here,
+        2: (VoterEndpoint("CONTROLLER", "there", 9193), VoterEndpoint("KAFKA", "there", 9293)),
+        3: here,
+    }
+
+
 def test_a_voter_that_knows_one_level_of_kraft_version_keeps_it() -> None:
     world = with_voters(World(), CONTROLLER)
     (voter,) = world.image.quorum.voters or ()
