@@ -69,7 +69,7 @@ class ControllerLog(NamedTuple):
     """The newest that its log or its quorum-state has."""
     end: Position
     voters: tuple[int, ...] | None
-    """The ids that its log named last; None: no batch that is left names any."""
+    """The ids that its log named last, else its quorum-state; None: neither names any."""
     torn: str | None
     """What is not whole at the log's end, and so was never committed."""
 
@@ -120,9 +120,8 @@ def controller_log(path: Path) -> ControllerLog:
             voters = _voters_in(file, batch) or voters
     for file, end_offset in checkpoints_in(log.directory):
         end = max(end, Position(int(file.stem.partition("-")[2]), end_offset))
-    return ControllerLog(
-        log, node_id, max(end.epoch, _quorum_epoch(log)), end, voters, torn[0] if torn else None
-    )
+    epoch, told = _quorum_state(log)
+    return ControllerLog(log, node_id, max(end.epoch, epoch), end, voters or told, torn[0] if torn else None)
 
 
 def _node_id(log: KafkaLog) -> int:
@@ -148,16 +147,21 @@ def _voters_in(file: Path, batch: Batch) -> tuple[int, ...] | None:
     return voters
 
 
-def _quorum_epoch(log: KafkaLog) -> int:
+def _quorum_state(log: KafkaLog) -> tuple[int, tuple[int, ...] | None]:
+    """Return the epoch that the quorum-state says, and the ids of the voters, which it names at kraft.version 0."""
     file = log.directory / QUORUM_STATE
     if not file.is_file():
-        return 0
+        return 0, None
     with renamed_os_errors(file):
         content = file.read_bytes()
     try:
-        return int(json.loads(content)["leaderEpoch"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFile(f"{file}: byte 0: it does not say the epoch ({error!r})", path=str(file)) from error
+        state = json.loads(content)
+        voters = tuple(sorted(int(voter["voterId"]) for voter in state.get("currentVoters") or ()))
+        return int(state["leaderEpoch"]), voters or None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedFile(
+            f"{file}: byte 0: it does not say the epoch, or who votes ({error!r})", path=str(file)
+        ) from error
 
 
 def is_running(path: Path) -> bool:
@@ -179,13 +183,19 @@ def is_running(path: Path) -> bool:
 # --- all of them
 
 
-def kafka_state(directories: Sequence[Path], *, gone: Sequence[int] = (), rng: random.Random) -> KafkaState:
+def kafka_state(
+    directories: Sequence[Path],
+    *,
+    gone: Sequence[int] = (),
+    voters_unknown: bool = False,
+    rng: random.Random,
+) -> KafkaState:
     """Return the state that the controllers of the directories left; `gone` are voters whose directories are lost.
 
-    `rng` draws the keys of the masks of secrets.
+    `voters_unknown` goes on where no directory says who votes. `rng` draws the keys of the masks of secrets.
 
     Raises:
-        InvalidRequest: the directories are of different clusters, or too few of the voters.
+        InvalidRequest: the directories are of different clusters, or too few of the voters, or no one knows who votes.
         DamagedFile, OffsetCompacted, WrittenByAnotherVersion: as `checkpoint_image` and `controller_log`.
     """
     logs = [controller_log(path) for path in directories]
@@ -198,9 +208,16 @@ def kafka_state(directories: Sequence[Path], *, gone: Sequence[int] = (), rng: r
     chosen = max(logs, key=lambda each: each.end)
     fold = _Fold(chosen, rng=rng)
     image = fold.image()
-    voters = chosen.voters
+    newest_first = sorted(logs, key=lambda each: each.end, reverse=True)
+    voters = next((each.voters for each in newest_first if each.voters), None)
     if image.quorum.voters:
         voters = tuple(sorted(voter.node_id for voter in image.quorum.voters))
+    if voters is None and not voters_unknown:
+        raise InvalidRequest(
+            f"{chosen.path}: neither its log nor its quorum-state says who votes, so what was acknowledged may be missing. "
+            f"Take the whole directories, {QUORUM_STATE} included; if none is left, name all directories, and go on with "
+            "--voters-unknown"
+        )
     only_here = _only_here(logs, chosen, voters, gone)
     left_out = [line for line in (chosen.torn, fold.open_transaction) if line is not None]
     end = max(image.end_offset, chosen.end.end_offset)

@@ -61,6 +61,10 @@ shared_import = _shared(
     "of a controller of ours; repeated, one for each that votes",
     "show what would be taken, and what would be lost; write nothing",
     flag("--drop", help="go on without what has no counterpart here, as --dry-run lists it"),
+    flag(
+        "--voters-unknown",
+        help="go on where no directory says who votes: those of a majority are named, the newest among them",
+    ),
 )
 shared_export = _shared(
     "the properties of one of Kafka's controllers; repeated, one for each that votes",
@@ -75,6 +79,7 @@ def run_import(
     config: tuple[Path, ...],
     gone: tuple[int, ...],
     drop: bool,
+    voters_unknown: bool,
     dry_run: bool,
 ) -> int:
     """Make the directories of our controllers from those that Kafka's stopped controllers left."""
@@ -88,7 +93,7 @@ def run_import(
     if running and not dry_run:
         fail_usage(f"{running[0]}: a process of Kafka's runs in it: stop all of Kafka's controllers first")
     with patience("Kafka's log is being read"):
-        state = kafka_state(directories, gone=gone, rng=random.SystemRandom())
+        state = kafka_state(directories, gone=gone, voters_unknown=voters_unknown, rng=random.SystemRandom())
     if not dry_run:
         _check_stopped(state.image)
     begun = begun_with(state, controllers)
@@ -96,9 +101,7 @@ def run_import(
     for line in (*state.left_out, *map(_still_running, running)):
         say(line)
     if state.voters is None:
-        say(
-            "who votes in Kafka's quorum is not in this log: be sure that it is the log of a majority's newest controller"
-        )
+        say("no directory says who votes in Kafka's quorum: be sure that those of a majority are named")
     if begun.lost and not drop and not dry_run:
         raise InvalidRequest(
             f"this would be lost: {_listed(begun.lost)}. Look at it with --dry-run; go on without it with --drop"

@@ -283,6 +283,29 @@ def test_the_longest_log_of_a_majority_counts(tmp_path: Path) -> None:
     assert state(paths[0], gone=(2, 3)).of.node_id == 1
 
 
+def test_who_votes_is_known_from_the_quorum_state_where_no_batch_says_it(tmp_path: Path) -> None:
+    """Goal: at kraft.version 0 one stale directory of three is not enough. Method: a checkpoint, and no leader's batch."""
+    path = written(tmp_path / "1", [batch(5, [topic("late", bytes([2]) * 16)])])
+    content = checkpoint(5, [feature("metadata.version", 30), broker(11, 2)])
+    (path / PARTITION_DIR / f"{5:020}-{1:010}.checkpoint").write_bytes(content)
+    with pytest.raises(InvalidRequest, match=r"who votes.*--voters-unknown"):
+        state(path)
+    unknown = kafka_state([path], voters_unknown=True, rng=random.Random(1))
+    assert (unknown.voters, unknown.only_here) == (None, 0)
+    file = path / PARTITION_DIR / "quorum-state"
+    told = {"leaderEpoch": 1, "currentVoters": [{"voterId": node} for node in (3, 1, 2)], "data_version": 0}
+    file.write_text(json.dumps(told))
+    with pytest.raises(InvalidRequest, match="1 of the 3 voters' directories"):
+        state(path)
+    assert state(path, gone=(2, 3)).voters == (1, 2, 3)
+    file.write_text(json.dumps({"leaderEpoch": 1, "currentVoters": [{"voter": 1}]}))
+    with pytest.raises(DamagedFile, match="who votes"):
+        state(path)
+    file.unlink()
+    other = more(tmp_path / "2", 2, 0)
+    assert state(path, other).voters == (1, 2, 3), "another directory says it"
+
+
 def test_a_newer_epoch_counts_more_than_a_longer_log(tmp_path: Path) -> None:
     long = more(tmp_path / "1", 1, 3)
     newer = more(tmp_path / "2", 2, 1)
