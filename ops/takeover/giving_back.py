@@ -145,7 +145,11 @@ def given_back(
         )
         for each in controllers
     ]
-    image = replace(image, end_offset=image.end_offset + OFFSETS_SKIPPED)
+    image = replace(
+        image,
+        end_offset=image.end_offset + OFFSETS_SKIPPED,
+        quorum=image.quorum._replace(kraft_version=KRAFT_VERSION_LEVEL),
+    )
     cluster_id = image.quorum.cluster_id
     assert cluster_id is not None, "a survivor has a cluster"
     return (

@@ -92,6 +92,17 @@ def test_kafka_reads_what_ours_held(tmp_path: Path) -> None:
     assert len({(each.metadata_dir / "meta.properties").read_text() for each in given}) == 3
 
 
+def test_kafkas_controllers_know_the_voters_of_a_cluster_at_kraft_version_0(tmp_path: Path) -> None:
+    given = controllers(tmp_path, 1, 2, 3)
+    image, directory_ids = given_back(
+        survivor(of=replace(STATE, quorum=STATE.quorum._replace(kraft_version=0))), given
+    )
+    give_back(image, given, directory_ids)
+    read = kafka_state([given[0].metadata_dir], gone=(2, 3), rng=random.Random(1)).image.quorum
+    assert read.kraft_version == 1
+    assert {each.node_id: each.directory_id for each in read.voters or ()} == directory_ids
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [1, 2, 3])
 @pytest.mark.parametrize(
