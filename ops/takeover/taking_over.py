@@ -7,7 +7,7 @@ whole state, or no directory with which it could start. Tests: tests/unit/ops/ta
 
 import random
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,13 +24,14 @@ from metadata_log.node.disk.data_directory import (
     read_meta,
 )
 from metadata_log.node.disk.durable_files import renamed_os_errors, sync_directory
+from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.features import (
     METADATA_VERSION,
     METADATA_VERSION_MIN,
     METAQUORUM_VERSION,
     METAQUORUM_VERSION_LEVEL,
 )
-from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
 from ops.takeover.kafka_state import KafkaState
 from quorum.controller.standby import configured_voters
 from quorum.decide.features import supported
@@ -108,13 +109,21 @@ def begun_with(state: KafkaState, controllers: Sequence[ControllerSettings]) -> 
 
 def _check_listeners(image: MetadataImage, controllers: Sequence[ControllerSettings]) -> None:
     """Check that brokers look for our controllers under the name that they look for Kafka's."""
-    names = {endpoint.name for voter in image.quorum.voters or () for endpoint in voter.endpoints}
+    names = {endpoint.name for _, endpoint in listeners_of(image)}
     for settings in controllers:
         if names and settings.kafka.listener_name not in names:
             raise InvalidRequest(
                 f"controller {settings.node_id} is told to brokers under the listener {settings.kafka.listener_name}, and "
                 f"Kafka's controllers are under {', '.join(sorted(names))}: set listener_name in [kafka]"
             )
+
+
+def listeners_of(image: MetadataImage) -> Iterator[tuple[int, VoterEndpoint | BrokerEndpoint]]:
+    """Yield where Kafka's controllers listened: as voters, and as they registered; at kraft.version 0 only the latter."""
+    for voter in image.quorum.voters or ():
+        yield from ((voter.node_id, endpoint) for endpoint in voter.endpoints)
+    for node_id, controller in sorted(image.controllers.items()):
+        yield from ((node_id, endpoint) for endpoint in controller.endpoints)
 
 
 def _voter(settings: ControllerSettings) -> Voter:

@@ -135,17 +135,22 @@ def _still_running(path: Path) -> str:
 
 
 def _check_stopped(image: "MetadataImage") -> None:
-    """Check that none of Kafka's voters listens: brokers would follow two quorums."""
-    for voter in image.quorum.voters or ():
-        for endpoint in voter.endpoints:
-            address = (endpoint.host, endpoint.port)
-            try:
-                socket.create_connection(address, timeout=LISTENS_S).close()
-            except OSError:
-                continue
-            fail_usage(
-                f"{address_text(address)} listens, where Kafka's controller {voter.node_id} was: stop what runs there first"
-            )
+    """Check that none of Kafka's controllers listens: brokers would follow two quorums."""
+    from ops.takeover.taking_over import listeners_of
+
+    asked = set[tuple[str, int]]()
+    for node_id, endpoint in listeners_of(image):
+        address = (endpoint.host, endpoint.port)
+        if address in asked:
+            continue
+        asked.add(address)
+        try:
+            socket.create_connection(address, timeout=LISTENS_S).close()
+        except OSError:
+            continue
+        fail_usage(
+            f"{address_text(address)} listens, where Kafka's controller {node_id} was: stop what runs there first"
+        )
 
 
 def _say_what_comes(state: "KafkaState") -> None:

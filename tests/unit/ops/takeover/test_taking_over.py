@@ -13,6 +13,8 @@ from metadata_log.digest import digest
 from metadata_log.errors import DirectoryInUse, ForeignDirectory, InvalidRequest
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh, only_joins
+from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.features import METADATA_VERSION, METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
 from metadata_log.records.quorum import Voter, VoterEndpoint
 from ops.takeover import taking_over
@@ -118,6 +120,12 @@ def test_brokers_look_for_one_name_of_a_listener(tmp_path: Path) -> None:
     state = kafka(tmp_path)
     voter = Voter(NodeId(1), uuid(1), (VoterEndpoint("CTRL", "h", 1),), 0, 1)
     known = replace(state.image, quorum=state.image.quorum._replace(voters=(voter,)))
+    with pytest.raises(InvalidRequest, match="under CTRL: set listener_name"):
+        begun_with(state._replace(image=known), ours(tmp_path))
+    registered = RegisterControllerRecord(
+        NodeId(1), uuid(1), 0, False, (BrokerEndpoint("CTRL", "h", 1, 0),), ()
+    )
+    known = replace(state.image, controllers=state.image.controllers.set(NodeId(1), registered))
     with pytest.raises(InvalidRequest, match="under CTRL: set listener_name"):
         begun_with(state._replace(image=known), ours(tmp_path))
 

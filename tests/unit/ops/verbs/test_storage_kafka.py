@@ -10,6 +10,8 @@ import pytest
 
 from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import EMPTY
+from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.quorum import Voter, VoterEndpoint
 from ops import cli
 from ops.given import Misuse
@@ -152,4 +154,11 @@ def test_what_listens_where_a_voter_was_is_refused() -> None:
         image = replace(EMPTY, quorum=EMPTY.quorum._replace(voters=(voter,)))
         with pytest.raises(Misuse, match=f"127.0.0.1:{port} listens, where Kafka's controller 1 was"):
             CHECK_STOPPED(image)
+        registered = RegisterControllerRecord(
+            NodeId(2), uuid(2), 0, False, (BrokerEndpoint("CONTROLLER", host, port, 0),), ()
+        )
+        at_version_0 = replace(EMPTY, controllers=EMPTY.controllers.set(NodeId(2), registered))
+        with pytest.raises(Misuse, match=f"127.0.0.1:{port} listens, where Kafka's controller 2 was"):
+            CHECK_STOPPED(at_version_0)
     CHECK_STOPPED(image)
+    CHECK_STOPPED(at_version_0)
