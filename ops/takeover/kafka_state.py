@@ -47,10 +47,10 @@ LOCK: Final = ".lock"
 QUORUM_STATE: Final = "quorum-state"
 RECORDS_AT_ONCE: Final = 10_000
 """Records of Kafka's batches that are applied together."""
-_WITHOUT_STATE: Final = frozenset(
-    {"BeginTransaction", "EndTransaction", "AbortTransaction", "ClearElr", "ZkMigrationState"}
-)
+_WITHOUT_STATE: Final = frozenset({"BeginTransaction", "EndTransaction", "AbortTransaction", "ClearElr"})
 """Records without a counterpart that change nothing which is not taken: what they mean for others is applied."""
+_ZK_MIGRATIONS: Final = {1: "is prepared", 2: "has not ended"}
+"""The states of ZkMigrationState in which ZooKeeper still counts; 0 and 3 are none, and one that is over."""
 
 
 class Position(NamedTuple):
@@ -195,7 +195,8 @@ def kafka_state(
     `voters_unknown` goes on where no directory says who votes. `rng` draws the keys of the masks of secrets.
 
     Raises:
-        InvalidRequest: the directories are of different clusters, or too few of the voters, or no one knows who votes.
+        InvalidRequest: the directories are of different clusters, or too few of the voters, or none says who votes; or a
+            migration from ZooKeeper has not ended.
         DamagedFile, OffsetCompacted, WrittenByAnotherVersion: as `checkpoint_image` and `controller_log`.
     """
     logs = [controller_log(path) for path in directories]
@@ -208,6 +209,11 @@ def kafka_state(
     chosen = max(logs, key=lambda each: each.end)
     fold = _Fold(chosen, rng=rng)
     image = fold.image()
+    if fold.zk_migration in _ZK_MIGRATIONS:
+        raise InvalidRequest(
+            f"{chosen.path}: a migration from ZooKeeper {_ZK_MIGRATIONS[fold.zk_migration]} (ZkMigrationState "
+            f"{fold.zk_migration}): let Kafka's controllers finish it first, for brokers may still be ZooKeeper's"
+        )
     newest_first = sorted(logs, key=lambda each: each.end, reverse=True)
     voters = next((each.voters for each in newest_first if each.voters), None)
     if image.quorum.voters:
@@ -260,6 +266,8 @@ class _Fold:
         self._log = of.log
         self.lost: Counter[str] = Counter()
         self.open_transaction: str | None = None
+        self.zk_migration = 0
+        """The last ZkMigrationState; 0 without any."""
 
     def image(self) -> MetadataImage:
         image = self._begin()
@@ -335,6 +343,8 @@ class _Fold:
         name, fields = record.name, record.fields
         if fields is None:
             self.lost[f"records of {name}"] += 1
+        elif name == "ZkMigrationState":
+            self.zk_migration = fields["zk_migration_state"]
         elif name in READ:
             if record.type_id < 1_000 and encode(name, record.version, record.values or ()) != record.raw:
                 self.lost[f"unknown fields of {name}"] += 1

@@ -263,6 +263,27 @@ def test_a_directory_says_whose_it_is(tmp_path: Path, text: str | None, says: st
         state(path)
 
 
+@pytest.mark.parametrize("states", [(1,), (2,), (3, 2)])
+def test_a_migration_from_zookeeper_that_has_not_ended_is_refused(
+    tmp_path: Path, states: tuple[int, ...]
+) -> None:
+    """Goal: the last state counts, in the log as in a checkpoint."""
+    told = [value(21, 0, bytes([each])) for each in states]
+    with pytest.raises(InvalidRequest, match=rf"from ZooKeeper .*ZkMigrationState {states[-1]}"):
+        state(log(tmp_path / "k", ONE, batch(5, told)))
+    path = log(tmp_path / "c", ONE)
+    content = checkpoint(5, [feature("metadata.version", 30), told[-1]])
+    (path / PARTITION_DIR / f"{5:020}-{1:010}.checkpoint").write_bytes(content)
+    with pytest.raises(InvalidRequest, match="from ZooKeeper"):
+        state(path)
+
+
+@pytest.mark.parametrize("states", [(0,), (1, 2, 3)])
+def test_a_migration_from_zookeeper_that_is_over_is_taken(tmp_path: Path, states: tuple[int, ...]) -> None:
+    taken = state(log(tmp_path / "k", ONE, batch(5, [value(21, 0, bytes([each])) for each in states])))
+    assert not taken.lost
+
+
 # --- the directories of several controllers
 
 
