@@ -165,15 +165,18 @@ def _quorum_state(log: KafkaLog) -> tuple[int, tuple[int, ...] | None]:
 
 
 def is_running(path: Path) -> bool:
-    """Answer whether a process of Kafka's runs in a directory: it holds a lock there, on which Java and Python agree."""
+    """Answer whether a process of Kafka's runs in a directory: it holds a lock there, on which Java and Python agree.
+
+    The directory may be one that can only be read.
+    """
     log = opened(path)
     for folder in {log.directory, log.directory.parent}:
         file = folder / LOCK
         if not file.is_file():
             continue
-        with renamed_os_errors(file), file.open("rb+") as opened_file:
+        with renamed_os_errors(file), file.open("rb") as opened_file:
             try:
-                fcntl.lockf(opened_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(opened_file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
                 return True
             fcntl.lockf(opened_file, fcntl.LOCK_UN)

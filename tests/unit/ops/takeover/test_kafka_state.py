@@ -1,5 +1,6 @@
 """What Kafka's controllers left is read whole, or refused with the file and the place; the directories are only read."""
 
+import errno
 import json
 import random
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -370,4 +372,20 @@ def test_a_process_that_runs_is_seen_by_its_lock(tmp_path: Path) -> None:
     holder.stdout.readline()
     assert is_running(path) and is_running(path / PARTITION_DIR)
     holder.communicate(b"\n")
+    assert not is_running(path)
+
+
+def test_a_lock_is_looked_at_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = log(tmp_path / "k", ONE)
+    (path / ".lock").touch()
+    shipped = Path.open
+
+    def read_only(self: Path, mode: str = "r", **more: Any) -> Any:
+        if {*mode} & {*"wax+"}:
+            raise OSError(errno.EROFS, "Read-only file system", str(self))
+        return shipped(self, mode, **more)
+
+    monkeypatch.setattr(Path, "open", read_only)
     assert not is_running(path)
