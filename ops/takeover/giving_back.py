@@ -28,7 +28,7 @@ from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.kinds import PARTITION
 from ops.java_properties import read_properties
 from ops.takeover.kafka_state import QUORUM_STATE
-from ops.takeover.majority import check_majority
+from ops.takeover.majority import check_are_voters_own, check_majority, check_one_each
 from ops.takeover.taking_over import OFFSETS_SKIPPED
 from quorum.node.restoring import EPOCHS_SKIPPED, Survivor, restored, surviving_state
 from snapshots.snapshot_file import snapshot_id
@@ -103,7 +103,7 @@ def stopped_state(directories: Sequence[Path], *, gone: Sequence[int] = ()) -> t
     acknowledged. `gone` are voters whose directories are lost for ever.
 
     Raises:
-        InvalidRequest: they are of different clusters, or too few of the voters.
+        InvalidRequest: they are of different clusters, two of one node, not a voter's own, or too few of the voters.
         and what `surviving_state` raises.
     """
     found = {path: surviving_state(path) for path in directories}
@@ -112,8 +112,11 @@ def stopped_state(directories: Sequence[Path], *, gone: Sequence[int] = ()) -> t
         raise InvalidRequest(f"the directories are of different clusters: {', '.join(sorted(clusters))}")
     path = max(found, key=lambda each: (found[each].epoch, found[each].image.end_offset))
     survivor = found[path]
-    voters = [voter.node_id for voter in survivor.image.quorum.voters or ()]
-    check_majority(voters, here={meta.node_id for meta in metas.values()}, gone=gone)
+    check_one_each([meta.node_id for meta in metas.values()])
+    voters = survivor.image.quorum.voters or ()
+    here: dict[int, Uuid | None] = {meta.node_id: meta.directory_id for meta in metas.values()}
+    check_are_voters_own(voters, here=here)
+    check_majority([voter.node_id for voter in voters], here=here, gone=gone)
     return survivor, path
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from metadata_log.apply import apply
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.errors import DamagedFile, InvalidRequest, InvariantBroken, OffsetCompacted
+from metadata_log.ids import Uuid, uuid_from_text
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.kafka.batches import Batch
 from metadata_log.kafka.counterparts import READ
@@ -40,7 +41,7 @@ from metadata_log.replay.kafka.files import (
 from metadata_log.replay.kafka.records import Translator
 from metadata_log.replay.opaque import OpaqueRecord
 from ops.java_properties import read_properties
-from ops.takeover.majority import check_majority, listed, majority_of
+from ops.takeover.majority import check_are_voters_own, check_majority, check_one_each, listed, majority_of
 
 LOCK: Final = ".lock"
 """In each directory of a running process of Kafka's."""
@@ -65,6 +66,8 @@ class ControllerLog(NamedTuple):
 
     log: KafkaLog
     node_id: int
+    directory_id: Uuid | None
+    """None: a release before directories had one."""
     epoch: int
     """The newest that its log or its quorum-state has."""
     end: Position
@@ -106,7 +109,7 @@ def controller_log(path: Path) -> ControllerLog:
         DamagedFile: a segment, or what says the epoch, is damaged, or a segment is missing; names file and byte.
     """
     log = opened(path)
-    node_id = _node_id(log)
+    node_id, directory_id = _owner(log)
     torn: list[str] = []
     end, voters = Position(0, 0), None
     for file, batch in whole_batches(
@@ -121,19 +124,34 @@ def controller_log(path: Path) -> ControllerLog:
     for file, end_offset in checkpoints_in(log.directory):
         end = max(end, Position(int(file.stem.partition("-")[2]), end_offset))
     epoch, told = _quorum_state(log)
-    return ControllerLog(log, node_id, max(end.epoch, epoch), end, voters or told, torn[0] if torn else None)
+    return ControllerLog(
+        log,
+        node_id,
+        directory_id,
+        max(end.epoch, epoch),
+        end,
+        voters or told,
+        torn[0] if torn else None,
+    )
 
 
-def _node_id(log: KafkaLog) -> int:
+def _owner(log: KafkaLog) -> tuple[int, Uuid | None]:
+    """Return whose directory it is, and its id."""
     for folder in (log.directory.parent, log.directory):
         file = folder / "meta.properties"
         if file.is_file():
             with renamed_os_errors(file):
                 text = file.read_text(errors="replace")
+            properties = read_properties(text)
             try:
-                return int(read_properties(text)["node.id"])
+                node_id = int(properties["node.id"])
             except (ValueError, KeyError) as error:
                 raise InvalidRequest(f"{file}: names no node.id: take a controller's directory") from error
+            try:
+                named = properties.get("directory.id")
+                return node_id, None if named is None else uuid_from_text(named)
+            except ValueError as error:
+                raise InvalidRequest(f"{file}: directory.id: {error}") from error
     raise InvalidRequest(
         f"{log.path}: no meta.properties is in it: take the whole directory, so that it says whose it is"
     )
@@ -207,8 +225,7 @@ def kafka_state(
         raise InvalidRequest(f"the directories are of different clusters: {', '.join(sorted(clusters))}")
     if UNKNOWN_CLUSTER in clusters:
         raise InvalidRequest(f"{logs[0].path}: its meta.properties names no cluster.id")
-    if twice := sorted(node for node, count in Counter(each.node_id for each in logs).items() if count > 1):
-        raise InvalidRequest(f"two directories are of node {twice[0]}: take the newer one alone")
+    check_one_each([each.node_id for each in logs])
     chosen = max(logs, key=lambda each: each.end)
     fold = _Fold(chosen, rng=rng)
     image = fold.image()
@@ -227,6 +244,7 @@ def kafka_state(
             f"Take the whole directories, {QUORUM_STATE} included; if none is left, name all directories, and go on with "
             "--voters-unknown"
         )
+    check_are_voters_own(image.quorum.voters or (), here={each.node_id: each.directory_id for each in logs})
     only_here = _only_here(logs, chosen, voters, gone)
     left_out = [line for line in (chosen.torn, fold.open_transaction) if line is not None]
     end = max(image.end_offset, chosen.end.end_offset)

@@ -3,9 +3,44 @@
 Tests: tests/unit/ops/takeover/test_majority.py.
 """
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 from metadata_log.errors import InvalidRequest
+from metadata_log.ids import MIGRATING, Uuid, uuid_text
+from metadata_log.records.quorum import Voter
+
+
+def check_one_each(nodes: Sequence[int]) -> None:
+    """Check that the directories are of one node each; `nodes` are whose they are.
+
+    Raises:
+        InvalidRequest: two are of one node.
+    """
+    if twice := sorted(node for node, count in Counter(nodes).items() if count > 1):
+        raise InvalidRequest(
+            f"two directories are of node {twice[0]}: take the one alone with which it votes"
+        )
+
+
+def check_are_voters_own(voters: Sequence[Voter], *, here: Mapping[int, Uuid | None]) -> None:
+    """Check that the directories of voters are those with which they vote, where the quorum names these.
+
+    `here` has the directory id of each node whose directory is here; None: it has none.
+
+    Raises:
+        InvalidRequest: one is of a voter, and has another directory id: what the voter acknowledged lies elsewhere.
+    """
+    for voter in voters:
+        if voter.directory_id == MIGRATING or voter.node_id not in here:
+            continue
+        found = here[voter.node_id]
+        if found != voter.directory_id:
+            raise InvalidRequest(
+                f"node {voter.node_id} votes with directory {uuid_text(voter.directory_id)}, and the one here is "
+                f"{'without an id' if found is None else uuid_text(found)}: it may lack records that were acknowledged. "
+                f"Take the former; if it is lost for ever, leave the latter out and say so: --gone {voter.node_id}"
+            )
 
 
 def check_majority(voters: Sequence[int], *, here: Collection[int], gone: Sequence[int]) -> None:

@@ -168,7 +168,7 @@ def test_ids_are_of_one_controller_each_and_of_no_broker(tmp_path: Path) -> None
 # --- what ours left
 
 
-def begun(directory: Path, node_id: int, image: MetadataImage) -> Path:
+def begun(directory: Path, node_id: int, image: MetadataImage, *, directory_id: int | None = None) -> Path:
     path = directory / f"controller-{node_id}"
     format_directory(
         path,
@@ -176,7 +176,7 @@ def begun(directory: Path, node_id: int, image: MetadataImage) -> Path:
         node_id=NodeId(node_id),
         cluster_id=CLUSTER_ID,
         rng=random.Random(1),
-        directory_id=small_uuid(node_id),
+        directory_id=small_uuid(directory_id or node_id),
     )
     begin_directory(path, image)
     return path
@@ -191,6 +191,18 @@ def test_the_newest_log_of_a_majority_counts(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"1 of the 3 voters' directories are here.*2, 3"):
         stopped_state(paths[:1])
     assert stopped_state(paths[:1], gone=(2, 3))[0].image == old
+
+
+def test_a_directory_counts_where_its_voter_votes_with_it(tmp_path: Path) -> None:
+    """Method: node 2 has an older directory, too, and votes with the newer one."""
+    image = survivor().image
+    path, own = begun(tmp_path, 1, image), begun(tmp_path, 2, image)
+    former = begun(tmp_path / "former", 2, image, directory_id=9)
+    with pytest.raises(InvalidRequest, match="node 2 votes with directory"):
+        stopped_state([path, former])
+    with pytest.raises(InvalidRequest, match="two directories are of node 2"):
+        stopped_state([path, own, former])
+    stopped_state([path, own])
 
 
 # --- the properties

@@ -94,6 +94,20 @@ def test_the_recorded_quorum_is_taken_whole(recording: Path, tmp_path: Path) -> 
     assert taken.only_here == 4 and not taken.left_out
 
 
+@pytest.mark.parametrize(
+    ("directory_id", "says"),
+    [("A" * 21 + "Q", "node 1 votes with directory czq5iaxJBbsKZ8FWck5ehQ"), ("x", "directory.id")],
+)
+def test_a_directory_with_which_no_voter_votes_is_refused(
+    recording: Path, tmp_path: Path, directory_id: str, says: str
+) -> None:
+    shutil.copytree(recording / "controller-1", tmp_path / "c")
+    properties = tmp_path / "c" / "meta.properties"
+    properties.write_text(properties.read_text().replace("czq5iaxJBbsKZ8FWck5ehQ", directory_id))
+    with pytest.raises(InvalidRequest, match=says):
+        state(tmp_path / "c", recording / "controller-3")
+
+
 def test_the_log_alone_and_its_newest_checkpoint_add_up_to_one_state(recording: Path, tmp_path: Path) -> None:
     shutil.copytree(recording / "controller-1", tmp_path / "c")
     whole = state(tmp_path / "c", recording / "controller-3").image

@@ -3,7 +3,10 @@
 import pytest
 
 from metadata_log.errors import InvalidRequest
-from ops.takeover.majority import check_majority, listed, majority_of
+from metadata_log.ids import MIGRATING, NodeId
+from metadata_log.records.quorum import Voter
+from ops.takeover.majority import check_are_voters_own, check_majority, check_one_each, listed, majority_of
+from tests.support.histories import small_uuid
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,21 @@ def test_a_majority_is_enough_and_so_is_all_that_is_left(
 def test_too_few_are_refused_with_what_is_missing(here: set[int], gone: tuple[int, ...], says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         check_majority((1, 2, 3), here=here, gone=gone)
+
+
+def test_the_directories_of_voters_are_their_own() -> None:
+    voters = [Voter(NodeId(node), uuid, (), 0, 1) for node, uuid in ((1, small_uuid(1)), (2, MIGRATING))]
+    check_are_voters_own(voters, here={1: small_uuid(1), 2: small_uuid(9), 3: None})
+    check_are_voters_own(voters, here={2: None})
+    for other in (small_uuid(9), None):
+        with pytest.raises(InvalidRequest, match=r"node 1 votes with directory .*acknowledged.*--gone 1"):
+            check_are_voters_own(voters, here={1: other})
+
+
+def test_a_node_has_one_directory() -> None:
+    check_one_each([1, 2])
+    with pytest.raises(InvalidRequest, match="two directories are of node 2"):
+        check_one_each([2, 1, 2])
 
 
 def test_a_majority_is_more_than_half() -> None:
