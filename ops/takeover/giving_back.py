@@ -29,6 +29,7 @@ from metadata_log.replay.kinds import PARTITION
 from ops.java_properties import read_properties
 from ops.takeover.kafka_state import QUORUM_STATE
 from ops.takeover.majority import check_are_voters_own, check_majority, check_one_each
+from ops.takeover.places import check_places
 from ops.takeover.taking_over import OFFSETS_SKIPPED
 from quorum.node.restoring import EPOCHS_SKIPPED, Survivor, restored, surviving_state
 from snapshots.snapshot_file import snapshot_id
@@ -51,6 +52,13 @@ class KafkaController(NamedTuple):
     def directories(self) -> tuple[Path, ...]:
         """All of them; that of the metadata last: a process does not start without it."""
         return (*self.log_dirs, self.metadata_dir)
+
+    def placed(self) -> "KafkaController":
+        """Return it with the places of its directories: a link stays a link to the directory that is made."""
+        return self._replace(
+            metadata_dir=self.metadata_dir.resolve(),
+            log_dirs=tuple(each.resolve() for each in self.log_dirs),
+        )
 
 
 def read_controller(file: Path) -> KafkaController:
@@ -172,11 +180,14 @@ def _told(records: Iterator[Record]) -> Iterator[Record]:
 
 
 def check_may_give_back(controllers: Sequence[KafkaController]) -> None:
-    """Check that no directory holds anything.
+    """Check that no directory holds anything, and that each can be made.
 
     Raises:
-        ForeignDirectory: names the first that does.
+        InvalidRequest: two are one directory, or one lies in another.
+        ForeignDirectory: names the first that holds something, or is a mount point.
     """
+    controllers = [each.placed() for each in controllers]
+    check_places([path for each in controllers for path in each.directories])
     for each in controllers:
         for path in each.directories:
             if held := sorted(found.name for found in path.iterdir()) if path.exists() else []:
@@ -192,9 +203,10 @@ def give_back(
     """Make the directories of Kafka's controllers.
 
     Raises:
-        ForeignDirectory: one of them holds something.
+        InvalidRequest, ForeignDirectory: as `check_may_give_back`.
         DiskFailed: one could not be written.
     """
+    controllers = [each.placed() for each in controllers]
     check_may_give_back(controllers)
     for each in controllers:
         for path in each.directories:

@@ -33,6 +33,7 @@ from metadata_log.records.features import (
 )
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
 from ops.takeover.kafka_state import KafkaState
+from ops.takeover.places import check_places
 from quorum.controller.standby import configured_voters
 from quorum.decide.features import supported
 from quorum.node.config import ControllerSettings
@@ -137,10 +138,12 @@ def check_may_take_over(controllers: Sequence[ControllerSettings], image: Metada
     """Check that each controller's directory is free; return the state that an interrupted call began with, else `image`.
 
     Raises:
-        ForeignDirectory: one holds something else than a fresh format, or is another node's.
+        InvalidRequest: two are one directory, or one lies in another.
+        ForeignDirectory: one holds something else than a fresh format, is another node's, or is a mount point.
         DirectoryInUse: a process runs in one.
     """
-    begun = image
+    begun, controllers = image, _placed(controllers)
+    check_places([settings.data_dir for settings in controllers])
     for settings in controllers:
         data = settings.data_dir
         if not data.exists() or not any(data.iterdir()):
@@ -187,9 +190,10 @@ def take_over(image: MetadataImage, controllers: Sequence[ControllerSettings]) -
     A call that was interrupted is made once more, with the same settings: what it finished stays, keys of masks included.
 
     Raises:
-        ForeignDirectory, DirectoryInUse: as `check_may_take_over`.
+        InvalidRequest, ForeignDirectory, DirectoryInUse: as `check_may_take_over`.
         DiskFailed: one could not be written.
     """
+    controllers = _placed(controllers)
     begun = check_may_take_over(controllers, image)
     left = [each for each in controllers if not each.data_dir.exists() or not _is_begun(each.data_dir)]
     for settings in left:
@@ -201,6 +205,11 @@ def take_over(image: MetadataImage, controllers: Sequence[ControllerSettings]) -
     for settings in left:
         _put_in_place(settings.data_dir)
     return begun
+
+
+def _placed(controllers: Sequence[ControllerSettings]) -> list[ControllerSettings]:
+    """Return the settings with the places of their directories: a link stays a link to the directory that is replaced."""
+    return [replace(each, data_dir=each.data_dir.resolve()) for each in controllers]
 
 
 def _is_begun(data: Path) -> bool:

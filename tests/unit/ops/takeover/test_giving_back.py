@@ -158,6 +158,28 @@ def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     assert not given[0].metadata_dir.exists()
 
 
+def test_each_directory_of_kafkas_has_its_own_place(tmp_path: Path) -> None:
+    given = controllers(tmp_path, 1, 2)
+    (tmp_path / "link").symlink_to(given[0].metadata_dir)
+    given[1] = given[1]._replace(log_dirs=(tmp_path / "link",))
+    image, directory_ids = given_back(survivor(), given)
+    with pytest.raises(InvalidRequest, match="k1: is named for two directories"):
+        check_may_give_back(given)
+    with pytest.raises(InvalidRequest, match="k1: is named for two directories"):
+        give_back(image, given, directory_ids)
+    assert [path.name for path in tmp_path.iterdir()] == ["link"], "all are checked before any is written"
+
+
+def test_a_link_to_a_directory_of_kafkas_stays(tmp_path: Path) -> None:
+    given, there = controllers(tmp_path, 1), tmp_path / "disk" / "k"
+    there.mkdir(parents=True)
+    given[0].metadata_dir.symlink_to(there)
+    image, directory_ids = given_back(survivor(), given)
+    give_back(image, given, directory_ids)
+    assert given[0].metadata_dir.is_symlink() and [path.name for path in there.parent.iterdir()] == ["k"]
+    assert kafka_state([given[0].metadata_dir], rng=random.Random(1)).epoch == image.controller_epoch
+
+
 def test_ids_are_of_one_controller_each_and_of_no_broker(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="two of the files are of one controller"):
         given_back(survivor(), controllers(tmp_path, 1, 1))

@@ -264,3 +264,31 @@ def test_an_empty_directory_is_filled(tmp_path: Path) -> None:
     take_over(image, controllers)
     assert all_are_whole(controllers, image) == 1
     assert controllers[0].data_dir.stat().st_mode & 0o777 == 0o700
+
+
+def test_two_controllers_have_two_directories(tmp_path: Path) -> None:
+    """Method: one is named through a link."""
+    controllers = ours(tmp_path)
+    (tmp_path / "link").symlink_to(controllers[0].data_dir)
+    image = begun_with(kafka(tmp_path), controllers).image
+    controllers[2] = replace(controllers[2], data_dir=tmp_path / "link")
+    with pytest.raises(InvalidRequest, match="controller-1: is named for two directories"):
+        check_may_take_over(controllers, image)
+    with pytest.raises(InvalidRequest, match="controller-1: is named for two directories"):
+        take_over(image, controllers)
+    assert not any(each.data_dir.exists() for each in controllers), "all are checked before any is written"
+
+
+@pytest.mark.parametrize("is_formatted", [True, False])
+def test_a_link_stays_and_its_directory_is_made(tmp_path: Path, is_formatted: bool) -> None:
+    controllers = ours(tmp_path, 1)
+    link, there = controllers[0].data_dir, tmp_path / "disk" / "data"
+    there.mkdir(parents=True)
+    link.symlink_to(there)
+    if is_formatted:
+        formatted(controllers[0])
+    image = begun_with(kafka(tmp_path), controllers).image
+    take_over(image, controllers)
+    assert link.is_symlink() and link.resolve() == there
+    assert all_are_whole(controllers, image) == 1
+    assert [path.name for path in there.parent.iterdir()] == ["data"]
