@@ -39,8 +39,8 @@ async def send_feed(door: Door, request: web.Request, start: int, until: int | N
     """
     wait_ms = min(integer(request.query.get("wait_ms", "0"), "wait_ms"), limits.FEED_WAIT_MAX_MS)
     wanted = _wanted(request.query)
-    feed = _Feed(door, start, until, until_s=asyncio.get_running_loop().time() + wait_ms / 1000)
-    first = await feed.first(wanted)
+    feed = _Feed(door, wanted, start, until)
+    first = await feed.goes_on(asyncio.get_running_loop().time() + wait_ms / 1000)
     door.identities.recheck(request)
     return await door.sender.send(
         request,
@@ -60,8 +60,8 @@ async def send_stream(door: Door, request: web.Request, start: int) -> web.Strea
         InvalidRequest: the parameters are not as they must be.
         ThrottlingQuotaExceeded: too many feeds wait, or too many reads.
     """
-    feed = _Feed(door, start, None, until_s=0.0)
-    lines = await feed.first(_wanted(request.query))  # a refusal is an answer of its own
+    feed = _Feed(door, _wanted(request.query), start, None)
+    lines = await feed.goes_on(0.0)  # a refusal is an answer of its own
     response = web.StreamResponse(headers={**door.headers(), "Cache-Control": "no-store"})
     response.content_type = EVENT_STREAM
     await response.prepare(request)
@@ -114,30 +114,22 @@ def _wanted(query: Mapping[str, str]) -> tuple[list[str], list[TopicId]] | None:
 class _Feed:
     """What one answer has examined of the log so far."""
 
-    def __init__(self, door: Door, start: int, until: int | None, *, until_s: float) -> None:
+    def __init__(
+        self, door: Door, wanted: tuple[list[str], list[TopicId]] | None, start: int, until: int | None
+    ) -> None:
         self._door = door
+        self._wanted = wanted
+        """Until the filter of these names and ids is made."""
         self._at = start
         self._until = until
-        self._until_s = until_s
-        self._left = limits.FEED_BYTES_MAX
+        self._until_s = 0.0
+        self._left = 0
         self._topics: TopicFilter | None = None
 
     @property
     def _end(self) -> int:
         end_offset = self._door.committed_log.end_offset
         return end_offset if self._until is None else min(end_offset, self._until)
-
-    async def first(self, wanted: tuple[list[str], list[TopicId]] | None) -> bytes | None:
-        """Return the first lines, None if the time is up without any."""
-        door, loop = self._door, asyncio.get_running_loop()
-        while self._at > door.committed_log.end_offset:
-            # A follower that lags: which topics are meant is known only once it has applied so much.
-            if loop.time() >= self._until_s:
-                return None
-            await door.feeds.wait(None, door.committed_log.end_offset, until_s=self._until_s)
-        if wanted is not None:
-            self._topics = await self._filter(*wanted)
-        return await self._first_of_now()
 
     @property
     def examined(self) -> int:
@@ -147,11 +139,28 @@ class _Feed:
     async def goes_on(self, until_s: float) -> bytes | None:
         """Return the next lines once there are some; None if the time is up without any."""
         self._until_s, self._left = until_s, limits.FEED_BYTES_MAX
+        if not await self._is_reached():
+            return None
+        if self._wanted is not None:
+            self._topics = await self._filter(*self._wanted)
+            self._wanted = None
         return await self._first_of_now()
 
     async def more(self) -> bytes | None:
         """Return the lines that follow those before now, as `_next`."""
         return await self._next()
+
+    async def _is_reached(self) -> bool:
+        """Wait until this node has applied as much as the feed begins with; answer whether it has within the time.
+
+        A follower lags: which topics are meant is known only then.
+        """
+        door, loop = self._door, asyncio.get_running_loop()
+        while self._at > door.committed_log.end_offset:
+            if loop.time() >= self._until_s:
+                return False
+            await door.feeds.wait(None, door.committed_log.end_offset, until_s=self._until_s)
+        return True
 
     async def _first_of_now(self) -> bytes | None:
         door, loop = self._door, asyncio.get_running_loop()

@@ -29,6 +29,7 @@ from quorum.decide.configs import AlterConfigs
 from quorum.decide.deleted_topics import UndeleteTopics
 from quorum.decide.topics import CreateTopic, DeleteTopic, DeleteTopics
 from quorum.http.bodies import NDJSON
+from quorum.http.feed import EVENT_STREAM
 from snapshots.history import batches
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, setting
@@ -307,6 +308,40 @@ async def test_c19_a_stream_of_events_has_each_line_once_however_often_it_is_cut
             assert json.loads(event[1].removeprefix("data: "))["record"]["value"] == "77"
         for query in ("wait_ms=1", "until=3"):
             assert (await fed.get(query, "text/event-stream")).status == 400
+
+
+async def test_a_stream_ahead_of_the_log_leaves_the_loop_free_and_then_has_its_topics_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a node that lags answers others meanwhile. Method: a stream that never waits writes without end."""
+    writes = 0
+    write = web.StreamResponse.write
+
+    async def counted(response: web.StreamResponse, data: bytes) -> None:
+        nonlocal writes
+        writes += 1
+        assert writes < 50, "the stream does not wait"
+        await write(response, data)
+
+    monkeypatch.setattr(web.StreamResponse, "write", counted)
+    async with over_feeds(tmp_path) as fed, asyncio.timeout(20):
+        at = fed.controller.committed.end_offset + 6
+        answer = await fed.get(f"topics=a&from={at}&consistency=stale", EVENT_STREAM)
+        assert await answer.content.readuntil(b"\n\n") == b"id: %d\n\n" % at
+        while not fed.desk.door.feeds.waiting:
+            await asyncio.sleep(0.001)
+        await fed.create("b")
+        await fed.create("a")  # the stream begins with its partitions
+        await fed.configure("b", "1")
+        await fed.configure("a", "2")
+        found: list[dict[str, Any]] = []
+        while len(found) < 3:
+            event = (await answer.content.readuntil(b"\n\n")).decode().splitlines()
+            if event[1]:
+                found.append(json.loads(event[1].removeprefix("data: ")))
+        answer.close()
+        assert [line["offset"] for line in found] == [at, at + 1, at + 3]
+        assert found[-1]["record"]["value"] == "2"
 
 
 async def test_a_feed_waits_for_its_topics_alone(tmp_path: Path) -> None:
