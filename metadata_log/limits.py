@@ -247,6 +247,9 @@ WATCHERS_PER_PRINCIPAL_MAX: Final = 200
 pages together are bounded by WATCHERS_MAX alone."""
 FEED_TOPICS_MAX: Final = 100
 FEED_WAIT_MAX_MS: Final = 30_000
+STREAM_SAYS_MS: Final = 2_000
+"""A feed as a stream says this often, without lines, up to where the log was examined. Then its client's right is looked at,
+and a broker that forwards the stream knows that the controller is there."""
 FEED_BYTES_MAX: Final = 64 * MIB
 """Of frames examined for one answer of a feed; the next request goes on behind them."""
 TOPIC_NAMINGS_KEPT: Final = 10_000
@@ -476,6 +479,7 @@ def check_relations() -> None:
     )
     assert ELECTION_TIMEOUT_MAX_MS < COMMIT_TIMEOUT_MS, "a write outlives an election"
     assert COMMIT_TIMEOUT_MS < FORWARD_SILENCE_MAX_MS, "a broker gets the controller's answer to a write"
+    assert 2 * STREAM_SAYS_MS < FORWARD_READ_SILENCE_MAX_MS, "a stream without lines is not cut by a broker"
     # Clients leave a node the connections and files that it needs.
     assert PARKED_OBSERVERS_MAX + BROKERS_MAX < HTTP_CONNECTIONS_MAX, (
         "each broker and observer may park a fetch"

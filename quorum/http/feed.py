@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 PARAMETERS: Final = ("topics", "topic_ids", "wait_ms")
 EVENT_STREAM: Final = "text/event-stream"
 LAST_EVENT_ID: Final = "Last-Event-ID"
-STREAM_WAIT_MS: Final = 5_000
-"""A stream without lines says this often up to where the log was examined; meanwhile its client's right is looked at."""
 READS_WAIT_MS: Final = 200
 """For so long a stream waits where too many reads wait already."""
 
@@ -74,7 +72,7 @@ async def send_stream(door: Door, request: web.Request, start: int) -> web.Strea
                 lines = await feed.more()
             await response.write(b"id: %d\n\n" % feed.examined)
             door.identities.recheck(request)
-            lines = await feed.goes_on(asyncio.get_running_loop().time() + STREAM_WAIT_MS / 1000)
+            lines = await feed.goes_on(asyncio.get_running_loop().time() + limits.STREAM_SAYS_MS / 1000)
         except ThrottlingQuotaExceeded:
             # One record wakes many streams at once, and their reads are bounded.
             lines = None

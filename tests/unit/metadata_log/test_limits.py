@@ -17,6 +17,7 @@ def test_the_bounds_fit_together() -> None:
         ("LOOP_SLICE_MS", limits.HEARTBEAT_MS, "delays no heartbeat"),
         ("ROUND_MS", limits.HEARTBEAT_MS, "nor do two rounds"),
         ("ELECTION_TIMEOUT_MIN_MS", limits.HEARTBEAT_MS, "one lost heartbeat starts no election"),
+        ("STREAM_SAYS_MS", limits.FORWARD_READ_SILENCE_MAX_MS, "is not cut by a broker"),
         ("BROKERS_MAX", limits.HTTP_CONNECTIONS_MAX, "may park a fetch"),
     ],
 )
