@@ -237,7 +237,8 @@ FETCH_ANSWERS_KEPT_BYTES: Final = 16 * MIB
 FETCH_HEAD_BYTES: Final = 512
 """Of an answer besides its frames, about."""
 FEEDS_WAITING_MAX: Final = 500
-"""Change feeds that wait at one controller. One commit may concern all of them, and each then reads the log in a thread."""
+"""Change feeds that wait at one controller, and streams of them. One commit may concern all, and each then reads the log in
+a thread."""
 FEEDS_WOKEN_AT_ONCE: Final = 32
 """Of one slice: each goes on in the next turn of the loop, which takes it about 0.1 ms until it waits for its read."""
 WATCHERS_MAX: Final = 500

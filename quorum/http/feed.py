@@ -56,15 +56,25 @@ async def send_stream(door: Door, request: web.Request, start: int) -> web.Strea
 
     Raises:
         InvalidRequest: the parameters are not as they must be.
-        ThrottlingQuotaExceeded: too many feeds wait, or too many reads.
+        ThrottlingQuotaExceeded: there are too many streams, or too many feeds or reads wait.
     """
     feed = _Feed(door, _wanted(request.query), start, None)
-    lines = await feed.goes_on(0.0)  # a refusal is an answer of its own
-    response = web.StreamResponse(headers={**door.headers(), "Cache-Control": "no-store"})
-    response.content_type = EVENT_STREAM
-    await response.prepare(request)
-    if request.method == hdrs.METH_HEAD:
-        return response
+    with door.feeds.stream():
+        lines = await feed.goes_on(0.0)  # a refusal is an answer of its own
+        response = web.StreamResponse(headers={**door.headers(), "Cache-Control": "no-store"})
+        response.content_type = EVENT_STREAM
+        await response.prepare(request)
+        if request.method == hdrs.METH_HEAD:
+            return response
+        await _send_events(door, request, response, feed, lines)
+    await response.write_eof()
+    return response
+
+
+async def _send_events(
+    door: Door, request: web.Request, response: web.StreamResponse, feed: "_Feed", lines: bytes | None
+) -> None:
+    """Send the first lines and all that follow, until the client goes or its right ends."""
     while True:
         try:
             while lines is not None:
@@ -80,9 +90,7 @@ async def send_stream(door: Door, request: web.Request, start: int) -> web.Strea
         except MetadataError as error:
             # Where it was is said: the client asks again there, and is told why in an answer of its own.
             log.info("feed_ended", extra={"reason": error.message})
-            break
-    await response.write_eof()
-    return response
+            return
 
 
 def _events(lines: bytes) -> bytes:

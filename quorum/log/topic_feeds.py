@@ -7,8 +7,8 @@ Tests: tests/unit/quorum/http/test_feed.py.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
@@ -75,6 +75,7 @@ class TopicFeeds(AppliedListener):
         """Those that know where to read on, and wait for their slice: woken all at once, they would all read in one turn."""
         self._pieces = Pieces(self._wake_next, pieces_max=limits.FEEDS_WOKEN_AT_ONCE)
         self.waiting = 0
+        self.streams = 0
 
     # --- what is applied
 
@@ -164,6 +165,20 @@ class TopicFeeds(AppliedListener):
                     deleted[naming.topic_id] = naming.name
         return TopicFilter(names=names, ids=ids, living=living, deleted=deleted)
 
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Count a stream within the block.
+
+        Raises:
+            ThrottlingQuotaExceeded: there are too many, or too many feeds wait.
+        """
+        _check_room(max(self.waiting, self.streams))
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
+
     async def wait(self, topics: TopicFilter | None, at: int, *, until_s: float) -> int:
         """Wait for a batch that concerns the topics and ends beyond `at`; None: for any batch.
 
@@ -172,10 +187,7 @@ class TopicFeeds(AppliedListener):
         Raises:
             ThrottlingQuotaExceeded: too many feeds wait.
         """
-        if self.waiting >= limits.FEEDS_WAITING_MAX:
-            raise ThrottlingQuotaExceeded(
-                f"{limits.FEEDS_WAITING_MAX} change feeds wait here already: ask another controller"
-            )
+        _check_room(self.waiting)
         keys: list[Key] = [None] if topics is None else [*topics.ids, *topics.setting_names]
         feed = _Waiting(at)
         for key in keys:
@@ -193,6 +205,13 @@ class TopicFeeds(AppliedListener):
                 del feeds[feed]
                 if not feeds:
                     del self._waiting[key]
+
+
+def _check_room(feeds: int) -> None:
+    if feeds >= limits.FEEDS_WAITING_MAX:
+        raise ThrottlingQuotaExceeded(
+            f"{limits.FEEDS_WAITING_MAX} change feeds wait here already: ask another controller"
+        )
 
 
 def filter_of(image: MetadataImage, names: Iterable[str], ids: Iterable[TopicId]) -> TopicFilter:

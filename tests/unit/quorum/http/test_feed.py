@@ -421,6 +421,25 @@ async def test_feeds_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.M
         assert len((await waiting)[0]) == 4
 
 
+async def test_streams_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream has its place while it sends, too, and gives it back; where too many feeds wait, none begins."""
+    monkeypatch.setattr(limits, "FEEDS_WAITING_MAX", 1)
+    async with over_feeds(tmp_path) as fed, asyncio.timeout(20):
+        feeds = fed.desk.door.feeds
+        feeds.waiting = 1
+        answer = await fed.get("from=0", EVENT_STREAM)
+        assert (answer.status, (await answer.json())["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        feeds.waiting = 0
+        for _ in range(2):
+            first = await fed.get("from=0", EVENT_STREAM)
+            assert first.status == 200
+            assert (await fed.get("from=0", EVENT_STREAM)).status == 429
+            first.close()
+            await fed.create(f"a{fed.controller.committed.end_offset}")  # it finds its client gone
+            while feeds.waiting or feeds.streams:
+                await asyncio.sleep(0.001)
+
+
 async def test_a_feed_that_waits_does_not_outlive_its_role(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
