@@ -249,8 +249,8 @@ pages together are bounded by WATCHERS_MAX alone."""
 FEED_TOPICS_MAX: Final = 100
 FEED_WAIT_MAX_MS: Final = 30_000
 STREAM_SAYS_MS: Final = 2_000
-"""A feed as a stream says this often, without lines, up to where the log was examined. Then its client's right is looked at,
-and a broker that forwards the stream knows that the controller is there."""
+"""A feed as a stream says this often, without lines, up to where the log was examined: a broker that forwards the stream
+knows that the controller is there. Its client's right is looked at before each piece."""
 FEED_BYTES_MAX: Final = 64 * MIB
 """Of frames examined for one answer of a feed; the next request goes on behind them."""
 TOPIC_NAMINGS_KEPT: Final = 10_000

@@ -61,6 +61,7 @@ async def send_stream(door: Door, request: web.Request, start: int) -> web.Strea
     feed = _Feed(door, _wanted(request.query), start, None)
     with door.feeds.stream():
         lines = await feed.goes_on(0.0)  # a refusal is an answer of its own
+        door.identities.recheck(request)
         response = web.StreamResponse(headers={**door.headers(), "Cache-Control": "no-store"})
         response.content_type = EVENT_STREAM
         await response.prepare(request)
@@ -78,10 +79,11 @@ async def _send_events(
     while True:
         try:
             while lines is not None:
+                door.identities.recheck(request)
                 await response.write(_events(lines))  # waits while the client reads nothing
                 lines = await feed.more()
-            await response.write(b"id: %d\n\n" % feed.examined)
             door.identities.recheck(request)
+            await response.write(b"id: %d\n\n" % feed.examined)
             lines = await feed.goes_on(asyncio.get_running_loop().time() + limits.STREAM_SAYS_MS / 1000)
         except ThrottlingQuotaExceeded:
             # One record wakes many streams at once, and their reads are bounded.

@@ -462,3 +462,35 @@ async def test_a_feed_that_waits_does_not_outlive_its_role(
             async with await asking as answer:
                 assert answer.status == (403 if is_over else 200)
                 assert (b"Topic" in await answer.read()) is not is_over
+
+
+async def test_a_stream_with_many_lines_does_not_outlive_its_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the role ends before the stream's third piece is read, and further ones are there."""
+    monkeypatch.setattr("metadata_log.limits.IDENTITY_CHECK_S", -1.0)
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 1)
+    token, file = "t" * 43, tmp_path / "principals.toml"
+    row = f'[[principals]]\nname = "User:r"\ntoken_sha256 = "{hashlib.sha256(token.encode()).hexdigest()}"\n'
+    file.write_text(row + 'roles = ["reader"]\n')
+    async with over_feeds(tmp_path, principals=file) as fed, asyncio.timeout(20):
+        at = fed.controller.committed.end_offset
+        await fed.create("a")
+        past, read = fed.desk.door.past, 0
+        made = past.lines
+
+        async def noted(*args: Any, **how: Any) -> Any:
+            nonlocal read
+            read += 1
+            if read == 3:
+                file.write_text(row + "roles = []\n")
+            return await made(*args, **how)
+
+        monkeypatch.setattr(past, "lines", noted)
+        headers = {"Accept": EVENT_STREAM, "Authorization": f"Bearer {token}"}
+        async with fed.client.get(f"/v1/log?from={at}&consistency=stale", headers=headers) as answer:
+            events = (await answer.read()).split(b"\n\n")
+        assert [event.splitlines()[0] for event in events[:-1]] == [
+            b"id: %d" % (at + 1),
+            b"id: %d" % (at + 2),
+        ]
