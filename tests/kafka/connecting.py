@@ -138,7 +138,7 @@ def more_is_copied(bootstrap: Sequence[str], file: Path, turn: int) -> None:
     written_so_far = read_to_end(bootstrap, "mirrored")
     assert before <= set(written_so_far)
     for topic, wanted in (
-        ("copy.orders", dict(written_so_far)),
+        ("copy.mirrored", dict(written_so_far)),
         ("lines", dict.fromkeys(range(100 * turn + 100), 1)),
     ):
         poll_until(
