@@ -372,6 +372,8 @@ STATE_CHECK_PARTITIONS_MAX: Final = 200_000
 reads the past."""
 STATE_CHECK_BUCKETS: Final = 8
 """Of those that differ, whose lines are asked for: one changed line is in two of them."""
+STATE_CHECK_ANSWER_BYTES_MAX: Final = 4 * MIB
+"""A larger one counts as none. The lines of one bucket, of 200,000 partitions, take about 150 KiB."""
 DIGESTS_KEPT: Final = 8
 """Of past states, that a controller has counted for others: many nodes ask for the same offset."""
 LIST_ITEMS_MAX: Final = 1_000

@@ -119,7 +119,15 @@ _KINDS: Final[Mapping[str, str]] = {
 
 
 def _named(key: tuple[str, ...], image: MetadataImage) -> str:
-    """Return a key for people: partitions and topics by the topic's name, text as it was before it became hex."""
+    """Return a key for people; as it is where it is of no form that is known here, as another node's may be."""
+    try:
+        return _in_words(key, image)
+    except (ValueError, IndexError):
+        return "|".join(key)
+
+
+def _in_words(key: tuple[str, ...], image: MetadataImage) -> str:
+    """Return a key in words: partitions and topics by the topic's name, text as it was before it became hex."""
     letter, *columns = key
     kind = _KINDS.get(letter, letter)
     if letter in ("t", "d", "p"):

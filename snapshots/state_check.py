@@ -6,23 +6,26 @@ Tests: tests/unit/snapshots/test_state_check.py.
 """
 
 import asyncio
+import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Never, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple, Never, TypeAlias
 
 import aiohttp
 
 from metadata_log import limits
-from metadata_log.digest import Buckets, digest_of_buckets
+from metadata_log.digest import EMPTY_BUCKETS, Buckets, digest_of_buckets
+from metadata_log.errors import InvalidRequest
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.clock import monotonic_ms
 from metadata_log.node.pace import until_done
-from metadata_log.recount import LinesOfBucket, Recount, differing_buckets, first_difference
+from metadata_log.recount import LinesOfBucket, Recount, bucket_of, differing_buckets, first_difference
+from metadata_log.wire.bodies import check_plain
 
 log = logging.getLogger(__name__)
 
-Ask: TypeAlias = Callable[[str], Awaitable[Mapping[str, Any] | None]]
-"""Returns what a controller answers to a path below its URL; None where none answers it now."""
+Ask: TypeAlias = Callable[[str], Awaitable[object]]
+"""Returns what a controller answers to a path below its URL, of whatever form; None where none answers it now."""
 ANSWER_MAX_S: Final = 60.0
 _AS_JSON: Final = {"Accept": "application/json"}
 
@@ -75,17 +78,17 @@ class StateCheck:
         if image.end_offset == 0 or partitions > limits.STATE_CHECK_PARTITIONS_MAX:
             return
         answer = await self._ask(f"/v1/digest?at={image.end_offset}&consistency=stale")
-        if answer is None or answer.get("end_offset") != image.end_offset:
-            return  # it lags, or keeps no more of the log
+        there = _buckets_in(answer, image.end_offset)
+        if there is None:
+            return  # none answers, or it lags, or keeps no more of the log
         recount, began_ms = Recount(image), monotonic_ms()
         await until_done(recount.count_some)
         self._counting_ms = monotonic_ms() - began_ms
         here = recount.buckets()
         self.compared = image.end_offset
-        if digest_of_buckets(here) == answer["digest"]:
+        if here == there:
             self.differs = None
             return
-        there: Buckets = tuple((count, x1, x2) for count, x1, x2 in answer["buckets"])
         found = await self._first(image, here, there)
         if found is not None and found != self.differs:
             log.error("state_differs", extra=found._asdict())
@@ -97,21 +100,47 @@ class StateCheck:
         theirs: list[str] = []
         for bucket in [*differing_buckets(here, there)][: limits.STATE_CHECK_BUCKETS]:
             path = f"/v1/digest?at={image.end_offset}&bucket={bucket}&consistency=stale"
-            answer = await self._ask(path)
-            if answer is None:
+            lines = _lines_in(await self._ask(path), image.end_offset, bucket)
+            if lines is None:
                 return None
             own = LinesOfBucket(image, bucket)
             await until_done(own.find_some)
             mine += own.found
-            theirs += answer["lines"]
+            theirs += lines
         first = first_difference(mine, theirs, image)
         return None if first is None else StateDiffers(image.end_offset, *first)
 
 
-def asking(session: Callable[[], aiohttp.ClientSession], urls: Callable[[], Iterable[str]]) -> Ask:
-    """Return what asks the controllers at some URLs, one after the other, until one answers."""
+def _buckets_in(answer: object, end_offset: int) -> Buckets | None:
+    """Return the buckets that a controller answered; None where it has no answer of this form, or one of another offset."""
+    match answer:
+        case {"end_offset": int(at), "digest": str(digest), "buckets": [*rows]} if at == end_offset:
+            buckets: list[tuple[int, int, int]] = []
+            for row in rows:
+                match row:
+                    case [int(count), int(x1), int(x2)]:
+                        buckets.append((count, x1, x2))
+            if (
+                len(rows) == len(buckets) == len(EMPTY_BUCKETS)
+                and digest_of_buckets(tuple(buckets)) == digest
+            ):
+                return tuple(buckets)
+    return None
 
-    async def ask(path: str) -> Mapping[str, Any] | None:
+
+def _lines_in(answer: object, end_offset: int, bucket: int) -> list[str] | None:
+    """Return a bucket's lines that a controller answered; None as for the buckets."""
+    match answer:
+        case {"end_offset": int(at), "lines": [*rows]} if at == end_offset:
+            lines = [line for line in rows if isinstance(line, str) and bucket_of(line) == bucket]
+            return lines if len(lines) == len(rows) else None
+    return None
+
+
+def asking(session: Callable[[], aiohttp.ClientSession], urls: Callable[[], Iterable[str]]) -> Ask:
+    """Return what asks the controllers at some URLs, one after the other, until one answers with JSON."""
+
+    async def ask(path: str) -> object:
         timeout = aiohttp.ClientTimeout(total=ANSWER_MAX_S)
         for url in urls():
             try:
@@ -119,10 +148,27 @@ def asking(session: Callable[[], aiohttp.ClientSession], urls: Callable[[], Iter
                     url + path, timeout=timeout, allow_redirects=False, headers=_AS_JSON
                 ) as response:
                     if response.status == 200:
-                        answer: Mapping[str, Any] = await response.json()
-                        return answer
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+                        return await _json_of(response)
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError, InvalidRequest):
                 continue
         return None
 
     return ask
+
+
+async def _json_of(response: aiohttp.ClientResponse) -> object:
+    """Return the value of an answer's body.
+
+    Raises:
+        InvalidRequest: it is nested too deeply, or is not Unicode.
+        RecursionError: the same, so deeply that it cannot be read.
+        ValueError: it is no JSON, or larger than STATE_CHECK_ANSWER_BYTES_MAX.
+    """
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > limits.STATE_CHECK_ANSWER_BYTES_MAX:
+            raise ValueError(f"an answer of more than {limits.STATE_CHECK_ANSWER_BYTES_MAX} bytes")
+    value: object = json.loads(body)
+    check_plain(value)
+    return value
