@@ -38,6 +38,11 @@ class StateDiffers(NamedTuple):
     here: str | None
     there: str | None
 
+    @property
+    def what(self) -> tuple[str, str | None, str | None]:
+        """The key and its lines, which stay the same while the log goes on."""
+        return self.key, self.here, self.there
+
     def __str__(self) -> str:
         return (
             f"at offset {self.end_offset}, {self.key}: here {self.here or 'nothing'}, in the log of a controller "
@@ -52,7 +57,7 @@ class StateCheck:
         """`image` returns the state as this node has applied it."""
         self._image, self._ask = image, ask
         self.differs: StateDiffers | None = None
-        """What was found by the last check that could compare."""
+        """What was found last; None once a check found none."""
         self.compared: int | None = None
         """The offset at which a state was compared last."""
         self._counting_ms = 0.0
@@ -90,12 +95,17 @@ class StateCheck:
             self.differs = None
             return
         found = await self._first(image, here, there)
-        if found is not None and found != self.differs:
+        if found is None:
+            return  # what was found earlier holds: the state still differs
+        if self.differs is None or found.what != self.differs.what:
             log.error("state_differs", extra=found._asdict())
         self.differs = found
 
     async def _first(self, image: MetadataImage, here: Buckets, there: Buckets) -> StateDiffers | None:
-        """Return the first key of the buckets that differ; a line that changed is in one bucket here and another there."""
+        """Return the first key of the buckets that differ; None: a controller did not answer for one of them.
+
+        A line that changed is in one bucket here and another there.
+        """
         mine: list[str] = []
         theirs: list[str] = []
         for bucket in [*differing_buckets(here, there)][: limits.STATE_CHECK_BUCKETS]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -60,6 +61,35 @@ async def test_a_state_that_differs_is_logged_once_and_is_sound_again_once_it_ag
     await check.check()
     assert [*check.reasons()] == []
     assert reference.asked[0] == f"/v1/digest?at={image.end_offset}&consistency=stale"
+
+
+async def test_a_difference_stays_while_its_lines_cannot_be_asked_for() -> None:
+    image = a_state()
+    reference, is_silent = Reference(image), False
+
+    async def ask(path: str) -> object:
+        return None if is_silent and "bucket=" in path else await reference.ask(path)
+
+    check = StateCheck(lambda: flipped(image, "t", 0), ask)
+    await check.check()
+    found, is_silent = check.differs, True
+    await check.check()
+    assert found is not None
+    assert check.differs == found
+
+
+async def test_a_difference_is_logged_once_though_the_log_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    image = a_state()
+    reference = Reference(image)
+    held = [flipped(image, "t", 0)]
+    check = StateCheck(lambda: held[0], reference.ask)
+    for more in range(3):
+        reference.image = replace(image, end_offset=image.end_offset + more)
+        held[0] = replace(flipped(image, "t", 0), end_offset=image.end_offset + more)
+        await check.check()
+        assert check.differs is not None
+        assert check.differs.end_offset == image.end_offset + more
+    assert caplog.messages.count("state_differs") == 1
 
 
 async def test_a_state_that_is_too_large_is_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
