@@ -352,6 +352,8 @@ UNCOUNTED_SMALL_BATCHES_MAX: Final = 64
 """Batches that have no more than LINES_COUNTED_AT_ONCE together. Where 2,048 wait, a write takes 1.2 times as long."""
 LINES_COUNTED_AT_ONCE: Final = 1_000
 """Of the state digest, in one turn: about 3 ms."""
+LINES_BYTES_COUNTED_AT_ONCE: Final = 1 * MIB
+"""Where a state is counted from nothing: long lines end a turn, too, with the line that reaches this."""
 PARTITIONS_PER_TOPIC_MAX: Final = RECORDS_PER_BATCH_MAX
 CONFIG_VALUE_BYTES_MAX: Final = 32_767
 """As in Kafka, whose length of a value is a signed integer of two bytes."""

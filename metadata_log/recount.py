@@ -6,13 +6,12 @@ changed in memory without a batch. Tests: tests/unit/metadata_log/test_recount.p
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
-from itertools import islice
 from typing import Final, NamedTuple
 
+from metadata_log import limits
 from metadata_log.digest import EMPTY_BUCKETS, Buckets, DigestBuilder
 from metadata_log.ids import TopicId
 from metadata_log.image.metadata_image import MetadataImage, lines
-from metadata_log.limits import LINES_COUNTED_AT_ONCE
 
 _KEY_COLUMNS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("b", "t", "d", "f", "v", "n", "a", "k"), 1),
@@ -40,9 +39,9 @@ class Recount:
 
     def count_some(self) -> bool:
         """Count some lines; answer whether there may be more."""
-        some = list(islice(self._lines, LINES_COUNTED_AT_ONCE))
+        some, has_more = _part_of(self._lines)
         self._digest.add_all(some)
-        return len(some) == LINES_COUNTED_AT_ONCE
+        return has_more
 
     def buckets(self) -> Buckets:
         return self._digest.buckets()
@@ -58,9 +57,21 @@ class LinesOfBucket:
 
     def find_some(self) -> bool:
         """Look at some lines; answer whether there may be more."""
-        some = list(islice(self._lines, LINES_COUNTED_AT_ONCE))
+        some, has_more = _part_of(self._lines)
         self.found += [line for line in some if bucket_of(line) == self._bucket]
-        return len(some) == LINES_COUNTED_AT_ONCE
+        return has_more
+
+
+def _part_of(some: Iterator[str]) -> tuple[list[str], bool]:
+    """Take a part of some lines, bounded in number and bytes; return it, and whether there may be more."""
+    part: list[str] = []
+    left = limits.LINES_BYTES_COUNTED_AT_ONCE
+    for line in some:
+        part.append(line)
+        left -= len(line)
+        if left <= 0 or len(part) == limits.LINES_COUNTED_AT_ONCE:
+            return part, True
+    return part, False
 
 
 def bucket_of(line: str) -> int:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from metadata_log import limits
 from metadata_log.image.metadata_image import MetadataImage, lines
 from metadata_log.recount import (
     LinesOfBucket,
@@ -33,6 +34,21 @@ def test_what_is_counted_from_nothing_is_what_is_kept(seed: int) -> None:
             pass
         wanted = sorted(line for line in lines(image) if bucket_of(line) == bucket)
         assert sorted(gathered.found) == lines_of_bucket(image, bucket) == wanted
+
+
+def test_a_part_ends_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = [*history_of(1, 30)][-1].image
+    count = len([*lines(image)])
+    assert count < limits.LINES_COUNTED_AT_ONCE
+    monkeypatch.setattr(limits, "LINES_BYTES_COUNTED_AT_ONCE", 1)
+    recount, gathered = Recount(image), LinesOfBucket(image, 0)
+    for do_some in (recount.count_some, gathered.find_some):
+        parts = 0
+        while do_some():
+            parts += 1
+        assert parts == count, "one line is a part"
+    assert recount.buckets() == image.digest_buckets
+    assert sorted(gathered.found) == lines_of_bucket(image, 0)
 
 
 def a_world() -> World:
