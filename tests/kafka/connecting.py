@@ -129,16 +129,16 @@ def lines_of(file: Path, topic: str) -> dict[str, str]:
 
 def more_is_copied(bootstrap: Sequence[str], file: Path, turn: int) -> None:
     """Write records to the topic and lines to the file, and wait until each is in its copy, once."""
-    before = set(read_to_end(bootstrap, "mirrored")) if turn else set()
-    with producing(bootstrap, "mirrored", per_second=200) as sent:
+    before = set(read_to_end(bootstrap, "sales")) if turn else set()
+    with producing(bootstrap, "sales", per_second=200) as sent:
         poll_until(lambda: len(sent.acknowledged) >= 300, deadline_s=DEADLINE_S, what="records are written")
     assert not sent.failed
     with file.open("a") as written:
         written.writelines(f"{number}\n" for number in range(100 * turn, 100 * turn + 100))
-    written_so_far = read_to_end(bootstrap, "mirrored")
+    written_so_far = read_to_end(bootstrap, "sales")
     assert before <= set(written_so_far)
     for topic, wanted in (
-        ("copy.mirrored", dict(written_so_far)),
+        ("copy.sales", dict(written_so_far)),
         ("lines", dict.fromkeys(range(100 * turn + 100), 1)),
     ):
         poll_until(

@@ -247,13 +247,13 @@ def test_a_worker_of_connect_writes_each_record_once_while_the_active_controller
     def is_created() -> bool:
         """A broker that was stopped before may be fenced yet: then the topic is refused, and asked for again."""
         with suppress(NotAnswered):
-            admin.create_topic("mirrored", partitions=3, replicas=3)
-        return len(admin.topics().get("mirrored", {})) == 3
+            admin.create_topic("sales", partitions=3, replicas=3)
+        return len(admin.topics().get("sales", {})) == 3
 
     poll_until(is_created, deadline_s=DEADLINE_S, what="the topic")
     file = tmp_path / "lines"
     with connect_worker(tmp_path / "connect", bootstrap) as worker:
-        worker.connect("mirror", **mirror(bootstrap, "mirrored"))
+        worker.connect("mirror", **mirror(bootstrap, "sales"))
         worker.connect("file", **lines_of(file, "lines"))
         more_is_copied(bootstrap, file, 0)
         victim = active_id(cluster)
@@ -264,7 +264,7 @@ def test_a_worker_of_connect_writes_each_record_once_while_the_active_controller
     poll_until(lambda: is_reachable(cluster), deadline_s=DEADLINE_S, what="all controllers are back")
     topics = [each["name"] for each in read(cluster, "/v1/topics")["items"]]
     assert {"connect-config", "connect-offset", "connect-status"} <= set(topics)
-    assert len(read(cluster, "/v1/topics/copy.mirrored")["partitions"]) == 3
+    assert len(read(cluster, "/v1/topics/copy.sales")["partitions"]) == 3
 
 
 # --- Kafka's own tools
