@@ -104,11 +104,11 @@ class LinkOwner(Protocol):
 class Link(asyncio.Protocol):
     """One connection, from its handshake to its end."""
 
-    def __init__(self, owner: LinkOwner, dialled: NodeId | None, *, renews: bool = False) -> None:
-        """`dialled` is the peer that this node dials. The link `renews` another one to it, which stands until then."""
-        self.renews = renews
+    def __init__(self, owner: LinkOwner, dialled: NodeId | None, *, replaces: "Link | None" = None) -> None:
+        """`dialled` is the peer that this node dials. The link `replaces` another one to it, which stands until then."""
+        self.replaces = replaces
         self.is_retired = False
-        """Another link has renewed this one."""
+        """Another link to the peer counts instead of this one, which the other end closes."""
         self.lost = asyncio.Event()
         self._owner = owner
         self._dialled = dialled
@@ -177,8 +177,9 @@ class Link(asyncio.Protocol):
         return self._dialled == peer and self._established_at_ms is None and not self._closing
 
     def may_give_way(self) -> bool:
-        """Answer whether another node dialled, and the handshake is not finished."""
-        return self._dialled is None and self._established_at_ms is None and not self._closing
+        """Answer whether another node dialled, and the handshake is not finished, or another link counts instead."""
+        is_in_use = self._established_at_ms is not None and not self.is_retired
+        return self._dialled is None and not is_in_use and not self._closing
 
     # --- asyncio's calls
 
@@ -303,7 +304,7 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def retire(self) -> None:
-        """Make way for the link that renews this one: the other end closes it once it has that one, too.
+        """Make way for the link that counts instead: the other end closes this one once it has that one, too.
 
         If this end closed it at once, the other one might see that first, and take this node for dead.
         """

@@ -4,7 +4,6 @@ One link at a time: the node dials its peer beside the present link, and both en
 linked meanwhile, and neither takes the other one for dead. Tests: tests/unit/quorum/raft/test_encrypted_links.py.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -14,7 +13,6 @@ from metadata_log.node.identity.tls import Tls
 from quorum.raft.dialling import Dialler
 from quorum.raft.link import Link
 
-log = logging.getLogger(__name__)
 OLD_ENOUGH_MS: Final = 2 * DIAL_GRACE_MS
 """Of a younger link the other end may believe that both dialled at the same moment, and keep it instead of the new one."""
 
@@ -28,9 +26,9 @@ class Renewal:
         dialler: Dialler,
         *,
         tls: Callable[[], Tls | None],
-        make_link: Callable[[NodeId], Link],
+        make_link: Callable[[NodeId, Link], Link],
     ) -> None:
-        """`make_link` makes a link that shall replace the one to a peer."""
+        """`make_link` makes a link to a peer that shall replace the present one."""
         self._established = established
         self._dialler = dialler
         self._tls = tls
@@ -61,8 +59,7 @@ class Renewal:
             return
         peer = link.member.node_id
         self._tried[peer] = now_ms
-        log.info("raft_link_renewed", extra={"peer_id": peer, "age_ms": link.age_ms()})
         if peer in self._dialler.addresses:
-            await self._dialler.dial(peer, self._make_link(peer))
+            await self._dialler.dial(peer, self._make_link(peer, link))
         else:
             link.close()

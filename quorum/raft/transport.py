@@ -6,8 +6,8 @@ A newer link of a peer replaces the older one, with two exceptions:
 
 - A process with another directory never replaces the link of a voter in force.
 - If both ends dial at the same moment, each finishes its own attempt first. Both ends then keep the link that the
-  higher id dialled. The lower id dials only a peer that has had no link for DIAL_GRACE_MS; so a link of the higher id
-  that is younger than that is not a stale one.
+  higher id dialled. The lower id dials only a peer that has had no link for DIAL_GRACE_MS, or to replace an older link
+  (`renewal.py`); so a link of the higher id that is younger than that is not a stale one.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final, TypeVar
 
 from metadata_log.errors import CannotListen, InvariantBroken, MetadataError
@@ -131,8 +130,12 @@ class TcpTransport:
             now_ms=now_ms,
         )
         self.dialler.set_addresses(addresses)
-        renewing = partial(Link, self, renews=True)
-        self.renewal = Renewal(self._established, self.dialler, tls=lambda: self._tls, make_link=renewing)
+        self.renewal = Renewal(
+            self._established,
+            self.dialler,
+            tls=lambda: self._tls,
+            make_link=lambda peer, outdated: Link(self, peer, replaces=outdated),
+        )
 
     # --- what the server calls
 
@@ -243,7 +246,9 @@ class TcpTransport:
         """
         self._links[link] = None
         self._encrypting.pop(link, None)
-        is_late = not link.renews and any(link.is_attempt_at(peer) for peer in self._established)
+        is_late = any(
+            link.is_attempt_at(peer) and each is not link.replaces for peer, each in self._established.items()
+        )
         if self._failure is None or is_late:
             link.close()  # while it was being made `run` ended, or a link to this peer was established
             return
@@ -267,19 +272,21 @@ class TcpTransport:
     def established(self, link: Link, hello: Hello) -> None:
         peer = hello.node_id
         older = self._established.get(peer)
-        # A reason to refuse it may have arisen during its handshake.
-        if self.objection(hello, dialled=None) is not None or (
-            older is not None and self._crossed(older, link)
-        ):
-            link.close()
+        if self.objection(hello, dialled=None) is not None:
+            link.close()  # the reason to refuse it arose during its handshake
+            return
+        if older is not None and self._crossed(older, link):
+            link.retire()  # the other end has it alone until it has the older one, too
             return
         if older is not None:
-            if link.renews:
+            if older is link.replaces:
+                log.info("raft_link_renewed", extra={"peer_id": peer, "age_ms": older.age_ms()})
                 older.retire()
             else:
                 older.close()
             self._forget(older, by_peer=False)
         self._established[peer] = link
+        link.replaces = None
         self.refusals.pop(peer, None)
         self._refused.pop(peer, None)
         self.dialler.reached(peer)
@@ -403,7 +410,7 @@ class TcpTransport:
         """Answer whether both ends dialled at the same moment, and both keep the older link."""
         return (
             older.member == newer.member
-            and not newer.renews
+            and older is not newer.replaces
             and older.is_dialled_by_higher()
             and not newer.is_dialled_by_higher()
             and older.age_ms() < DIAL_GRACE_MS

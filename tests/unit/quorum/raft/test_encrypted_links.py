@@ -10,10 +10,12 @@ import pytest
 
 from metadata_log.ids import NodeId
 from metadata_log.limits import DIAL_GRACE_MS, RAFT_HANDSHAKES_MAX
+from metadata_log.node.addresses import HostPort
 from metadata_log.node.identity.certificate_dates import first_certificate, serial_of
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.tls import Tls
 from ops.certificates import Authority
+from quorum.raft.dialling import AddressInfo
 from tests.support.certificates import DAY_S, certified
 from tests.support.processes import free_ports
 from tests.unit.quorum.raft.test_transport import CLUSTER, NACK, Node, linked, say, until
@@ -181,6 +183,60 @@ async def test_links_are_replaced_once_a_node_has_a_new_certificate_and_no_end_i
         assert not any(event[0] == "lost" and event[2] for event in (*one.events, *two.events)), "by no peer"
         say(node.transport, other_id, NACK)
         await until(lambda: other.messages, "messages pass")
+
+
+@pytest.mark.parametrize("slow_ms", [0, 5, 20, 50, 200])
+@pytest.mark.parametrize("slow", [1, 2], ids=["the lower id", "the higher id"])
+async def test_both_ends_renew_their_link_at_once_and_are_linked_all_the_time(
+    tmp_path: Path, slow: int, slow_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: renewals that cross cost no election. Method: both ends begin together; the look-up of one of them is slow."""
+    monkeypatch.setattr("quorum.raft.renewal.OLD_ENOUGH_MS", 0)
+    ours = Authority(tmp_path / "ca", cluster_id=CLUSTER)
+    one, two, _ = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+    loop, unlinked = asyncio.get_running_loop(), []
+
+    def is_linked(node: Node) -> None:
+        if not linked(node.transport):
+            unlinked.append(node.transport.node_id)
+
+    async with one.running(), two.running():
+        await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
+        firsts = [*one.transport._established.values(), *two.transport._established.values()]
+        for node in (one, two):
+            transport, note_lost = node.transport, node.transport.on_lost
+            transport.now_ms = lambda: time.monotonic_ns() // 1_000_000 + 20 * DIAL_GRACE_MS
+            transport.on_lost = lambda peer, by_peer, node=node, note=note_lost: (  # type: ignore[misc, assignment]
+                note(peer, by_peer),
+                loop.call_soon(is_linked, node),
+            )
+            who, now_s = str(transport.node_id), int(time.time())
+            certified(ours, "controller", who, begins_s=now_s - 9, ends_s=now_s + 99 * DAY_S)
+            assert transport._tls is not None
+            transport._tls.look_again()
+            assert len(transport.renewal.outdated()) == 1
+        dialler = (one if slow == 1 else two).transport.dialler
+        at_once = dialler.look_up
+
+        async def look_up(address: HostPort) -> list[AddressInfo]:
+            await asyncio.sleep(slow_ms / 1000)
+            return await at_once(address)
+
+        monkeypatch.setattr(dialler, "look_up", look_up)
+        await asyncio.gather(*(node.transport.renewal.renew_one() for node in (one, two)))
+        await until(
+            lambda: (
+                all(first.lost.is_set() for first in firsts)
+                and len(one.transport._links) == len(two.transport._links) == 1
+            ),
+            "one link is left",
+        )
+        assert not unlinked
+        assert not any(event[0] == "lost" and event[2] for event in (*one.events, *two.events)), "by no peer"
+        for node, peer in ((one, two), (two, one)):
+            assert node.transport.renewal.outdated() == []
+            say(node.transport, peer.transport.node_id, NACK)
+        await until(lambda: one.messages and two.messages, "messages pass both ways")
 
 
 async def test_a_voter_whose_certificate_has_expired_is_named_with_the_reason(

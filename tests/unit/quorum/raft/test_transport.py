@@ -743,9 +743,13 @@ async def test_of_two_links_that_crossed_the_higher_id_keeps_its_own() -> None:
         reader, writer = await asyncio.wait_for(dialled.get(), DEADLINE_S)
         await until(lambda: linked(two.transport), "connected")
         crossing, crossing_writer = await established(ports[2], ports, 1)
-        assert await drained(crossing) == b""
+        # Node 1 has the crossing link alone until it hears of the other one: what it says there counts, and it ends it.
+        crossing_writer.write(frame(NACK))
+        await until(lambda: two.messages, "it is heard")
         say(two.transport, NodeId(1), NACK)
         assert await read_frame(reader) == NACK
+        assert two.events == [("connected", member(1))]
+        assert await drained(crossing) == b"", "in the end node 2 does"
         assert two.events == [("connected", member(1))]
         # Later nothing crosses any more: whoever dials then has lost the link.
         now = GRACE_MS
