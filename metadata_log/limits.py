@@ -362,7 +362,7 @@ TEXT_BYTES_MAX: Final = 255
 DELEGATION_TOKENS_MAX: Final = 100_000
 """Their HMACs take a second or two to make, in slices, once one is looked for after a snapshot was loaded."""
 DELEGATION_TOKENS_OF_OWNER_MAX: Final = 1_000
-"""Whoever has an identity may have tokens of its own: no single one takes the room of all others."""
+"""An identity is enough to have tokens of its own, so one owner must not take the room of the rest."""
 TOKEN_CREDENTIALS_MAX: Final = 10_000
 """Of tokens by which clients logged in last, kept in some 7 MB: to make one takes about 10 ms of the loop."""
 STATE_CHECK_MS: Final = 30_000
