@@ -100,8 +100,7 @@ class TcpTransport:
         self.members: dict[NodeId, Hello] = {}
         """The last hello of each linked peer, and of peers whose links were lost last; the newest last."""
         self.foreign_bytes_total = 0
-        """Links dropped: foreign bytes, messages that their sender may not send, a handshake that took too long, or too many
-        unsent bytes."""
+        """Links dropped: foreign bytes, messages not allowed to their sender, a slow handshake, or too many unsent bytes."""
         self.strangers = _Strangers(now_ms)
         self.node_id = node_id
         self.hello = hello

@@ -94,7 +94,8 @@ async def test_the_authority_is_replaced_under_a_writer_without_an_election(tmp_
             await certificates(cluster, "revoke", "--serial", earlier, *local)
             writer.goes_on("after the revocation", writes=3)
         logs = {one.id: cluster.text_log(one.id).read_text() for one in cluster.controllers}
-        assert all("raft_link_renewed" in log for log in logs.values())
+        renewed = sum(log.count("raft_link_renewed") for log in logs.values())
+        assert renewed >= 3, "each of three links, said by the node that dialled"
         assert not any("raft_link_dropped" in log for log in logs.values()), (
             "no link has the earlier certificate"
         )
