@@ -146,7 +146,12 @@ def _check_stopped(image: "MetadataImage") -> None:
         asked.add(address)
         try:
             socket.create_connection(address, timeout=LISTENS_S).close()
-        except OSError:
+        except ConnectionRefusedError:
+            continue
+        except OSError as error:
+            # A host that is cut off from here, or frozen, may run on: only its operator knows.
+            where = address_text(address)
+            say(f"{where} was not reached ({error}): make sure that Kafka's controller {node_id} has stopped")
             continue
         fail_usage(
             f"{address_text(address)} listens, where Kafka's controller {node_id} was: stop what runs there first"

@@ -147,6 +147,23 @@ def test_damage_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert f"{segment}: byte" in said and "offset 9999 follows" in said
 
 
+def test_a_controller_that_cannot_be_reached_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silence is no proof that it has stopped: it may be cut off from here, or frozen."""
+
+    def silent(*_: object, **__: object) -> None:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("socket.create_connection", silent)
+    voter = Voter(NodeId(1), uuid(1), (VoterEndpoint("CONTROLLER", "127.0.0.1", 9),), 0, 1)
+    CHECK_STOPPED(replace(EMPTY, quorum=EMPTY.quorum._replace(voters=(voter,))))
+    assert (
+        "127.0.0.1:9 was not reached (timed out): make sure that Kafka's controller 1"
+        in capsys.readouterr().err
+    )
+
+
 def test_what_listens_where_a_voter_was_is_refused() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         host, port = server.getsockname()
