@@ -359,7 +359,7 @@ class _Acks:
         stage = self.stage
         stage.step(
             f"start broker {self.one} again",
-            "where nobody else was let lead, it leads again, and has everything",
+            "where no other broker was allowed to lead, it leads again, and has everything",
         )
         stage.heal()
         for which in ("one-clean", "all-clean"):

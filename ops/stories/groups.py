@@ -171,7 +171,7 @@ def _joining(stage: Stage, facts: Facts, topic: str) -> None:
         joined = [member.joined() for member in members]
         facts["leaders"] = stage.expect("leaders", len({each.leader for each in joined}), 1)
         facts["told_of_members"] = stage.expect(
-            "members that each is told of: the leader of all, the others of none",
+            "how many members each learns of: the leader all of them, the others none",
             sorted(len(each.members) for each in joined),
             [0, 0, 3],
         )

@@ -57,7 +57,7 @@ def _both_return(stage: Stage, facts: Facts, quiet: str, busy: str) -> None:
     leader, silent, slow = stage.ids[:3]
     stage.step(
         "heal both links",
-        "a follower whose log end is the leader's high watermark again is in the ISR again; nobody asks for it",
+        "a follower whose log end reaches the leader's high watermark returns to the ISR by itself",
     )
     stage.link(silent, leader).open()
     stage.link(slow, leader).open()
