@@ -16,6 +16,7 @@ from ops.admin.export import export_cluster
 from ops.admin.log_frames import file_frames
 from ops.local_cluster import LocalCluster
 from ops.verbs.topics import topic_table
+from ops.waits import until_async
 
 Seen = TypeVar("Seen")
 SETTLE_S: Final = 30.0
@@ -257,7 +258,7 @@ class _Demo:
     async def _ask(self, url: str, path: str) -> Mapping[str, Any] | None:
         try:
             answer = await asyncio.to_thread(self._client.ask_one, url, path)
-            value: Mapping[str, Any] = answer.json()
+            value: Mapping[str, Any] | None = answer.json() if answer.ok else None
         except Unreachable:
             return None
         return value
@@ -283,12 +284,7 @@ class _Demo:
         Raises:
             DidNotHappen: nothing within SETTLE_S.
         """
-        deadline = time.monotonic() + SETTLE_S
-        while not (seen := await look()):
-            if time.monotonic() > deadline:
-                raise DidNotHappen(f"not within {SETTLE_S:g} s: {what}")
-            await asyncio.sleep(POLL_S)
-        return seen
+        return await until_async(what, look, deadline_s=SETTLE_S, poll_s=POLL_S, failure=DidNotHappen)
 
 
 def _ms(since: float) -> str:

@@ -14,6 +14,7 @@ from ops.admin.export import export_cluster
 from ops.demo import DidNotHappen
 from ops.kafka.clients import Admin, NotAnswered, Sent, certificate, producing, read_to_end
 from ops.local_cluster import Active, LocalCluster
+from ops.waits import until_async
 
 Seen = TypeVar("Seen")
 TOPIC: Final = "orders"
@@ -71,11 +72,7 @@ class _Demo:
         admin = Admin(self._bootstrap, **self._shows)
         began = time.monotonic()
         replicas = min(3, len(self._cluster.brokers))
-        try:
-            await asyncio.to_thread(admin.create_topic, TOPIC, partitions=_PARTITIONS, replicas=replicas)
-        except NotAnswered as error:
-            if "exists" not in error.message:
-                raise
+        await self._create(admin, TOPIC, partitions=_PARTITIONS, replicas=replicas)
         self._tell(f"{TOPIC}: {_PARTITIONS} partitions of {replicas} replicas, {_ms(began)}")
 
     async def _lose_the_active_controller(self, sent: Sent) -> None:
@@ -91,7 +88,7 @@ class _Demo:
         before = len(sent.acknowledged)
         self._cluster.kill(active.controller_id)
         began = time.monotonic()
-        await asyncio.to_thread(admin.create_topic, f"after-epoch-{active.controller_epoch}")
+        await self._create(admin, f"after-epoch-{active.controller_epoch}")
         gap = _ms(began)
 
         async def successor() -> Active | None:
@@ -156,6 +153,17 @@ class _Demo:
 
     # --- small steps
 
+    async def _create(self, admin: Admin, name: str, *, partitions: int = 1, replicas: int = 1) -> None:
+        async def created() -> bool:
+            try:
+                await asyncio.to_thread(admin.create_topic, name, partitions=partitions, replicas=replicas)
+            except NotAnswered as error:
+                if "exists" not in error.message:
+                    raise
+            return True
+
+        await self._until(f"topic {name} is created", created)
+
     async def _partitions(self) -> list[dict[str, Any]]:
         read = self._cluster.client().read
         topic = await asyncio.to_thread(read, f"/v1/topics/{TOPIC}")
@@ -176,12 +184,7 @@ class _Demo:
         return active is not None and active.broker_states.get(broker_id) == state
 
     async def _until(self, what: str, look: Callable[[], Awaitable[Seen | None]]) -> Seen:
-        deadline = time.monotonic() + _SETTLE_S
-        while not (seen := await look()):
-            if time.monotonic() > deadline:
-                raise DidNotHappen(f"not within {_SETTLE_S:g} s: {what}")
-            await asyncio.sleep(_POLL_S)
-        return seen
+        return await until_async(what, look, deadline_s=_SETTLE_S, poll_s=_POLL_S, failure=DidNotHappen)
 
 
 async def _has_more(sent: Sent, count: int) -> bool:

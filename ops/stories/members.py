@@ -21,7 +21,8 @@ from ops.stories.stage import Stage
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 4
-SESSION_MS: Final = 30_000
+SESSION_MS: Final = 120_000
+"""Its member sends heartbeats only where a story shows one: it must not be taken for dead between two steps."""
 REBALANCE_MS: Final = 60_000
 _LATER: Final = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
 
@@ -61,10 +62,14 @@ def coordinator(stage: Stage, group: str, *, asked: int) -> int:
 
 def committed(stage: Stage, group: str, topic: str, partition: int = 0) -> int:
     """Return the committed offset of a group, -1 where there is none."""
-    at = coordinator(stage, group, asked=stage.ids[0])
-    error, offset = requests.read_offset_fetch(
-        stage.ask(at, requests.OFFSET_FETCH, requests.offset_fetch(group, topic, partition))
-    )
+
+    def found() -> tuple[int, int] | None:
+        at = coordinator(stage, group, asked=stage.ids[0])
+        body = requests.offset_fetch(group, topic, partition)
+        answer = requests.read_offset_fetch(stage.ask(at, requests.OFFSET_FETCH, body))
+        return None if error_name(answer[0]) in _LATER else answer
+
+    error, offset = stage.until(f"the coordinator of {group} knows its offsets", found)
     assert error == 0, error_name(error)
     return offset
 
@@ -77,10 +82,13 @@ class Member:
         self._group = group
         self._topic = topic
         self._asked = count(1)
-        address = stage.address(coordinator(stage, group, asked=stage.ids[0]))
-        self._connection = socket.create_connection(read_address(address), ANSWER_S)
+        self._connection = stage.until(f"the coordinator of {group} takes a connection", self._connect)
         self.member_id = ""
         self.generation = -1
+
+    def _connect(self) -> socket.socket:
+        address = self._stage.address(coordinator(self._stage, self._group, asked=self._stage.ids[0]))
+        return socket.create_connection(read_address(address), ANSWER_S)
 
     def __enter__(self) -> Self:
         return self
@@ -94,11 +102,13 @@ class Member:
 
     def join(self) -> Joined:
         """Join, and return what came of it once all members have joined."""
-        while True:
+
+        def answered() -> Joined | None:
             self.begin_to_join()
             joined = self.joined()
-            if error_name(joined.error) not in _LATER:
-                return joined
+            return None if error_name(joined.error) in _LATER else joined
+
+        return self._stage.until(f"a member joins {self._group}", answered)
 
     def begin_to_join(self) -> None:
         """Send the request to join; the coordinator answers once all members have sent theirs."""

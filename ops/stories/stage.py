@@ -6,7 +6,6 @@ Tests: tests/kafka/stories.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from metadata_log.errors import Fault
 from ops.kafka.clients import settings
@@ -22,6 +21,7 @@ from ops.local_cluster import LocalCluster
 from ops.stories.links import Link, Links
 from ops.stories.probe import SILENT, Probe
 from ops.stories.requests import error_name
+from ops.waits import NOT_YET, until
 
 Seen = TypeVar("Seen")
 Facts = dict[str, Any]
@@ -30,6 +30,9 @@ DEADLINE_S: Final = 120.0
 """Longer than a session, the time after which a follower leaves an ISR, and the start of a JVM, on a busy machine."""
 POLL_S: Final = 0.01
 DELIVERY_MS: Final = 60_000
+_NOT_YET: Final = (*NOT_YET, KafkaException)
+_OF_A_LEADER: Final = frozenset({"NONE", "OFFSET_NOT_AVAILABLE"})
+"""How a leader answers a consumer that asks for the end; it may not know its high watermark yet."""
 
 
 class StoryFailed(Fault):
@@ -102,17 +105,12 @@ class Stage(Probe):
         return seen
 
     def until(self, what: str, look: Callable[[], Seen | None], *, deadline_s: float = DEADLINE_S) -> Seen:
-        """Return the first true value of `look`.
+        """Return the first true value of `look`; a broker that does not answer, or not as it should, is asked again.
 
         Raises:
-            StoryFailed: there is none within `deadline_s`.
+            StoryFailed: there is none within `deadline_s`; the message has the last error.
         """
-        deadline = time.monotonic() + deadline_s
-        while not (seen := look()):
-            if time.monotonic() > deadline:
-                raise StoryFailed(f"not within {deadline_s:g} s: {what}")
-            time.sleep(POLL_S)
-        return seen
+        return until(what, look, deadline_s=deadline_s, poll_s=POLL_S, failure=StoryFailed, not_yet=_NOT_YET)
 
     # --- the cluster
 
@@ -185,7 +183,7 @@ class Stage(Probe):
             if broker_id < 0:
                 return found
             error, _ = self.latest(topic, broker_id)
-            return found if error_name(error) != "NOT_LEADER_OR_FOLLOWER" else None
+            return found if error_name(error) in _OF_A_LEADER else None
 
         return self.until(f"broker {broker_id} leads {topic}", leads)
 

@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ops import cluster_layout
+from ops.waits import until
 
 Answer = TypeVar("Answer")
 POLL_S = 0.01
@@ -33,16 +33,12 @@ def free_ports(count: int) -> list[int]:
     return list(islice(cluster_layout.free_ports(set(), random.Random()), count))
 
 
-def poll_until(predicate: Callable[[], Answer], *, deadline_s: float, what: str) -> Answer:
-    """Return the first true value of `predicate`, or fail after `deadline_s` with `what` did not come."""
-    last_call = time.monotonic() + deadline_s
-    while True:
-        late = time.monotonic() >= last_call
-        if value := predicate():
-            return value
-        if late:
-            raise AssertionError(f"not within {deadline_s} s: {what}")
-        time.sleep(POLL_S)
+def poll_until(predicate: Callable[[], Answer | None], *, deadline_s: float, what: str) -> Answer:
+    """Return the first true value of `predicate`, or fail after `deadline_s` with `what` did not come.
+
+    A node that does not answer is asked again (`ops/waits.py`).
+    """
+    return until(what, predicate, deadline_s=deadline_s, poll_s=POLL_S, failure=AssertionError)
 
 
 @dataclass(frozen=True)
