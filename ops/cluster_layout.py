@@ -353,6 +353,12 @@ def _session_timeout_ms(member: Member) -> int:
     return limits.LOCAL_CLUSTER_SESSION_TIMEOUT_MS if member.kafka is None else limits.SESSION_TIMEOUT_MS
 
 
+def ports_of(members: Iterable[Member]) -> set[int]:
+    """Return the ports that members listen on once they run."""
+    found = {read_url(member.http)[1] for member in members if member.http}
+    return found | {read_address(at)[1] for member in members for at in (member.raft, member.kafka) if at}
+
+
 def free_ports(taken: set[int], rng: random.Random) -> Iterator[int]:
     """Yield free ports that are not in `taken`, below the range that the system gives to outgoing connections."""
     top = _ephemeral_low()

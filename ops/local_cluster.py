@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, Rejected
 from metadata_log.ids import random_uuid, uuid_text
-from metadata_log.node.addresses import read_address, read_url
+from metadata_log.node.addresses import read_address
 from metadata_log.node.disk.durable_files import (
     DIRECTORY_MODE,
     FILE_MODE,
@@ -47,6 +47,7 @@ from ops.cluster_layout import (
     free_ports,
     new_brokers,
     new_controllers,
+    ports_of,
     read_cluster_file,
 )
 from ops.member_processes import (
@@ -251,7 +252,7 @@ class LocalCluster:
             InvalidSettings: the directory is another user's, or others may change it.
             ClusterMismatch: the directory has other numbers of nodes.
             NodeFailed: a node ended instead of starting.
-            NotReady: no active controller, or a broker not online, within `timeout_s`.
+            NotReady: no active controller, or a broker not online or silent, within `timeout_s`.
         """
         self.prepare()
         for member in self.members:
@@ -306,7 +307,7 @@ class LocalCluster:
         self._children |= {one.id: child for one in (member, guest) if one is not None}
 
     async def wait_until_ready(self, *, timeout_s: float | None = None) -> None:
-        """Wait for one active controller and every broker Online.
+        """Wait for one active controller and every broker Online; each of Kafka's takes connections, too.
 
         `timeout_s` None: as long as nodes of their kind may need.
 
@@ -335,7 +336,11 @@ class LocalCluster:
         if active is None:
             return "there is no active controller"
         waiting = [member.id for member in self.brokers if active.broker_states.get(member.id) != "ONLINE"]
-        return f"brokers {waiting} are not online" if waiting else None
+        if waiting:
+            return f"brokers {waiting} are not online"
+        # The controllers unfence a broker of Kafka's before it opens its listeners.
+        deaf = [member.id for member in self.brokers if member.is_of_kafka and not await _listens(member)]
+        return f"brokers {deaf} are online, and do not listen yet" if deaf else None
 
     async def active(self) -> "Active | None":
         """Return the active controller and its view of the brokers; None: no controller is active."""
@@ -489,9 +494,7 @@ class LocalCluster:
             self.is_for_kafka = is_for_kafka
             if self._single and all(member.process_of is None for member in self.brokers):
                 raise ClusterMismatch(f"{self.directory} has a process for each node: take another --dir")
-        taken = {read_url(member.http)[1] for member in self.members if member.http}
-        taken |= {read_address(at)[1] for member in self.members for at in (member.raft, member.kafka) if at}
-        ports = free_ports(taken, self._rng)
+        ports = free_ports(ports_of(self.members), self._rng)
         if fresh:
             self.controllers = new_controllers(
                 controllers, ports, self._rng, tls=self._secure, kafka=self.is_for_kafka
@@ -500,6 +503,17 @@ class LocalCluster:
         self.brokers += new_brokers(
             range(len(self.brokers), brokers), ports, tls=self._secure, kafka=self.is_for_kafka, hosts=hosts
         )
+
+
+async def _listens(member: Member) -> bool:
+    try:
+        async with asyncio.timeout(ASK_TIMEOUT_S):
+            _, connection = await asyncio.open_connection(*read_address(member.listens))
+            connection.close()
+            await connection.wait_closed()
+    except OSError:  # of which a time-out is one
+        return False
+    return True
 
 
 async def object_at(client: ClusterClient, url: str, path: str) -> dict[str, Any] | None:

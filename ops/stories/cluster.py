@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.node.addresses import address_text
-from ops.cluster_layout import HOST, Member, free_ports
+from ops.cluster_layout import HOST, Member, free_ports, ports_of
 from ops.java_properties import properties_text, read_properties
 from ops.kafka.properties import CLIENT_LISTENER, CONTROLLER_LISTENER
 from ops.local_cluster import LocalCluster
@@ -72,7 +72,7 @@ def rack_of(place: int) -> str:
 
 def _lead_through(cluster: LocalCluster, links: Links) -> dict[tuple[int, int], Link]:
     """Write the brokers' settings, with a listener for each follower, and return the links by follower and leader."""
-    ports = free_ports(set(), random.Random())
+    ports = free_ports(ports_of(cluster.members), random.Random())
     pairs: dict[tuple[int, int], Link] = {}
     for place, leader in enumerate(cluster.brokers):
         config = cluster.directory / leader.config

@@ -8,6 +8,7 @@ import os
 import random
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -18,11 +19,11 @@ import pytest
 
 from metadata_log.errors import DirectoryInUse, InvalidSettings
 from metadata_log.ids import Uuid, uuid_text
-from metadata_log.node.addresses import address_text
+from metadata_log.node.addresses import address_text, read_address
 from metadata_log.node.disk.data_directory import DirectoryLock, load_meta, write_process_json
 from ops.cluster_layout import free_ports, read_cluster_file
 from ops.java_properties import read_properties
-from ops.local_cluster import ClusterMismatch, LocalCluster
+from ops.local_cluster import Active, ClusterMismatch, LocalCluster
 from ops.member_processes import ended_with
 from ops.processes import is_locked, running_process
 from ops.settings import load_broker_settings, load_controller_settings
@@ -88,6 +89,27 @@ def test_a_cluster_of_kafkas_brokers(tmp_path: Path) -> None:
         assert settings.kafka_address is not None
         assert address_text(settings.kafka_address) == member.kafka
         assert [address_text(voter.kafka or ("", 0)) for voter in settings.voters] == addresses
+
+
+async def test_a_broker_of_kafkas_that_is_online_and_does_not_listen_yet_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    class Online(LocalCluster):
+        """Its brokers are online, as Kafka's are from before they open their listeners."""
+
+        async def active(self) -> Active:
+            states = {broker.id: "ONLINE" for broker in self.brokers}
+            return Active(controller_id=1, controller_epoch=1, broker_states=states)
+
+    cluster = Online(tmp_path / "c", controllers=1, brokers=2, kafka=True)
+    cluster.prepare()
+    cluster._release()
+    first, second = (read_address(broker.listens) for broker in cluster.brokers)
+    assert await cluster.missing() == "brokers [11, 12] are online, and do not listen yet"
+    with socket.create_server(first):
+        assert await cluster.missing() == "brokers [12] are online, and do not listen yet"
+        with socket.create_server(second):
+            assert await cluster.missing() is None
 
 
 def test_a_cluster_whose_controllers_have_brokers_in_their_processes(tmp_path: Path) -> None:
