@@ -158,9 +158,10 @@ class _Acks:
             f"acks=all, broker {self.one} answered {QUICK_MS} ms later, broker {self.fourth} {SLOW_MS} ms later",
             "the acknowledgement waits for the slowest member of the ISR",
         )
-        near.hold()
-        far.hold()
-        self.facts["slow_ms"] = self._timed_write({QUICK_MS: self.one, SLOW_MS: self.fourth})
+        with stage.window((self.one, self.two, self.fourth), self.topics["all"]):
+            near.hold()
+            far.hold()
+            self.facts["slow_ms"] = self._timed_write({QUICK_MS: self.one, SLOW_MS: self.fourth})
         stage.tell(f"acknowledged after {self.facts['slow_ms']} ms")
         stage.step(
             f"cut broker {self.fourth} off until it has left the ISR",
@@ -185,8 +186,9 @@ class _Acks:
             ),
             ("REQUEST_TIMED_OUT", 0, 1),
         )
-        near.hold()
-        self.facts["quick_ms"] = self._timed_write({QUICK_MS: self.one})
+        with stage.window((self.one, self.two), self.topics["all"]):
+            near.hold()
+            self.facts["quick_ms"] = self._timed_write({QUICK_MS: self.one})
         stage.tell(
             f"with ISR {[self.two, self.one]} a record is acknowledged after {self.facts['quick_ms']} ms"
         )
