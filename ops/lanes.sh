@@ -3,6 +3,8 @@
 # lowest weight. It needs a folder `scratch`.
 
 in_background=() said=()
+failed=() # tests that failed beside others, and shall run once more
+FAILED_MAX=8 # more than these are no accident of a busy machine
 
 # beside TESTS... [-- TESTS...]...: run each with pytest, in a process of its own. What the others print is shown once all are done.
 beside() {
@@ -39,6 +41,26 @@ wait_for_all() {
         wait "$pid" || status=$?
     done
     return "$status"
+}
+
+# in_lanes ARGUMENTS...: run pytest in three processes, each of which takes the next file that none has. If only a few tests
+# fail, that is a success for now: `failed` has them.
+in_lanes() {
+    local status=0 lists
+    mkdir "$scratch/taken" "$scratch/failures"
+    TEST_FILES_TAKEN=$scratch/taken TEST_FAILURES=$scratch/failures beside "$@" -- "$@" -- "$@" || status=$?
+    [ "$status" != 0 ] || return 0
+    lists=("$scratch/failures"/*) # a process that ends before its last test leaves none
+    [ ${#lists[@]} = 3 ] || return "$status"
+    mapfile -t failed < <(sort -u "${lists[@]}")
+    [ ${#failed[@]} -gt 0 ] && [ ${#failed[@]} -le "$FAILED_MAX" ] || return "$status"
+    say "${#failed[@]} tests failed beside others, and run once more when all else has ended: ${failed[*]}"
+}
+failed_alone() {
+    [ ${#failed[@]} = 0 ] || "$VENV/bin/python" -m pytest -q "${failed[@]}"
+}
+say_unsteady() {
+    [ ${#failed[@]} = 0 ] || say "unsteady: ${#failed[@]} tests failed beside others and passed alone: ${failed[*]}"
 }
 
 # behind COMMAND...: begin it; it has what all others leave of the processors. Where the kernel weighs sessions against each

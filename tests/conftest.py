@@ -42,6 +42,21 @@ No process that a test starts knows of it.
 """
 
 
+FAILURES = os.environ.pop("TEST_FAILURES", None)
+"""A folder in which each process with tests leaves the names of those that failed, once it has come to its last test."""
+_failed: dict[str, None] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        _failed[report.nodeid] = None
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    if FAILURES is not None and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
+        (Path(FAILURES) / f"gw{WORKER}").write_text("".join(f"{name}\n" for name in _failed))
+
+
 def _unit_of(item: pytest.Item) -> Path:
     """Return what is taken whole: a file, or a folder whose tests share what its own conftest makes."""
     folder = item.path.parent

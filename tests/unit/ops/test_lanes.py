@@ -1,0 +1,89 @@
+"""Edge: `ops/lanes.sh`: tests in several processes, and what failed there once more alone."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT: Final = Path(__file__).parents[3]
+SCRIPT: Final = """
+set -euo pipefail
+source ops/setup.sh
+source ops/lanes.sh
+VENV=$1 scratch=$2
+in_lanes tests || { say "ended in the lanes"; exit 1; }
+failed_alone || { say "ended alone"; exit 1; }
+say_unsteady
+"""
+SOUND: Final = "def test_sound(): pass\n"
+UNSTEADY: Final = """
+import os, pytest
+@pytest.mark.parametrize("number", range(8))
+def test_alone(number):
+    assert "PYTEST_XDIST_WORKER" not in os.environ
+"""
+BROKEN: Final = "def test_broken(): assert False\n"
+ENDS: Final = "import os\ndef test_ends(): os._exit(1)\n"
+
+
+def run(checkout: Path, **files: str) -> subprocess.CompletedProcess[str]:
+    """Run what ops/check does with tests of real processes, on these tests and two sound ones."""
+    for name in ("ops/setup.sh", "ops/lanes.sh", "tests/conftest.py"):
+        (checkout / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, checkout / name)
+    (checkout / "scratch").mkdir()
+    (checkout / "tests" / "real").mkdir()
+    (checkout / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
+    for name, content in {"one": SOUND, "two": SOUND, **files}.items():
+        (checkout / "tests" / "real" / f"test_{name}.py").write_text(content)
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        ["/bin/bash", "-c", SCRIPT, "check", Path(sys.executable).parents[1], checkout / "scratch"],
+        cwd=checkout,
+        env=outside,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_passes_beside_others_is_not_run_again(tmp_path: Path) -> None:
+    ran = run(tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stderr == ""
+    assert len(re.findall("passed in|no tests ran in", ran.stdout)) == 3
+
+
+def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path) -> None:
+    ran = run(tmp_path, unsteady=UNSTEADY)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    names = " ".join(f"tests/real/test_unsteady.py::test_alone[{number}]" for number in range(8))
+    assert ran.stderr.splitlines() == [
+        f"8 tests failed beside others, and run once more when all else has ended: {names}",
+        f"unsteady: 8 tests failed beside others and passed alone: {names}",
+    ]
+    assert "8 failed" in ran.stdout and ran.stdout.splitlines()[-1].startswith("8 passed")
+
+
+def test_what_fails_again_fails(tmp_path: Path) -> None:
+    ran = run(tmp_path, broken=BROKEN)
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, "ended alone"), ran.stdout + ran.stderr
+    assert ran.stdout.count("1 failed") == 2
+
+
+def test_more_than_eight_are_not_run_again(tmp_path: Path) -> None:
+    ran = run(tmp_path, unsteady=UNSTEADY, broken=BROKEN)
+    assert (ran.returncode, ran.stderr.splitlines()) == (1, ["ended in the lanes"]), ran.stdout + ran.stderr
+
+
+def test_nothing_is_run_again_where_a_process_ended_before_its_last_test(tmp_path: Path) -> None:
+    """Its tests that were not run would be forgotten."""
+    ran = run(tmp_path, broken=BROKEN, ends=ENDS)
+    assert (ran.returncode, ran.stderr.splitlines()) == (1, ["ended in the lanes"]), ran.stdout + ran.stderr
