@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import metadata_log.image.metadata_image
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import NO_LEADER, UNASSIGNED, BrokerId, TopicId
-from metadata_log.image.begun import LOG_DIR_OFFLINE
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey, TopicImage
@@ -24,7 +23,6 @@ from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.topics import (
     RemoveTopicRecord,
     TopicRecord,
-    TopicRestoreRecord,
     TopicTombstoneRecord,
 )
 from quorum.controller.controller import Controller
@@ -33,6 +31,7 @@ from quorum.decide.deleted_topics import Expiry
 from quorum.decide.elections import has_online_directory
 from quorum.decide.sweeps import SweepKind
 from tests.simulation.rules.rule import Violation, rule
+from tests.simulation.rules.service import ServiceRules
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
@@ -61,10 +60,8 @@ class BatchRules:
         "a broker that is unfenced leads what no other can, unless it is elected in parts"
     )
     what_is_lost_is_known = rule("a leader from outside the ISR is RECOVERING, and losses are accepted there")
-    out_of_service_out_of_isr = rule("a broker out of service is in an ISR only with others out of service")
     who_left_is_eligible = rule("a replica that leaves an ISR empty is eligible, unless it crashed")
     eligible_by_what_is_set = rule("a change of min.insync.replicas leaves nobody eligible by the one before")
-    comes_back_in_service = rule("no fenced broker is in an ISR of a restored topic that somebody leads")
     nothing_lost_is_relied_on = rule(
         "a deleted topic relies on no broker that was removed or ended uncleanly"
     )
@@ -104,6 +101,7 @@ class BatchRules:
         """The log's time, reckoned here from the times that the batches bear."""
         self._deleted_at_ms: dict[TopicId, int] = {}
         """When each topic was deleted for a time, in the log's time."""
+        self._service = ServiceRules()
 
     def check(self, before: MetadataImage, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
         """Raise a Violation where a batch breaks a rule; `before` is the state that it continues."""
@@ -163,8 +161,6 @@ class BatchRules:
                 case ConfigRecord():
                     _check_setting(before, image, record)
                     _eligible_by_the_old(before, image, record)
-                case TopicRestoreRecord():
-                    _check_restore(image, record)
                 case BrokerRegistrationChangeRecord(fenced=False):
                     self._waits_in_vain(batch, image, record.broker_id)
                 case FeatureLevelRecord():
@@ -188,8 +184,7 @@ class BatchRules:
                     self._deleted_at_ms[record.topic_id] = self._log_time_ms
                 case RemoveTopicRecord() if record.topic_id in before.topics.deleted:
                     self._gone_early(before, batch, record.topic_id)
-        for broker_id in delta.brokers:
-            _in_isr_out_of_service(image, broker_id)
+        self._service.check(batch.records, image, delta)
         for record in batch.records:
             if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord):
                 began = self._removals.pop(record.broker_id, batch.base_offset)
@@ -504,16 +499,6 @@ def _eligible_by_the_old(before: MetadataImage, image: MetadataImage, record: Co
         )
 
 
-def _check_restore(image: MetadataImage, record: TopicRestoreRecord) -> None:
-    topic = image.topics.by_id.get(record.topic_id)
-    for number, partition in enumerate(() if topic is None else topic.partitions):
-        fenced = [each for each in partition.isr if not image.is_active(each)]
-        if partition.leader != NO_LEADER and fenced:
-            raise BatchRules.comes_back_in_service(
-                f"{fenced} are in the ISR of partition {number}, which {partition.leader} leads"
-            )
-
-
 def _relied_on(
     batch: RecordBatch,
     before: MetadataImage,
@@ -571,24 +556,4 @@ def _in_isr_without_a_directory(before: MetadataImage, image: MetadataImage, bro
             name = image.topics.by_id[topic_id].name
             raise BatchRules.no_directory_no_isr(
                 f"{broker_id} is in {partition.isr} of {name}-{number}, and its directory failed"
-            )
-
-
-def _is_leaving(image: MetadataImage, broker_id: BrokerId) -> bool:
-    begun = image.begun.get(broker_id)
-    return begun is not None and begun.cause != LOG_DIR_OFFLINE
-
-
-def _in_isr_out_of_service(image: MetadataImage, broker_id: BrokerId) -> None:
-    broker = image.brokers.get(broker_id)
-    if broker is not None and not broker.fenced:
-        return
-    for topic_id, number, partition in image.topics.partitions_on(broker_id):
-        # One that is fenced in parts could not lead any more when the ISR was decided.
-        others = [each for each in partition.isr if image.is_active(each) and not _is_leaving(image, each)]
-        is_last = partition.isr == (broker_id,) or not others
-        if broker_id in partition.isr and not (is_last and partition.leader == NO_LEADER):
-            name = image.topics.by_id[topic_id].name
-            raise BatchRules.out_of_service_out_of_isr(
-                f"{broker_id} is in {partition.isr} of {name}-{number}"
             )
