@@ -46,24 +46,26 @@ class BrokerQuestions:
         too_new = tuple(
             FeatureRange(each.name, each.max_version + 1, each.max_version + 2) for each in features
         )
-        wrongs: list[tuple[str, tuple[FeatureRange, ...], tuple[Uuid, ...], Errors]] = [
-            ("F" * 22, at_most_now, (directory,), {"INCONSISTENT_CLUSTER_ID"}),
-            (CLUSTER_ID, at_most_now, (), {"INVALID_REGISTRATION"}),
-            (CLUSTER_ID, at_most_now, (directory, directory), {"INVALID_REGISTRATION"}),
-            (CLUSTER_ID, (), (directory,), {"INVALID_REGISTRATION"}),
-            (CLUSTER_ID, too_new, (directory,), {"UNSUPPORTED_VERSION"}),
+        wrongs: list[tuple[str, tuple[FeatureRange, ...], tuple[Uuid, ...], str]] = [
+            ("F" * 22, at_most_now, (directory,), "INCONSISTENT_CLUSTER_ID"),
+            (CLUSTER_ID, at_most_now, (), "INVALID_REGISTRATION"),
+            (CLUSTER_ID, at_most_now, (directory, directory), "INVALID_REGISTRATION"),
+            (CLUSTER_ID, (), (directory,), "INVALID_REGISTRATION"),
+            (CLUSTER_ID, too_new, (directory,), "UNSUPPORTED_VERSION"),
         ]
-        if other.log_dirs and self._draw.world.profile.unregister_every is None:
-            # Of a broker that is removed meanwhile the stranger would be given the directory, and that broker be refused.
-            wrongs.append((CLUSTER_ID, at_most_now, other.log_dirs[:1], {"INVALID_REGISTRATION", None}))
-        cluster_id, ranges, directories, errors = self._draw.rng.choice(wrongs)
-        command = self._registers(STRANGER, cluster_id, ranges, directories)
+        if other.log_dirs and self._keeps_its_directories():
+            wrongs.append((CLUSTER_ID, at_most_now, other.log_dirs[:1], "INVALID_REGISTRATION"))
+        cluster_id, ranges, directories, error = self._draw.rng.choice(wrongs)
+        return Question(self._registers(STRANGER, cluster_id, ranges, directories), always(error))
 
-        def right(at: MetadataImage) -> Errors:
-            is_taken = any(set(directories) & set(broker.log_dirs) for broker in at.brokers.values())
-            return {*errors} - ({None} if is_taken else set())
+    def _keeps_its_directories(self) -> bool:
+        """Answer whether each broker keeps its log directories: nobody removes it, and no disk fails.
 
-        return Question(command, right)
+        The directory of a broker that is removed, or comes back without it, is free. The stranger would be registered with
+        it, be given replicas, and never start; and the broker would be refused once it has its disk again.
+        """
+        world = self._draw.world
+        return world.profile.unregister_every is None and world.data is None
 
     def _registers(
         self,
