@@ -6,9 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from metadata_log.errors import MetadataError, OutcomeUnknown, Unavailable
-from metadata_log.ids import NO_LEADER
+from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.partitions import RECOVERING
+from quorum.controller.controller import Controller
 from quorum.decide.partitions import ElectLeaders
 from quorum.decide.topics import CreateTopic, DeleteTopic
 from tests.simulation.rules.leadership import Leadership
@@ -27,8 +28,15 @@ incarnation may have its id, and a client may sit out a timeout (2 s) at each no
 """
 CATCH_UP_PER_SECOND = 50
 """So many records at least a broker comes closer in a second, though its answers hold few and the writes go on."""
+CHANGES = 4
+"""So often each partition of a broker that is not online may change while others wait. The broker leaves the ISR, by the
+stop or the fencing of its former process or as another one registers. A leader is elected as that one comes, it returns to
+the ISR, and the leadership moves back to the first replica. All parts of one change may come after those of another.
+"""
 CONVERGENCE_SECONDS = 8.0
 """Leaderships go back to first replicas with the next sweep."""
+LAST_CHANGES = 3
+"""So often each partition may change after the last write: an election, the return of a replica, and that sweep."""
 WINDOW_MS_MAX = 5_000
 """A window so long is waited for."""
 WINDOW_SECONDS = 12.0
@@ -80,7 +88,7 @@ class Calm:
         self._world.tell("weather", "is calm from now on")
         acknowledged = [client.acknowledged for client in self._world.clients]
         began = self._world.loop.time()
-        patience = LIVENESS_SECONDS + self._catch_up_seconds()
+        patience = self.liveness_seconds()
         trouble = await self._world.within(patience, lambda: self._not_live(acknowledged))
         if trouble is not None:
             self._world.violated(self.liveness(f"{patience:.0f} s after the last fault {trouble}"))
@@ -102,7 +110,7 @@ class Calm:
             return
         # The last topic that was restored may have lost its last replica in sync while it was deleted.
         await self.elect_stranded()
-        patience = CONVERGENCE_SECONDS + self._catch_up_seconds()
+        patience = self.convergence_seconds()
         trouble = await self._world.within(patience, self._not_converged)
         if trouble is not None:
             self._world.violated(self.convergence(f"{patience:.0f} s after the last write {trouble}"))
@@ -115,6 +123,35 @@ class Calm:
         newest = self._world.properties.newest
         behind = max((newest - broker.follower.image.end_offset for broker in self._world.brokers), default=0)
         return behind / CATCH_UP_PER_SECOND
+
+    def liveness_seconds(self) -> float:
+        """Return how long it may take from now on until all is well.
+
+        In most runs each change of a broker's partitions fits into one part, and parts cost no time beside LIVENESS_SECONDS.
+        In a heavy one a part changes one partition and holds the loop for tens of milliseconds, and the parts of all changes
+        are made in turn. Polls are answered in between, so a broker with small answers comes no closer to the end of the log
+        meanwhile: both times add up.
+        """
+        topics = self._world.image.topics
+        replicas = [sum(1 for _ in topics.partitions_on(each)) for each in self._not_online()]
+        changes = CHANGES * sum(map(self._parts_seconds, replicas))
+        return LIVENESS_SECONDS + self._catch_up_seconds() + changes
+
+    def convergence_seconds(self) -> float:
+        """Return how long it may take from the last write on until nothing changes any more; see `liveness_seconds`."""
+        changes = LAST_CHANGES * self._parts_seconds(self._world.image.topics.counts.partitions)
+        return CONVERGENCE_SECONDS + self._catch_up_seconds() + changes
+
+    def _parts_seconds(self, partitions: int) -> float:
+        """Return how long a change of so many partitions goes on in this run after its first part."""
+        per_part = max(Controller.records_per_part_max - 1, 1)
+        return self._world.costs.rates.change_seconds(partitions, per_part=per_part)
+
+    def _not_online(self) -> list[BrokerId]:
+        image = self._world.image
+        return [
+            b.broker_id for b in self._world.brokers if not image.is_active(b.broker_id) or not b.may_serve()
+        ]
 
     async def elect_stranded(self) -> None:
         """Do what `docs/limits.md` asks of an operator where nobody can be elected cleanly any more."""
@@ -193,11 +230,7 @@ class Calm:
         active = [controller for controller in self._controllers() if controller.is_active]
         if len(active) != 1 or len(self._controllers()) != len(self._world.nodes):
             return f"{len(active)} controllers are active, {len(self._controllers())} run"
-        image = active[0].committed
-        offline = [
-            b.broker_id for b in self._world.brokers if not image.is_active(b.broker_id) or not b.may_serve()
-        ]
-        if offline:
+        if offline := self._not_online():
             return f"brokers {offline} are not online"
         pending = [
             node.node_id

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from math import ceil
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -36,6 +37,7 @@ from metadata_log.limits import (
     FETCH_SLICE_POLLS,
     LINES_COUNTED_AT_ONCE,
     LOOP_SLICE_MS,
+    PART_AGAIN_MS,
     RAFT_ENTRY_SHARED_BYTES,
     RECORDS_PER_PART_MAX,
     ROUND_MS,
@@ -151,6 +153,16 @@ class Rates:
         return (
             PART_MS / 1000 + (VISIT + PARTITIONS_PER_TOPIC * (LOOK + TRIED)) * self.partition * self.slowness
         )
+
+    def change_seconds(self, partitions: int, *, per_part: int) -> float:
+        """Return how long a long change of so many partitions has parts to make after its first one.
+
+        In a part each partition is visited, decided, encoded, applied, and counted out of the index and in again. After it
+        decisions rest for as long as it took, and PART_AGAIN_MS pass.
+        """
+        parts = ceil(partitions / per_part) - 1
+        partition = (VISIT + DECIDE + ENCODE + APPLY + 2 * COUNT) * self.partition * self.slowness
+        return max(parts, 0) * (2 * per_part * partition + PART_AGAIN_MS / 1000)
 
 
 def drawn(seed: int, *, is_heavy: bool, has_data: bool) -> Rates:
