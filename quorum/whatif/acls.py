@@ -9,8 +9,8 @@ from quorum.decide.acls import Acl, AclFilter, AclsCreated, AclsDeleted, CreateA
 from quorum.whatif.operation import Answer, Line, Run, or_default, result
 
 
-def create(run: Run, line: Line) -> Answer:
-    acls = tuple(
+def acls_of(line: Line) -> tuple[Acl, ...]:
+    return tuple(
         Acl(
             _number(ResourceType, each["resource_type"]),
             each["resource_name"],
@@ -22,13 +22,10 @@ def create(run: Run, line: Line) -> Answer:
         )
         for each in line["creations"]
     )
-    outcome = run.decide(CreateAcls(acls=acls))
-    assert isinstance(outcome, AclsCreated)
-    return {"results": [result(each.error, each.message) for each in outcome.results]}
 
 
-def delete(run: Run, line: Line) -> Answer:
-    filters = tuple(
+def filters_of(line: Line) -> tuple[AclFilter, ...]:
+    return tuple(
         AclFilter(
             _number(ResourceType, or_default(each, "resource_type_filter", "ANY")),
             each.get("resource_name_filter"),
@@ -40,7 +37,16 @@ def delete(run: Run, line: Line) -> Answer:
         )
         for each in line["filters"]
     )
-    outcome = run.decide(DeleteAcls(filters=filters))
+
+
+def create(run: Run, line: Line) -> Answer:
+    outcome = run.decide(CreateAcls(acls=acls_of(line)))
+    assert isinstance(outcome, AclsCreated)
+    return {"results": [result(each.error, each.message) for each in outcome.results]}
+
+
+def delete(run: Run, line: Line) -> Answer:
+    outcome = run.decide(DeleteAcls(filters=filters_of(line)))
     assert isinstance(outcome, AclsDeleted)
     return {
         "results": [

@@ -2,7 +2,6 @@
 reader and handler take; the command is decided as scripts decide it, and the answer is read back from its bytes.
 """
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -14,7 +13,6 @@ from metadata_log.ids import BrokerId
 from metadata_log.kafka.messages import REQUESTS, answer_head, read_whole, request_header
 from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.refusals import Refusals
-from metadata_log.records.acls import AclOperation, PatternType, PermissionType, ResourceType
 from metadata_log.wire.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -37,6 +35,7 @@ from quorum.kafka.apis import APIS
 from quorum.kafka.configs import SOURCES
 from quorum.kafka.door import Asked, AtOnce, KafkaDoor, Parks, Waits
 from quorum.node.config import AclSettings, TopicSettings
+from quorum.whatif.acls import acls_of, filters_of
 from quorum.whatif.operation import CODES, Answer, Line, Run, or_default
 from tests.support.callers import anybody
 from tests.support.kafka_client import answer_values, request_bytes
@@ -305,41 +304,13 @@ def update_features(run: Run, line: Line) -> Answer:
 
 
 def create_acls(run: Run, line: Line) -> Answer:
-    creations = [
-        (
-            _kind(ResourceType, each["resource_type"]),
-            each["resource_name"],
-            _kind(PatternType, or_default(each, "resource_pattern_type", "LITERAL")),
-            or_default(each, "principal", "User:ann"),
-            or_default(each, "host", "*"),
-            _kind(AclOperation, each["operation"]),
-            _kind(PermissionType, or_default(each, "permission_type", "ALLOW")),
-        )
-        for each in line["creations"]
-    ]
-    _, rows = exchange(run, 30, 3, (creations,))
+    _, rows = exchange(run, 30, 3, (list(acls_of(line)),))
     return {"results": [_result(code, message) for code, message in rows]}
 
 
 def delete_acls(run: Run, line: Line) -> Answer:
-    filters = [
-        (
-            _kind(ResourceType, or_default(each, "resource_type_filter", "ANY")),
-            each.get("resource_name_filter"),
-            _kind(PatternType, or_default(each, "pattern_type_filter", "ANY")),
-            each.get("principal_filter"),
-            each.get("host_filter"),
-            _kind(AclOperation, or_default(each, "operation", "ANY")),
-            _kind(PermissionType, or_default(each, "permission_type", "ANY")),
-        )
-        for each in line["filters"]
-    ]
-    _, rows = exchange(run, 31, 3, (filters,))
+    _, rows = exchange(run, 31, 3, (list(filters_of(line)),))
     return {"results": [_result(code, message) | {"deleted": len(acls)} for code, message, acls in rows]}
-
-
-def _kind(kind: type[enum.IntEnum], name: str) -> int:
-    return kind[name] if name in kind.__members__ else kind(0)
 
 
 def alter_quotas(run: Run, line: Line) -> Answer:
