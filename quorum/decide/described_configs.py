@@ -9,10 +9,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from metadata_log.image.configs import ConfigsImage, type_text
+from metadata_log.kafka_settings import (
+    BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    SYNONYMS,
+    TOPIC_SETTINGS,
+    Known,
+)
 from metadata_log.records.configs import BROKER, CLIENT_METRICS, CLUSTER_DEFAULT, GROUP, TOPIC
-from quorum.decide.config_defaults import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Known
 from quorum.decide.config_types import is_secret
-from quorum.decide.group_configs import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 
 
 class ConfigSource(enum.StrEnum):

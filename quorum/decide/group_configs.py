@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from metadata_log.errors import InvalidConfig, InvalidRequest
-from quorum.decide.config_defaults import Known
+from metadata_log.kafka_settings import CLIENT_METRICS_SETTINGS
 from quorum.decide.config_types import Check, boolean, integer, items_of, one_of
 
 _DURATION: Final = re.compile(
@@ -38,33 +38,24 @@ def _is_duration(text: str) -> bool:
     return (-seconds if match["sign"] == "-" else seconds) >= 0
 
 
-_SETTINGS: Final[Mapping[str, tuple[Known, Check]]] = {
-    "consumer.assignment.interval.ms": (Known("INT", "1000"), integer(0, 15_000)),
-    "consumer.heartbeat.interval.ms": (Known("INT", "5000"), integer(5_000, 15_000)),
-    "consumer.session.timeout.ms": (Known("INT", "45000"), integer(45_000, 60_000)),
-    "share.assignment.interval.ms": (Known("INT", "1000"), integer(0, 15_000)),
-    "share.auto.offset.reset": (Known("STRING", "latest"), _offset_reset),
-    "share.delivery.count.limit": (Known("INT", "5"), integer(2, 10)),
-    "share.heartbeat.interval.ms": (Known("INT", "5000"), integer(5_000, 15_000)),
-    "share.isolation.level": (
-        Known("STRING", "read_uncommitted"),
-        one_of("read_committed", "read_uncommitted"),
-    ),
-    "share.partition.max.record.locks": (Known("INT", "2000"), integer(100, 4_000)),
-    "share.record.lock.duration.ms": (Known("INT", "30000"), integer(15_000, 60_000)),
-    "share.renew.acknowledge.enable": (Known("BOOLEAN", "true"), boolean),
-    "share.session.timeout.ms": (Known("INT", "45000"), integer(45_000, 60_000)),
-    "streams.assignment.interval.ms": (Known("INT", "1000"), integer(0, 15_000)),
-    "streams.heartbeat.interval.ms": (Known("INT", "5000"), integer(5_000, 15_000)),
-    "streams.initial.rebalance.delay.ms": (Known("INT", "3000"), integer(0, 0x7FFF_FFFF)),
-    "streams.num.standby.replicas": (Known("INT", "0"), integer(0, 2)),
-    "streams.session.timeout.ms": (Known("INT", "45000"), integer(45_000, 60_000)),
-}
-GROUP_SETTINGS: Final[Mapping[str, Known]] = {name: known for name, (known, _) in _SETTINGS.items()}
-CLIENT_METRICS_SETTINGS: Final[Mapping[str, Known]] = {
-    "interval.ms": Known("INT", "300000"),
-    "match": Known("LIST", ""),
-    "metrics": Known("LIST", ""),
+_GROUP_CHECKS: Final[Mapping[str, Check]] = {
+    "consumer.assignment.interval.ms": integer(0, 15_000),
+    "consumer.heartbeat.interval.ms": integer(5_000, 15_000),
+    "consumer.session.timeout.ms": integer(45_000, 60_000),
+    "share.assignment.interval.ms": integer(0, 15_000),
+    "share.auto.offset.reset": _offset_reset,
+    "share.delivery.count.limit": integer(2, 10),
+    "share.heartbeat.interval.ms": integer(5_000, 15_000),
+    "share.isolation.level": one_of("read_committed", "read_uncommitted"),
+    "share.partition.max.record.locks": integer(100, 4_000),
+    "share.record.lock.duration.ms": integer(15_000, 60_000),
+    "share.renew.acknowledge.enable": boolean,
+    "share.session.timeout.ms": integer(45_000, 60_000),
+    "streams.assignment.interval.ms": integer(0, 15_000),
+    "streams.heartbeat.interval.ms": integer(5_000, 15_000),
+    "streams.initial.rebalance.delay.ms": integer(0, 0x7FFF_FFFF),
+    "streams.num.standby.replicas": integer(0, 2),
+    "streams.session.timeout.ms": integer(45_000, 60_000),
 }
 _MATCHED: Final = frozenset(
     f"client_{what}"
@@ -83,10 +74,9 @@ def check_group_configs(group: str, settings: Mapping[str, str]) -> None:
     if not group:
         raise InvalidRequest("the settings of a group need its name: there are none of all groups")
     for name, value in sorted(settings.items()):
-        if name not in _SETTINGS:
+        if name not in _GROUP_CHECKS:
             raise InvalidConfig(f"{name!r} is no setting of a group")
-        _, check = _SETTINGS[name]
-        _judge(name, value, check)
+        _judge(name, value, _GROUP_CHECKS[name])
 
 
 def check_client_metrics(subscription: str, settings: Mapping[str, str]) -> None:

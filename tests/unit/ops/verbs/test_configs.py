@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from metadata_log.kafka_settings import BROKER_SETTINGS
 from metadata_log.records.configs import is_sensitive
 from ops import cli
 from ops.given import Misuse
 from ops.verbs.topics import key_values
-from quorum.decide.config_defaults import BROKER_SETTINGS
 from tests.support.told_node import Reply, node
 
 

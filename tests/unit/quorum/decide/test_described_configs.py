@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from metadata_log.kafka_settings import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS
 from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
-from quorum.decide.config_defaults import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS
 from quorum.decide.config_types import BROKER_CONFIGS, TOPIC_CONFIGS, check_topic_configs
 from quorum.decide.described_configs import (
     ConfigSource,
