@@ -19,7 +19,7 @@ from metadata_log.errors import (
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import BrokerId, TopicId
-from metadata_log.image.configs import mask_key_of, shown_settings, value_of
+from metadata_log.image.configs import mask_key_of
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.node.identity.rights import Right
@@ -35,6 +35,7 @@ from metadata_log.records.configs import (
     ConfigRecord,
     is_sensitive,
 )
+from metadata_log.records.declaration import shown
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import Command
@@ -107,7 +108,10 @@ ELIGIBLE_CLEARED: Final = "ELIGIBLE_REPLICAS_CLEARED"
 
 
 class ConfigsAltered(NamedTuple):
-    """All settings of one resource after the change, by name, secrets masked."""
+    """The settings of one resource that the change wrote, by name, secrets masked; without those that it removed.
+
+    The log keeps it as the answer of repetitions, so it does not grow with what the resource has beside.
+    """
 
     resource_type: int
     resource_name: str
@@ -148,15 +152,9 @@ def alter(context: DecideContext, command: AlterConfigs) -> Decision:
     _check_named_once(resource)
     records = _changed(context, resource)
     records.sort(key=lambda record: record.name)
-    after = dict(context.image.configs.get((command.resource_type, command.resource_name)) or {})
-    for record in records:
-        value = value_of(record)
-        if value is None:
-            after.pop(record.name, None)
-        else:
-            after[record.name] = value
-    shown = shown_settings(after)
-    outcome = ConfigsAltered(command.resource_type, command.resource_name, tuple(shown.items()))
+    changed = ((record.name, shown(record).value) for record in records)
+    settings = tuple((name, value) for name, value in changed if value is not None)
+    outcome = ConfigsAltered(command.resource_type, command.resource_name, settings)
     return _decided(context, records, outcome)
 
 
