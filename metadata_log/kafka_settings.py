@@ -5,6 +5,7 @@ Source: LogConfig, AbstractKafkaConfig, DynamicBrokerConfig, ServerTopicConfigSy
 of Kafka 4.3.1, read out of its own definitions. Tests: tests/unit/quorum/decide/test_described_configs.py.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -60,6 +61,8 @@ TOPIC_SETTINGS: Final[Mapping[str, Known]] = _table("""
     segment.ms LONG 604800000
     unclean.leader.election.enable BOOLEAN false
 """)
+INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
+"""A setting of topics for Kafka's own tests: accepted, and not described."""
 BROKER_SETTINGS: Final[Mapping[str, Known]] = _table("""
     background.threads INT 10
     compression.gzip.level INT -1
@@ -336,3 +339,34 @@ GROUP_SETTINGS: Final[Mapping[str, Known]] = _table("""
     streams.num.standby.replicas INT 0
     streams.session.timeout.ms INT 45000
 """)
+PASSWORDS: Final = (
+    *(name for name, known in BROKER_SETTINGS.items() if known.type == "PASSWORD"),
+    "delegation.token.secret.key",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.client.credentials.client.secret",
+)
+"""The settings of brokers whose type is PASSWORD."""
+OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+"""The name of a broker's setting for one of its listeners; the group is the setting's own name."""
+_OF_MECHANISMS: Final = (
+    "connections.max.reauth.ms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+)
+"""They are given for a mechanism of a listener, too: listener.name.NAME.MECHANISM.SETTING."""
+
+
+def own_name(name: str) -> str:
+    """Return the name of a broker's setting without the listener, and the mechanism, that it is given for."""
+    match = OF_LISTENER.fullmatch(name)
+    if match is None:
+        return name
+    return next((each for each in _OF_MECHANISMS if match[1].endswith(each)), match[1])
+
+
+def is_shown_of_broker(name: str) -> bool:
+    """Answer whether Kafka knows a setting of brokers, and not as a password. Source: Kafka's KafkaConfig.configType."""
+    own = own_name(name)
+    return (own in BROKER_SETTINGS or own in STATIC) and own not in PASSWORDS

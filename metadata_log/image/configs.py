@@ -151,7 +151,7 @@ def line_of_shown_config(record: ConfigRecord) -> str:
 
 def configs_items(image: ConfigsImage, resource_type: int, resource_name: str) -> list[dict[str, Any]]:
     settings: Mapping[str, str] = image.get((resource_type, resource_name)) or {}
-    return settings_items(resource_type, resource_name, shown_settings(settings))
+    return settings_items(resource_type, resource_name, shown_settings(resource_type, settings))
 
 
 def settings_items(resource_type: int, resource_name: str, masked: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -174,11 +174,11 @@ def type_text(resource_type: int) -> str:
     return TYPE_TEXTS.get(resource_type, str(resource_type))
 
 
-def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of settings by name, in order of name, secrets masked."""
+def shown_settings(resource_type: int, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of a resource's settings by name, in order of name, secrets masked."""
     return {
         name: mask(str(value), mask_key_of(value))
-        if is_sensitive(name) or mask_key_of(value) is not None
+        if is_sensitive(resource_type, name) or mask_key_of(value) is not None
         else str(value)
         for name, value in sorted(settings.items())
     }

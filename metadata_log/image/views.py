@@ -19,7 +19,7 @@ from metadata_log.records.configs import TOPIC
 def describe_topic(image: MetadataImage, topic: TopicImage) -> dict[str, Any]:
     """Return one topic in full."""
     settings: Mapping[str, str] = image.configs.get((TOPIC, topic.name)) or {}
-    return topic_json(topic, shown_settings(settings))
+    return topic_json(topic, shown_settings(TOPIC, settings))
 
 
 def describe_at_length(image: MetadataImage, topic: TopicImage) -> dict[str, Any]:

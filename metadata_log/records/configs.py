@@ -2,8 +2,16 @@
 Tests: tests/unit/quorum/decide/test_configs.py.
 """
 
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
+from metadata_log.kafka_settings import (
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    INTERNAL_SEGMENT_BYTES,
+    TOPIC_SETTINGS,
+    is_shown_of_broker,
+)
 from metadata_log.records.declaration import record
 
 TOPIC = 2
@@ -12,23 +20,6 @@ CLIENT_METRICS = 16
 GROUP = 32
 """Kafka's resource types; the cluster default is a BROKER of the empty name."""
 CLUSTER_DEFAULT = ""
-SECRET_ENDINGS = (
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    ".key",
-    "token",
-    "credential",
-    "credentials",
-    "credentials.json",
-    "connection.string",
-    "user.info",
-    "sasl.jaas.config",
-    "ssl.keystore.certificate.chain",
-    "ssl.truststore.certificates",
-)
-"""Of Kafka's names of type PASSWORD, and of what other programs call their secrets. No other name of Kafka's ends so."""
 MASKED_WITHOUT_KEY = (
     "password",
     "sasl.jaas.config",
@@ -41,9 +32,22 @@ MASKED_WITHOUT_KEY = (
 MIN_IN_SYNC_REPLICAS = "min.insync.replicas"
 
 
-def is_sensitive(name: str) -> bool:
-    """Answer whether a setting of this name, in any letter case, is a secret: written with a mask key, never shown."""
-    return name.lower().endswith(SECRET_ENDINGS)
+_SHOWN: Final[Mapping[int, Callable[[str], bool]]] = {
+    TOPIC: {*TOPIC_SETTINGS, INTERNAL_SEGMENT_BYTES}.__contains__,
+    BROKER: is_shown_of_broker,
+    CLIENT_METRICS: CLIENT_METRICS_SETTINGS.__contains__,
+    GROUP: GROUP_SETTINGS.__contains__,
+}
+
+
+def is_sensitive(resource_type: int, name: str) -> bool:
+    """Answer whether the value of a setting is a secret: written with a mask key, and never shown.
+
+    It is if Kafka knows the setting as a password, or does not know it: a plugin's password may have any name. Source:
+    Kafka's KafkaConfigSchema.isSensitive.
+    """
+    is_shown = _SHOWN.get(resource_type)
+    return is_shown is None or not is_shown(name)
 
 
 def is_masked(config: "ConfigRecord") -> bool:
@@ -55,12 +59,17 @@ def is_masked(config: "ConfigRecord") -> bool:
     return config.mask_key is not None or config.name.endswith(MASKED_WITHOUT_KEY)
 
 
+def _is_untold(config: "ConfigRecord") -> bool:
+    return is_masked(config) or is_sensitive(config.resource_type, config.name)
+
+
 MASK_KEY_BYTES = 16
 
 
 @record(
     type_id=4,
     secret_fields={"value": is_masked},
+    untold_fields={"value": _is_untold},
     versions=(4, 5),
     mask_key="mask_key",
 )

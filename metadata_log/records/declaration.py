@@ -23,13 +23,15 @@ NO_SECRETS: Final[Secrets] = {}
 class Declaration:
     """`versions` holds the number of fields of version 0, of version 1, ...; a record is written in the first that says all
     of it. `levels` holds, for each version, the level of metaquorum.version from which on it is written. `mask_key` names
-    the field with the key of its secrets' masks, if it has one; it is never shown.
+    the field with the key of its secrets' masks, if it has one; it is never shown. `untold_fields` are `secret_fields`, and
+    what answers and dumps mask beside them: a secret without a key, that digests have had as it is.
     """
 
     type_id: int
     versions: tuple[int, ...]
     levels: tuple[int, ...]
     secret_fields: Secrets
+    untold_fields: Secrets
     mask_key: str | None = None
 
 
@@ -41,13 +43,15 @@ def record(
     *,
     type_id: int,
     secret_fields: Secrets,
+    untold_fields: Secrets | None = None,
     versions: tuple[int, ...] | None = None,
     levels: tuple[int, ...] | None = None,
     mask_key: str | None = None,
 ) -> Callable[[T], T]:
     """Declare a named tuple as a record type: Kafka's number, or one of ours from 1000, never reused.
 
-    `versions` may be left out for a type of one version, `levels` where level 1 of metaquorum.version knows all versions.
+    `versions` may be left out for a type of one version, `levels` where level 1 of metaquorum.version knows all versions,
+    `untold_fields` where they are the secret ones.
     """
 
     def declare(of: T) -> T:
@@ -58,6 +62,7 @@ def record(
             versions=field_counts,
             levels=(1,) * len(field_counts) if levels is None else levels,
             secret_fields=secret_fields,
+            untold_fields=secret_fields if untold_fields is None else untold_fields,
             mask_key=mask_key,
         )
         assert declaration.versions[-1] == len(fields), f"{of.__name__}: the last version has all fields"
@@ -91,9 +96,18 @@ def json_names_of(row_type: type) -> Mapping[str, str]:
 
 
 def shown(record: R) -> R:
-    """Return a record as digests, exports, dumps and answers show it: each secret masked, and without the masks' key."""
+    """Return a record as digests and exports show it: each secret masked, and without the masks' key."""
     declaration = _DECLARED[type(record)]
-    secret_fields = declaration.secret_fields
+    return _masked(record, declaration, declaration.secret_fields)
+
+
+def told(record: R) -> R:
+    """Return a record as answers and dumps show it: `shown`, with further secrets masked that have no key."""
+    declaration = _DECLARED[type(record)]
+    return _masked(record, declaration, declaration.untold_fields)
+
+
+def _masked(record: R, declaration: Declaration, secret_fields: Secrets) -> R:
     if not secret_fields:
         return record
     key_field = declaration.mask_key

@@ -23,7 +23,7 @@ from metadata_log.records import (
     topics,
     users,
 )
-from metadata_log.records.declaration import declaration_of, json_names_of, mask_text, shown
+from metadata_log.records.declaration import declaration_of, json_names_of, mask_text, told
 from metadata_log.records.rows import reader_of, run_reader_of
 
 SUBJECTS: Final[tuple[ModuleType, ...]] = (
@@ -185,7 +185,7 @@ def type_name(record: Record) -> str:
 
 def to_json(record: Record) -> dict[str, Any]:
     """Return a record's fields by name as JSON shows them: uuids as text, inner rows as objects, secrets as masks."""
-    hidden = shown(record)
+    hidden = told(record)
     fields = _json_fields(hidden)
     for name in declaration_of(type(record)).secret_fields:
         value = getattr(hidden, name)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from metadata_log.ids import random_uuid
+from metadata_log.kafka_settings import PASSWORDS
 from metadata_log.records.acls import (
     AccessControlEntryRecord,
     AclOperation,
@@ -62,11 +63,11 @@ def _settings(data: bytes) -> dict[str, str]:
 def topic_settings(name: str, node: Node, rng: random.Random) -> Iterator[ConfigRecord]:
     """Yield a topic's settings; raises DamagedNode."""
     for key, value in sorted(_settings(node.data).items()):
-        yield ConfigRecord(TOPIC, name, key, value, _key(key, rng))
+        yield ConfigRecord(TOPIC, name, key, value, _key(TOPIC, key, rng))
 
 
-def broker_settings(name: str, node: Node, findings: Findings) -> Iterator[ConfigRecord]:
-    """Yield the settings of a broker, or of all; secrets are noted, for the brokers alone can read them.
+def broker_settings(name: str, node: Node, rng: random.Random, findings: Findings) -> Iterator[ConfigRecord]:
+    """Yield the settings of a broker, or of all; passwords are noted, for the brokers alone can read them.
 
     Raises:
         DamagedNode: it cannot be read, or is of a broker without a number.
@@ -75,14 +76,14 @@ def broker_settings(name: str, node: Node, findings: Findings) -> Iterator[Confi
         raise DamagedNode(f"{name!r} is no id of a broker")
     resource = CLUSTER_DEFAULT if name == DEFAULT else str(int(name))
     for key, value in sorted(_settings(node.data).items()):
-        if is_sensitive(key):
+        if key.endswith(PASSWORDS):
             findings.left_out.append(Noted(node.path, ENCRYPTED.format(name=key)))
         else:
-            yield ConfigRecord(BROKER, resource, key, value, None)
+            yield ConfigRecord(BROKER, resource, key, value, _key(BROKER, key, rng))
 
 
-def _key(name: str, rng: random.Random) -> bytes | None:
-    return rng.randbytes(MASK_KEY_BYTES) if is_sensitive(name) else None
+def _key(resource_type: int, name: str, rng: random.Random) -> bytes | None:
+    return rng.randbytes(MASK_KEY_BYTES) if is_sensitive(resource_type, name) else None
 
 
 def user(

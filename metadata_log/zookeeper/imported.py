@@ -125,7 +125,7 @@ class _Reader:
             case Place(Kind.TOPIC_SETTINGS, (name,)):
                 self.topic_settings.append((name, node))
             case Place(Kind.BROKER_SETTINGS, (name,)):
-                self.broker_settings += access.broker_settings(name, node, self.findings)
+                self.broker_settings += access.broker_settings(name, node, self.rng, self.findings)
             case Place(Kind.USER, (name,)):
                 for record in access.user(name, node, self.rng):
                     (self.quotas if isinstance(record, ClientQuotaRecord) else self.credentials).append(

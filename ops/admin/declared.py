@@ -6,12 +6,13 @@ What the file does not name is left alone: topics, settings, numbers of partitio
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.kafka_settings import PASSWORDS, own_name
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, is_sensitive
 from metadata_log.wire.shapes import convert
 from ops.admin.declared_access import (
@@ -25,6 +26,8 @@ from ops.admin.declared_access import (
 )
 
 Value: TypeAlias = str | int | float | bool
+HIDDEN: Final = "(not shown)"
+"""Replaces both values of a setting that Kafka does not know, since such a value may be a secret."""
 
 
 class DeclaredTopic(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,7 +69,7 @@ def read_declared(value: Any) -> Declared:
     """Return what plain values declare.
 
     Raises:
-        ValueError: they have another shape, or declare a secret; the text says where.
+        ValueError: they have another shape, or declare a password; the text says where.
     """
     declared: Declared = convert(value, Declared, "declared")
     for broker_id in declared.brokers:
@@ -74,7 +77,7 @@ def read_declared(value: Any) -> Declared:
             raise ValueError(f"brokers: {broker_id!r} is no broker id")
     for resource, _, settings in _resources(declared):
         for name in settings:
-            if is_sensitive(name):
+            if own_name(name) in PASSWORDS:
                 raise ValueError(f"{resource}: {name} is a secret: `configs set {name}=@FILE` sets it")
     acl_rows(declared.acls or ())
     quota_rows(declared.quotas or ())
@@ -112,9 +115,11 @@ def drift(declared: Declared, image: MetadataImage, *, deletes: bool = False) ->
             continue
         now: Mapping[str, str] = image.configs.get((kind, name), {})
         differing = {key: text for key, text in settings.items() if now.get(key) != text}
-        found.differences += [
-            Difference(resource, key, differing[key], now.get(key)) for key in sorted(differing)
-        ]
+        for key in sorted(differing):
+            row = Difference(resource, key, differing[key], now.get(key))
+            if is_sensitive(kind, key):
+                row = row._replace(declared=HIDDEN, now=None if row.now is None else HIDDEN)
+            found.differences.append(row)
         if differing:
             found.alterations.append({**_address(kind, name), "set": differing, "unset": []})
     found.differences += found.access.differences

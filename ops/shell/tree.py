@@ -124,7 +124,7 @@ def _topic(topic: TopicImage, settings: Mapping[str, str]) -> Directory:
             case "topic_id":
                 return File(topic.topic_id, lambda: uuid_text(topic.topic_id))
             case "configs":
-                return _value(name, settings, lambda: shown_settings(settings))
+                return _value(name, settings, lambda: shown_settings(TOPIC, settings))
             case "partitions":
                 return _partitions(topic)
         return None

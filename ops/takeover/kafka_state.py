@@ -401,7 +401,9 @@ def _keyed(record: Any, rng: random.Random) -> Any:
     name = declaration_of(type(record)).mask_key
     if name is None or getattr(record, name) is not None:
         return record
-    if isinstance(record, ConfigRecord) and (record.value is None or not is_sensitive(record.name)):
+    if isinstance(record, ConfigRecord) and (
+        record.value is None or not is_sensitive(record.resource_type, record.name)
+    ):
         return record
     return record._replace(**{name: rng.randbytes(MASK_KEY_BYTES)})
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from metadata_log.errors import InvalidConfig, InvalidRequest
-from metadata_log.kafka_settings import PER_BROKER, PER_LISTENER, STATIC
+from metadata_log.kafka_settings import INTERNAL_SEGMENT_BYTES, OF_LISTENER, PER_BROKER, PER_LISTENER, STATIC
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, is_sensitive
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
 
@@ -95,7 +95,7 @@ TOPIC_CONFIGS: Final[Mapping[str, Check]] = {
     "flush.ms": _int64(0),
     "follower.replication.throttled.replicas": _throttled_replicas,
     "index.interval.bytes": _int32(0),
-    "internal.segment.bytes": _int32(),
+    INTERNAL_SEGMENT_BYTES: _int32(),
     "leader.replication.throttled.replicas": _throttled_replicas,
     "local.retention.bytes": _int64(-2),
     "local.retention.ms": _int64(-2),
@@ -290,24 +290,9 @@ BROKER_CONFIGS: Final[Mapping[str, Check]] = {
     "unclean.leader.election.enable": boolean,
 }
 """The settings that a running broker takes over."""
-_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _FOR_ALL_LISTENERS: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 )
-
-
-def is_secret(resource_type: int, name: str) -> bool:
-    """Answer whether DescribeConfigs shows no value: the setting's name says so, or Kafka's brokers do not know it.
-
-    A plugin's password may have any name, so what is not known is taken for one. Source: Kafka's KafkaConfig.maybeSensitive.
-    """
-    if is_sensitive(name):
-        return True
-    match = _OF_LISTENER.fullmatch(name)
-    base = name if match is None else match[1]
-    return resource_type == BROKER and not any(
-        base in known for known in (BROKER_CONFIGS, STATIC, PER_LISTENER, PER_BROKER, _FOR_ALL_LISTENERS)
-    )
 
 
 def check_broker_configs(resource_name: str, settings: Mapping[str, str]) -> None:
@@ -319,7 +304,7 @@ def check_broker_configs(resource_name: str, settings: Mapping[str, str]) -> Non
         InvalidRequest: names the first setting that is refused.
     """
     for name, value in sorted(settings.items()):
-        match = _OF_LISTENER.fullmatch(name)
+        match = OF_LISTENER.fullmatch(name)
         base = name if match is None else match[1]
         if name in STATIC:
             raise InvalidRequest(
@@ -330,7 +315,7 @@ def check_broker_configs(resource_name: str, settings: Mapping[str, str]) -> Non
         check = BROKER_CONFIGS.get(base)
         fault = None if check is None else check(value.strip())
         if fault is not None:
-            shown = "the secret given for it" if is_secret(BROKER, name) else repr(value)
+            shown = "the secret given for it" if is_sensitive(BROKER, name) else repr(value)
             raise InvalidRequest(f"{name} = {shown} is {fault}")
         is_own = name in PER_BROKER or (match is not None and base not in _FOR_ALL_LISTENERS)
         if resource_name == CLUSTER_DEFAULT and is_own:

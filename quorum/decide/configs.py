@@ -302,7 +302,9 @@ def _records(
             resource.resource_name,
             name,
             value,
-            _mask_key(context, before.get(name), value) if is_sensitive(name) else None,
+            _mask_key(context, before.get(name), value)
+            if is_sensitive(resource.resource_type, name)
+            else None,
         )
         for name, value in values.items()
         if resource.resource_type == BROKER or before.get(name) != value

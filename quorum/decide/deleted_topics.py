@@ -30,7 +30,7 @@ from metadata_log.image.configs import with_settings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import DeletedTopic, TopicImage
 from metadata_log.limits import DELETED_TOPICS_MAX, LOG_TIME_STEP_MS
-from metadata_log.records.configs import TOPIC, ConfigRecord
+from metadata_log.records.configs import TOPIC, ConfigRecord, is_sensitive
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import (
@@ -97,7 +97,10 @@ class Ending:
             )
         context = self._context
         configs: Mapping[str, str] = context.image.configs.get((TOPIC, topic.name)) or {}
-        kept = tuple(KeptSetting(name, configs[name]) for name in sorted(configs))
+        # A setting that Kafka does not know, as an older Kafka's, may be a secret, and has no effect: it is not kept.
+        kept = tuple(
+            KeptSetting(name, configs[name]) for name in sorted(configs) if not is_sensitive(TOPIC, name)
+        )
         return TopicTombstoneRecord(topic.topic_id, topic.name, context.unix_ms, self._window_ms, kept, 0)
 
 

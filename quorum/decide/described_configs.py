@@ -16,9 +16,9 @@ from metadata_log.kafka_settings import (
     SYNONYMS,
     TOPIC_SETTINGS,
     Known,
+    own_name,
 )
-from metadata_log.records.configs import BROKER, CLIENT_METRICS, CLUSTER_DEFAULT, GROUP, TOPIC
-from quorum.decide.config_types import is_secret
+from metadata_log.records.configs import BROKER, CLIENT_METRICS, CLUSTER_DEFAULT, GROUP, TOPIC, is_sensitive
 
 
 class ConfigSource(enum.StrEnum):
@@ -59,7 +59,6 @@ class DescribedConfig(NamedTuple):
 
 
 UNKNOWN: Final = Known("UNKNOWN", None)
-_OVERRIDE: Final = "listener.name."
 
 
 def describe_topic_configs(
@@ -85,9 +84,8 @@ def describe_broker_configs(
     cluster: Mapping[str, str] = configs.get((BROKER, CLUSTER_DEFAULT)) or {}
     described = []
     for setting in sorted({*BROKER_SETTINGS, *own, *cluster}):
-        names = [setting]
-        if setting.startswith(_OVERRIDE) and setting.count(".") > 2:
-            names.append(setting.split(".", 3)[3])  # what is not set for the listener counts for it, too
+        # What is not set for the listener counts for it, too.
+        names = list(dict.fromkeys((setting, own_name(setting))))
         known = BROKER_SETTINGS.get(names[-1], UNKNOWN)
         synonyms = sorted(
             (one for name in names for one in _of_broker(configs, name, node_id, static)),
@@ -160,7 +158,7 @@ def _of_broker(
 def _described(
     resource_type: int, resource_name: str, name: str, known: Known, synonyms: list[Synonym]
 ) -> DescribedConfig:
-    sensitive = known.type == "PASSWORD" or is_secret(resource_type, name)
+    sensitive = is_sensitive(resource_type, name)
     value, source = known.default, ConfigSource.DEFAULT
     if synonyms:
         _, value, source = synonyms[0]

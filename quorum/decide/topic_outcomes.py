@@ -80,7 +80,7 @@ def restore(kept: TopicKept, records: Sequence[Record] | None, image: MetadataIm
     elif kept.topic_id in image.topics.by_id:
         configs = dict(image.configs.get((TOPIC, kept.name), {}))
         partitions = image.topics.by_id[kept.topic_id].partitions
-    shown = tuple(shown_settings(configs).items())
+    shown = tuple(shown_settings(TOPIC, configs).items())
     return TopicCreated(kept.name, kept.topic_id, shown, partitions)
 
 

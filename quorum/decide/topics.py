@@ -182,7 +182,7 @@ def create(context: DecideContext, command: CreateTopic) -> Sliced[Decision]:
     )
     topic, records = yield from _created(context, NewPartitions(context), wanted)
     check_fits(len(records), "records")
-    configs = tuple(shown_settings(command.configs).items())
+    configs = tuple(shown_settings(TOPIC, command.configs).items())
     created = TopicCreated(topic.name, topic.topic_id, configs, topic.partitions)
     if command.validate_only:
         return Decision(outcome=created._replace(topic_id=None))

@@ -327,7 +327,7 @@ def _delete_topic(rng: random.Random, image: MetadataImage) -> list[Record]:
         return _create_topic(rng, image)
     name = image.topics.by_id[topic_id].name
     settings = sorted((image.configs.get((TOPIC, name)) or {}).items())
-    kept = tuple(KeptSetting(*setting) for setting in settings if not is_sensitive(setting[0]))
+    kept = tuple(KeptSetting(*setting) for setting in settings if not is_sensitive(TOPIC, setting[0]))
     return [TopicTombstoneRecord(topic_id, name, image.last_time_ms, rng.choice((1, 3_600_000)), kept, 0)]
 
 
@@ -367,7 +367,7 @@ def _config(rng: random.Random, image: MetadataImage) -> list[Record]:
     ]
     resource_type, resource_name = rng.choice(resources)
     # Secrets of a release without mask keys stand among the others.
-    has_key = value is not None and is_sensitive(setting) and image.end_offset % 3 > 0
+    has_key = value is not None and is_sensitive(resource_type, setting) and image.end_offset % 3 > 0
     mask_key = image.end_offset.to_bytes(16, "big") if has_key else None
     return [ConfigRecord(resource_type, resource_name, setting, value, mask_key)]
 

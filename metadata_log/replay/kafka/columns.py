@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from metadata_log.batch import Envelope
-from metadata_log.records.configs import ConfigRecord, is_sensitive
-from metadata_log.records.declaration import mask, shown
+from metadata_log.records.declaration import told
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.replay.columns import Columns
 from metadata_log.replay.kafka.records import AnyRecord
@@ -72,16 +71,8 @@ class KafkaColumns(Columns):
 
     @staticmethod
     def shown(records: Iterable[Any]) -> list[Any]:
-        return [record if isinstance(record, OpaqueRecord) else _shown(record) for record in records]
-
-
-def _shown(record: Any) -> Any:
-    """Return a record without secrets; Kafka's records have no mask keys, so the name alone says what is one."""
-    after = shown(record)
-    is_secret = after is record and isinstance(record, ConfigRecord) and is_sensitive(record.name)
-    if not is_secret or record.value is None:
-        return after
-    return record._replace(value=mask(record.value, None))
+        # Kafka's records have no mask keys: the type of the resource and the name alone say what is a secret.
+        return [record if isinstance(record, OpaqueRecord) else told(record) for record in records]
 
 
 def _parts(batch: KafkaBatch) -> Iterator[_Part]:

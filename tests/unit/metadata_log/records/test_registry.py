@@ -10,7 +10,7 @@ from metadata_log.errors import UnsupportedVersion
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid, uuid_text
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, RegisterBrokerRecord
 from metadata_log.records.configs import BROKER, ConfigRecord
-from metadata_log.records.declaration import NO_SECRETS, declaration_of, mask, record, shown
+from metadata_log.records.declaration import NO_SECRETS, declaration_of, mask, record, shown, told
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.quorum import Voter, VoterEndpoint, VotersRecord
 from metadata_log.records.registry import (
@@ -122,8 +122,11 @@ def test_a_secret_is_hidden_wherever_a_record_is_shown() -> None:
     assert (
         mask(SECRET, b"k" * 16) == f"hmac-sha256:{hmac.new(b'k' * 16, SECRET.encode(), 'sha256').hexdigest()}"
     )
-    plain = setting._replace(name="retention.ms")
-    assert shown(plain) is plain
+    plain = setting._replace(name="log.retention.ms")
+    assert shown(plain) is told(plain) is plain
+    of_a_plugin = setting._replace(name="of.a.plugin")
+    assert shown(of_a_plugin) is of_a_plugin, "digests of older logs stay as they were"
+    assert SECRET not in repr(to_json(of_a_plugin))
     deleted = setting._replace(value=None)
     assert shown(deleted) is deleted
     change = PartitionChangeRecord(TopicId(b"t" * 16), 1)

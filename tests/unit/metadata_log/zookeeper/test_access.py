@@ -65,10 +65,23 @@ def test_what_brokers_encrypted_is_told_and_never_taken_for_the_secret() -> None
     assert "encryptedPassword" not in why
 
 
-def test_a_secret_of_a_topic_has_a_key_of_its_own() -> None:
-    found = tree({"/brokers/topics/t": topic({"0": [1]}), "/config/topics/t": config(plugin_password="x")})
-    (record,) = of(found, ConfigRecord)
-    assert isinstance(record, ConfigRecord) and record.mask_key is not None and len(record.mask_key) == 16
+def test_a_setting_that_kafka_does_not_know_has_a_key_of_its_own() -> None:
+    """Brokers encrypted passwords alone: a plugin's setting comes as it is, and is a secret."""
+    found = tree(
+        {
+            "/brokers/topics/t": topic({"0": [1]}),
+            "/config/topics/t": config(plugin_password="x", retention_ms="1"),
+            "/config/brokers/1": config(plugin_setting="y", log_retention_ms="1"),
+        }
+    )
+    records = [each for each in of(found, ConfigRecord) if isinstance(each, ConfigRecord)]
+    keys = {each.name: each.mask_key for each in records}
+    assert {name: key and len(key) for name, key in keys.items()} == {
+        "plugin.password": 16,
+        "plugin.setting": 16,
+        "retention.ms": None,
+        "log.retention.ms": None,
+    }
 
 
 def test_users_have_credentials_and_quotas() -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ops.admin.declared import drift, read_declared
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
+from ops.admin.declared import HIDDEN, drift, read_declared
 from ops.admin.declared_access import Difference
 from tests.support.placements import a_cluster
 
@@ -55,6 +56,17 @@ def test_each_difference_has_the_request_that_removes_it() -> None:
         {"broker": 2, "set": {"num.io.threads": "4"}, "unset": []},
     ]
     assert differs.unable == []
+
+
+def test_a_setting_that_kafka_does_not_know_is_compared_and_not_shown() -> None:
+    """Goal: a plugin's secret that a file declares is set, and neither value is shown."""
+    world = a_cluster([None] * 3, "t on=1,2/2,3")
+    world.write([ConfigRecord(BROKER, CLUSTER_DEFAULT, "of.mine", "before")])
+    for name, now in (("of.mine", HIDDEN), ("other", None)):
+        differs = drift(read_declared({"cluster": {name: "hunter2"}}), world.image)
+        assert differs.differences == [Difference("cluster", name, HIDDEN, now)]
+        assert differs.alterations == [{"cluster": True, "set": {name: "hunter2"}, "unset": []}]
+    assert drift(read_declared({"cluster": {"of.mine": "before"}}), world.image).differences == []
 
 
 def test_fewer_partitions_and_other_replication_factors_are_told_and_not_asked_for() -> None:

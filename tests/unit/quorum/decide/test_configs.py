@@ -11,7 +11,15 @@ import tests.golden
 from metadata_log.digest import hex_of_text
 from metadata_log.errors import InvalidConfig, InvalidRequest
 from metadata_log.image.configs import config_line, configs_items
-from metadata_log.records.configs import BROKER, MASK_KEY_BYTES, TOPIC, ConfigRecord
+from metadata_log.records.configs import (
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    MASK_KEY_BYTES,
+    TOPIC,
+    ConfigRecord,
+    is_sensitive,
+)
 from metadata_log.records.declaration import mask, shown
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FeatureLevelRecord
 from metadata_log.records.registry import to_json
@@ -218,6 +226,9 @@ def test_a_secret_is_masked_under_a_key_of_its_own_for_as_long_as_it_stays_the_s
         "schema.registry.basic.auth.user.info",
         "my.plugin.api.key",
         "plugin.Passphrase",
+        "some.plugin.setting",
+        "retention.ms",
+        "SSL.PROTOCOL",
     ],
 )
 def test_each_name_of_a_secret_is_written_with_a_key_and_shown_to_nobody(name: str) -> None:
@@ -245,6 +256,37 @@ def test_what_an_older_release_wrote_in_plain_text_is_masked_in_answers_until_it
     (record,) = decision.records
     assert isinstance(record, ConfigRecord)
     assert shown(record).value == mask("hunter2", record.mask_key) != mask("hunter2", None)
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "expected"),
+    [
+        (TOPIC, "retention.ms", False),
+        (TOPIC, "internal.segment.bytes", False),
+        (TOPIC, "message.format.version", True),
+        (BROKER, "retention.ms", True),
+        (BROKER, "log.retention.ms", False),
+        (BROKER, "node.id", False),
+        (BROKER, "leader.replication.throttled.rate", False),
+        (BROKER, "ssl.key.password", True),
+        (BROKER, "delegation.token.secret.key", True),
+        (BROKER, "listener.name.x.num.io.threads", False),
+        (BROKER, "listener.name.x.ssl.keystore.key", True),
+        (BROKER, "listener.name.x.plain.sasl.jaas.config", True),
+        (BROKER, "listener.name.x.plain.connections.max.reauth.ms", False),
+        (BROKER, "listener.name.x.plain.num.io.threads", True),
+        (GROUP, "share.isolation.level", False),
+        (GROUP, "interval.ms", True),
+        (CLIENT_METRICS, "interval.ms", False),
+        (CLIENT_METRICS, "share.isolation.level", True),
+        (8, "retention.ms", True),
+    ],
+)
+def test_what_kafka_does_not_know_or_knows_as_a_password_is_a_secret(
+    resource_type: int, name: str, expected: bool
+) -> None:
+    """B83: tests/differential/test_settings.py has Kafka's own answers."""
+    assert is_sensitive(resource_type, name) is expected
 
 
 @pytest.mark.parametrize(
