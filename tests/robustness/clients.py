@@ -19,6 +19,7 @@ from typing import Any, Final
 import aiohttp
 
 from metadata_log.codec import decode_all
+from metadata_log.kafka_settings import BROKER_SETTINGS, PER_BROKER
 from tests.robustness.history import Kind, Operation
 
 ATTEMPT_S: Final = 1.0
@@ -29,7 +30,10 @@ WRITE_SHARE: Final = 0.32
 CONDITIONAL_SHARE: Final = 0.1
 TOPIC_READ_SHARE: Final = 0.25
 """Of the reads."""
-REGISTERS: Final = 20
+REGISTERS: Final = tuple(
+    name for name, known in BROKER_SETTINGS.items() if known.type == "LONG" and name not in PER_BROKER
+)
+"""Settings of all brokers that take any number and are shown: the registers that clients write and read."""
 TOPICS: Final = 6
 TOPIC_SETTING: Final = "flush.messages"
 EXISTS: Final = "TOPIC_ALREADY_EXISTS"
@@ -108,7 +112,7 @@ class Client:
     async def operate(self) -> None:
         rng = self.rng
         self.count += 1
-        register, topic = f"r{rng.randrange(REGISTERS)}", f"t{rng.randrange(TOPICS)}"
+        register, topic = rng.choice(REGISTERS), f"t{rng.randrange(TOPICS)}"
         kind = rng.random()
         if kind < WRITE_SHARE:
             await self.write(register)
