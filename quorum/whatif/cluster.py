@@ -1,6 +1,7 @@
 """Pure: a controller without Raft: decisions are applied at once, on a clock that scripts move.
 
-Its timers are those of Kafka's controller: the session check, preferred balancing and the unclean sweep.
+Its timers are those of Kafka's controller: the session check, preferred balancing, the unclean sweep and that of
+delegation tokens.
 Tests: tests/unit/quorum/whatif/test_losses.py.
 """
 
@@ -32,18 +33,22 @@ from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import INT32_MAX
 from quorum.controller.changes import Changes, carry_out
-from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
+from quorum.controller.token_hmacs import TokenHmacs
+from quorum.decide.context import DecideContext, TokenRules, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.effective_configs import UNCLEAN_LEADER_ELECTION
 from quorum.decide.fencing import fence
 from quorum.decide.java import JavaRandom
 from quorum.decide.registry import decide
 from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.decide.tokens import TokenSweep
 from quorum.whatif.kafka_records import count_in_kafka
 from quorum.whatif.sessions import ScriptSessions
 
 CLUSTER_ID: Final = "whatif-cluster"
 CHECKS_PER_TIMEOUT: Final = 8
+FOUNDED_AT_MS: Final = 1_000_000_000
+"""The time of day at which an empty cluster begins; the clock of Kafka's controller begins there, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,11 @@ class Options:
     placement_seed: int = 0
     metadata_version: int = METADATA_VERSION_LEVEL
     takes_unstable_levels: bool = True
+    delegation_token_secret_key: str = ""
+    """Empty: there are no delegation tokens."""
+    delegation_token_max_lifetime_ms: int = 604_800_000
+    delegation_token_expiry_time_ms: int = 86_400_000
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "Options":
@@ -125,6 +135,10 @@ class Cluster:
         self.image = founded(options) if image is None else image
         self.cluster_id = self.image.quorum.cluster_id or CLUSTER_ID
         self.now_ms = 0
+        self._began_at_ms = self.image.last_time_ms
+        self.tokens = TokenHmacs()
+        self.tokens.use(options.delegation_token_secret_key.encode() or None)
+        self.tokens.on_restored(self.image)
         self.sessions = ScriptSessions(session_timeout_ms=options.session_timeout_ms)
         self.changes = Changes()
         if image is not None:
@@ -134,6 +148,10 @@ class Cluster:
         self._written: list[Written] = []
         self._timers: list[_Timer] = []
         self._timers_set = 0
+        # Those of one instant run in this order, in which Kafka's hash map has their names.
+        if self.tokens.is_on:
+            period_ms = options.delegation_token_expiry_check_interval_ms
+            self._set_timer(period_ms, lambda: self.sweep(TokenSweep()))
         if options.leader_imbalance_check_interval_seconds:
             period_ms = 1_000 * options.leader_imbalance_check_interval_seconds
             percentage = options.leader_imbalance_per_broker_percentage
@@ -147,12 +165,14 @@ class Cluster:
 
     # --- decisions
 
-    def decide(self, command: Command) -> Decision:
-        """Decide a command and carry out what it leads to, in as many parts as it takes; return the last one's decision."""
-        decision = decide(self.context(), command)
+    def decide(self, command: Command, *, requester: str = "") -> Decision:
+        """Decide a command of a principal and carry out what it leads to, in as many parts as it takes; return the last
+        one's decision.
+        """
+        decision = decide(self.context(requester), command)
         self.carry_out(decision)
         while decision.walked is not None or (decision.more and self.changes.elected_to is None):
-            decision = decide(self.context(), command)
+            decision = decide(self.context(requester), command)
             self.carry_out(decision)
         while self.changes.is_electing and (elections := self.changes.next()) is not None:
             self.carry_out(elections.next_part(self.context()))
@@ -176,7 +196,7 @@ class Cluster:
         batch = RecordBatch(
             base_offset=image.end_offset,
             controller_epoch=image.controller_epoch,
-            appended_at_ms=image.last_time_ms,
+            appended_at_ms=self._unix_ms(),
             previous_crc=image.last_crc,
             crc=image.last_crc,
             envelope=NO_ENVELOPE,
@@ -187,7 +207,9 @@ class Cluster:
         written = Written(self.now_ms, tuple(records), cause, has_eligible, level)
         # Scripts count offsets as Kafka's records do.
         end_offset = image.end_offset + count_in_kafka(written.records, has_eligible=has_eligible)
-        self.image = replace(apply(image, batch).image, end_offset=end_offset)
+        after, delta = apply(image, batch)
+        self.image = replace(after, end_offset=end_offset)
+        self.tokens.on_applied(batch, b"", self.image, delta)
         self._written.append(written)
         for record in records:
             if isinstance(record, RegisterBrokerRecord):
@@ -200,8 +222,8 @@ class Cluster:
         written, self._written = self._written, []
         return written
 
-    def context(self) -> DecideContext:
-        """Return what a decision now rests on."""
+    def context(self, requester: str = "") -> DecideContext:
+        """Return what a decision now rests on, for a principal that asks."""
         options = self.options
         return DecideContext(
             image=self.image,
@@ -219,15 +241,30 @@ class Cluster:
                 options.num_partitions, options.default_replication_factor, options.undelete_window_ms
             ),
             topic_policy=TopicPolicy(options.partitions_per_topic_max, options.replication_factor_min),
-            unix_ms=self.image.last_time_ms,
+            unix_ms=self._unix_ms(),
             checks_as_brokers=self._checks_as_brokers,
             takes_unstable_levels=options.takes_unstable_levels,
             placement_rng=self._placement_rng,
             records_max=RECORDS_PER_BATCH_MAX,
             is_linked=lambda node_id: self._linked is None or node_id in self._linked,
+            requester=requester,
+            tokens=self._token_rules(),
+        )
+
+    def _token_rules(self) -> TokenRules | None:
+        if not self.tokens.is_on:
+            return None
+        options = self.options
+        return TokenRules(
+            options.delegation_token_max_lifetime_ms,
+            options.delegation_token_expiry_time_ms,
+            self.tokens.id_of,
         )
 
     # --- time
+
+    def _unix_ms(self) -> int:
+        return self._began_at_ms + self.now_ms
 
     def advance(self, ms: int, alive: Collection[BrokerId]) -> None:
         """Move the clock, and run each timer that is due on the way.
@@ -282,7 +319,7 @@ class Cluster:
             more = decision.more
         return True
 
-    def sweep(self, sweep: Sweep) -> bool:
+    def sweep(self, sweep: Sweep | TokenSweep) -> bool:
         """Hold one part of a sweep; answer whether it is not at its end."""
         decision = sweep.part(self.context())
         self.carry_out(decision)
@@ -310,7 +347,7 @@ def founded(options: Options) -> MetadataImage:
         cluster_id=CLUSTER_ID,
         end_offset=others + len(records),
         controller_epoch=1,
-        last_time_ms=0,
+        last_time_ms=FOUNDED_AT_MS,
         last_crc=0,
     )
     # The level of our own records is not among Kafka's, so it takes no offset of theirs.

@@ -41,9 +41,9 @@ class Run:
     def image(self) -> MetadataImage:
         return self.cluster.image
 
-    def decide(self, command: Command) -> Outcome:
-        """Decide a command and return its outcome; raises its refusal."""
-        outcome = self.cluster.decide(command).result()
+    def decide(self, command: Command, *, requester: str = "") -> Outcome:
+        """Decide a command of a principal and return its outcome; raises its refusal."""
+        outcome = self.cluster.decide(command, requester=requester).result()
         self._learn()
         return outcome
 

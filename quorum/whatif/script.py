@@ -11,8 +11,8 @@ from typing import Any, Final
 from metadata_log.errors import MetadataError
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.metadata_versions import level_of
-from quorum.whatif import acls, brokers, clients, configs, partitions, topics
-from quorum.whatif.cluster import Cluster, Options
+from quorum.whatif import acls, brokers, clients, configs, partitions, tokens, topics
+from quorum.whatif.cluster import Cluster, Options, Written
 from quorum.whatif.kafka_records import batch_as_kafka_json
 from quorum.whatif.names import Names
 from quorum.whatif.operation import Answer, BadScript, Run, error_of
@@ -24,6 +24,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Run, Mapping[str, Any]], Answer]]] = {
     **configs.OPERATIONS,
     **clients.OPERATIONS,
     **acls.OPERATIONS,
+    **tokens.OPERATIONS,
 }
 
 
@@ -71,12 +72,7 @@ class Script:
         except MetadataError as error:
             answer = {"error": error_of(error)}
         batches = run.take_batches()
-        answer["batches"] = [
-            batch_as_kafka_json(
-                batch.records, run.names.word, has_eligible=batch.has_eligible, level=batch.level
-            )
-            for batch in batches
-        ]
+        answer["batches"] = [_shown(batch, run.names) for batch in batches]
         if name == "AdvanceTime":
             answer["times_ms"] = [batch.at_ms for batch in batches]
         return answer
@@ -87,6 +83,14 @@ class Script:
         if self._image is not None:
             names.learn_all(self._image)
         return Run(cluster, names)
+
+
+def _shown(batch: Written, names: Names) -> list[dict[str, Any]]:
+    shown = batch_as_kafka_json(batch.records, names.word, has_eligible=batch.has_eligible, level=batch.level)
+    for record in shown:
+        if "token_id" in record:
+            record["token_id"] = names.token_word(record["token_id"])
+    return shown
 
 
 def _chosen(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,13 +45,15 @@ class Partition:
 
 @dataclass(slots=True)
 class KafkaIndexes:
-    """The brokers and partitions of a log, and both indexes."""
+    """The brokers, partitions and delegation tokens of a log, and both indexes."""
 
     level: int = METADATA_VERSION_LEVEL
     """Of metadata.version."""
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     partitions: dict[Key, Partition] = field(default_factory=dict)
+    tokens: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By id, the last record of each."""
     _eligible: dict[tuple[int, str], list[int]] = field(default_factory=dict)
     """BrokersToElrs: of a broker and a topic id, the numbers of partitions, as in its array."""
     _directories: dict[str, set[Key]] = field(default_factory=dict)
@@ -118,6 +120,10 @@ class KafkaIndexes:
                 self._remove(record["topic_id"])
             case "PARTITION_RECORD" | "PARTITION_CHANGE_RECORD":
                 self._change(record)
+            case "DELEGATION_TOKEN_RECORD":
+                self.tokens[record["token_id"]] = record
+            case "REMOVE_DELEGATION_TOKEN_RECORD":
+                self.tokens.pop(record["token_id"], None)
             case "CLEAR_ELR_RECORD":
                 for (topic_id, _), partition in self.partitions.items():
                     if record["topic_name"] in ("", self.topics[topic_id]):

@@ -165,6 +165,25 @@ def _registered_early(difference: Difference) -> bool:
     )
 
 
+def _wrapped_renewal(difference: Difference) -> bool:
+    line = difference.line
+    token = difference.before.tokens.get(line["token"]) if line["op"] == "RenewDelegationToken" else None
+    if token is None or difference.faults or not difference.kafka.get("response"):
+        return False
+    wrapped_ms, max_ms = difference.kafka["response"]["expiry_timestamp_ms"], token["max_timestamp"]
+
+    def moved_to(expiry_ms: int) -> dict[str, Any]:
+        batches = [[{**token, "expiration_timestamp": expiry_ms}]]
+        return {
+            "op": line["op"],
+            "error": None,
+            "response": {"expiry_timestamp_ms": expiry_ms},
+            "batches": batches,
+        }
+
+    return wrapped_ms < 0 and (difference.kafka, difference.ours) == (moved_to(wrapped_ms), moved_to(max_ms))
+
+
 def _records(answer: Mapping[str, Any]) -> list[Record]:
     return [record for batch in answer["batches"] for record in batch]
 
@@ -245,6 +264,13 @@ REASONS: Final = (
         "controllers register at all levels, since features rest on it, and Kafka's brokers see a NoOp",
         "ClusterControlManager.registerController",
         _registered_early,
+    ),
+    Reason(
+        "wrapped-renewal",
+        "delegation.token.expiry.time.ms is so long that its sum with the time of day is no number of 64 bits: Kafka's "
+        "renewal, unlike its creation, then moves the token's end to a time before 1970, and the token has expired",
+        "DelegationTokenControlManager.renewDelegationToken: now + renewLifeTime, without sum()",
+        _wrapped_renewal,
     ),
 )
 

@@ -131,7 +131,7 @@ def test_scripts_ask_for_everything_and_every_line_is_an_operation() -> None:
         *("AlterPartitionReassignments", "ListPartitionReassignments", "AssignReplicasToDirs"),
         *("IncrementalAlterConfigs", "LegacyAlterConfigs", "AllocateProducerIds", "UpdateFeatures"),
         *("AlterClientQuotas", "AlterUserScramCredentials", "CreateAcls", "DeleteAcls"),
-        "RegisterController",
+        *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "RegisterController"),
     }
 
 

@@ -434,13 +434,13 @@ class RunThroughBytes(Run):
         """One for the whole script: what a door keeps from one request to the next must not be told when it has changed."""
         return _door(self)
 
-    def decide(self, command: Command) -> Outcome:
+    def decide(self, command: Command, *, requester: str = "") -> Outcome:
         through = _BROKERS.get(type(command))
         if through is None or getattr(command, "is_late", False):
-            return super().decide(command)
+            return super().decide(command, requester=requester)
         if self._on_the_way is not None:
             assert command == self._on_the_way
-            return super().decide(command)
+            return super().decide(command, requester=requester)
         key, version, values_of, outcome_of = through
         self._on_the_way = command
         try:

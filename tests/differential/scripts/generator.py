@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.differential.scripts import acls, brokers, clients, partitions, settings, topics
+from tests.differential.scripts import acls, brokers, clients, partitions, settings, tokens, topics
 from tests.differential.scripts.picture import Line, Picture, State
 
 LINES: Final = 200
@@ -31,6 +31,10 @@ _ACTIONS: Final[Sequence[tuple[Callable[[Picture], None], float]]] = (
     (settings.register_controller, 0.2),
     (clients.alter_quotas, 1.5),
     (clients.alter_credentials, 1.5),
+    (tokens.some, 1.2),
+    (tokens.create, 0.6),
+    (tokens.renew, 0.6),
+    (tokens.expire, 0.6),
     (settings.state, 1),
 )
 """Each with its share."""

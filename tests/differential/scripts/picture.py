@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from metadata_log.metadata_versions import ELIGIBLE_FROM
 from metadata_log.records.features import METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
+from metadata_log.wire.shapes import INT64_MAX
+from tests.support.kafka_answers import SECRET_KEY
 
 T = TypeVar("T")
 Line: TypeAlias = dict[str, Any]
@@ -21,6 +23,7 @@ LEFT_OUT: Final = object()
 UNCLEAN: Final = "unclean.leader.election.enable"
 MIN_ISR: Final = "min.insync.replicas"
 CONTROLLER_ID: Final = 3_000
+_DAY_MS: Final = 24 * 3600 * 1000
 
 
 class State(Enum):
@@ -108,6 +111,7 @@ class Picture:
             leader_imbalance_check_interval_seconds=rng.choice([300, 300, 60, 0]),
             default_replication_factor=rng.choice([1, 2, 3]),
             placement_seed=rng.randrange(1_000),
+            **self._of_tokens(),
         )
         count, first = rng.randint(3, 7), rng.choice([0, 1, 1])
         self.brokers: dict[int, Broker] = {}
@@ -119,6 +123,25 @@ class Picture:
         self.configs: dict[str, dict[str, str]] = {}
         self.deleted: list[str] = []
         self.generations: dict[str, int] = {}
+        self.tokens = 0
+        """How many delegation tokens were issued."""
+
+    def _of_tokens(self) -> Line:
+        """Return the options about delegation tokens; in some scripts these are disabled."""
+        rng = self.rng
+        self.has_tokens = rng.random() < 0.9
+        if not self.has_tokens:
+            return {}
+        return {
+            "delegation_token_secret_key": SECRET_KEY,
+            "delegation_token_max_lifetime_ms": rng.choice(
+                [7 * _DAY_MS, 7 * _DAY_MS, 300_000, 900_000, INT64_MAX]
+            ),
+            "delegation_token_expiry_time_ms": rng.choice([_DAY_MS, 60_000, 240_000])
+            if rng.random() < 0.97
+            else INT64_MAX,
+            "delegation_token_expiry_check_interval_ms": rng.choice([3_600_000, 3_600_000, 60_000, 10_000]),
+        }
 
     def emit(self, op: str, **fields: Any) -> None:
         """Add a line, without the fields that are LEFT_OUT."""

@@ -19,7 +19,6 @@ import kafka.server.ControllerConfigurationValidator;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import org.apache.kafka.common.metadata.FeatureLevelRecord;
-import org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache;
 import org.apache.kafka.controller.ControllerProbe;
 import org.apache.kafka.controller.QuorumController;
 import org.apache.kafka.controller.QuorumFeatures;
@@ -40,6 +39,7 @@ final class Cluster implements AutoCloseable {
 
     final VirtualTime time = new VirtualTime();
     final Names names = new Names();
+    final Tokens tokens;
     final MemoryRaft raft;
     final QuorumController controller;
     final long sessionTimeoutNs;
@@ -54,6 +54,8 @@ final class Cluster implements AutoCloseable {
         sessionTimeoutNs = MILLISECONDS.toNanos(options.path("session_timeout_ms").asLong(9000));
         long imbalanceSeconds = options.path("leader_imbalance_check_interval_seconds").asLong(300);
         FixedRandom.restart(options.path("uuid_seed").asLong(0));
+
+        tokens = new Tokens(options.path("delegation_token_secret_key").asText(""));
 
         Properties props = new Properties();
         props.put("process.roles", "controller");
@@ -87,7 +89,9 @@ final class Cluster implements AutoCloseable {
             .setLeaderImbalanceCheckIntervalNs(imbalanceSeconds > 0
                 ? OptionalLong.of(SECONDS.toNanos(imbalanceSeconds)) : OptionalLong.empty())
             .setMaxIdleIntervalNs(OptionalLong.empty())
-            .setDelegationTokenExpiryCheckIntervalMs(NEVER_MS)
+            .setDelegationTokenSecretKey(tokens.secretKey())
+            .setDelegationTokenExpiryCheckIntervalMs(
+                options.path("delegation_token_expiry_check_interval_ms").asLong(3_600_000))
             .setControllerPerformanceSamplePeriodMs(NEVER_MS)
             .setMetrics(metrics())
             .setConfigurationValidator(new ControllerConfigurationValidator(config))
@@ -95,12 +99,13 @@ final class Cluster implements AutoCloseable {
             .setBootstrapMetadata(BootstrapMetadata.fromRecords(bootstrap, "options"))
             .setFatalFaultHandler(faultHandler("fatal fault"))
             .setNonFatalFaultHandler(faultHandler("fault"))
-            .setDelegationTokenCache(new DelegationTokenCache(Set.of()))
-            .setDelegationTokenMaxLifeMs(604_800_000L)
-            .setDelegationTokenExpiryTimeMs(86_400_000L)
+            .setDelegationTokenCache(tokens.cache)
+            .setDelegationTokenMaxLifeMs(options.path("delegation_token_max_lifetime_ms").asLong(604_800_000L))
+            .setDelegationTokenExpiryTimeMs(options.path("delegation_token_expiry_time_ms").asLong(86_400_000L))
             .setUncleanLeaderElectionCheckIntervalMs(
                 options.path("unclean_leader_election_interval_ms").asLong(300_000))
             .build();
+        ControllerProbe.setClockOfTokens(controller, time);
         settle();
     }
 
@@ -159,6 +164,7 @@ final class Cluster implements AutoCloseable {
         } while (raft.batches() + raft.resignations() != before);
         for (MemoryRaft.Appended batch : raft.since(learned)) {
             batch.records().forEach(record -> names.learn(record.message()));
+            batch.records().forEach(record -> tokens.learn(record.message()));
             learned++;
         }
     }

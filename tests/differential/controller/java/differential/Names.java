@@ -13,6 +13,7 @@ import java.util.UUID;
 import org.apache.kafka.common.DirectoryId;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.metadata.AccessControlEntryRecord;
+import org.apache.kafka.common.metadata.DelegationTokenRecord;
 import org.apache.kafka.common.metadata.MetadataJsonConverters;
 import org.apache.kafka.common.metadata.MetadataRecordType;
 import org.apache.kafka.common.metadata.RegisterBrokerRecord;
@@ -23,7 +24,7 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
 
 /**
  * Stable names in place of uuids, and records as JSON. Topic ids become NAME#n (the n-th topic of
- * that name); incarnations and log directories keep the words of the script.
+ * that name), tokens token#n; incarnations and log directories keep the words of the script.
  */
 final class Names {
     private final Map<String, String> nameOfUuid = new HashMap<>();
@@ -32,6 +33,7 @@ final class Names {
     private final Map<String, Uuid> liveTopics = new HashMap<>();
     private final Map<Integer, Long> epochs = new HashMap<>();
     private int aclsMade;
+    private int tokensMade;
     private final Map<Integer, Long> earlierEpochs = new HashMap<>();
 
     Names() {
@@ -90,6 +92,9 @@ final class Names {
             liveTopics.values().remove(topic.topicId());
         } else if (record instanceof AccessControlEntryRecord acl) {
             name("acl#" + ++aclsMade, acl.id());
+        } else if (record instanceof DelegationTokenRecord token) {
+            if (!nameOfUuid.containsKey(token.tokenId()))
+                name("token#" + ++tokensMade, Uuid.fromString(token.tokenId()));
         } else if (record instanceof RegisterBrokerRecord broker) {
             Long before = epochs.put(broker.brokerId(), broker.brokerEpoch());
             if (before != null && before != broker.brokerEpoch()) earlierEpochs.put(broker.brokerId(), before);

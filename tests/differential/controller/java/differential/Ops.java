@@ -103,6 +103,9 @@ final class Ops {
             case "CreateAcls" -> createAcls(r, out);
             case "DeleteAcls" -> deleteAcls(r, out);
             case "AssignReplicasToDirs" -> assignReplicasToDirs(r, out);
+            case "CreateDelegationToken" -> new TokenOps(cluster).create(r, out);
+            case "RenewDelegationToken" -> new TokenOps(cluster).renew(r, out);
+            case "ExpireDelegationToken" -> new TokenOps(cluster).expire(r, out);
             case "AdvanceTime" -> cluster.advance(r.get("ms").asLong(), alive(r.path("alive")));
             case "FenceBroker" -> out.putObject("response").put("expired", cluster.expire(r.get("broker_id").asInt()));
             case "State" -> state(out);

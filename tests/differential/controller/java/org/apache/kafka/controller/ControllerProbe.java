@@ -6,6 +6,7 @@ import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.Lock;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.metadata.BrokerRegistration;
 import org.apache.kafka.metadata.PartitionRegistration;
 
@@ -64,6 +65,14 @@ public final class ControllerProbe {
         } finally {
             lock.unlock();
         }
+    }
+
+    /** Lets the manager of delegation tokens read this clock; of itself it reads the system's. */
+    public static void setClockOfTokens(QuorumController controller, Time time) throws ReflectiveOperationException {
+        Object manager = read(controller, QuorumController.class, "delegationTokenControlManager");
+        Field clock = manager.getClass().getDeclaredField("time");
+        clock.setAccessible(true);
+        clock.set(manager, time);
     }
 
     private static BrokerHeartbeatTracker tracker(QuorumController controller) {
