@@ -316,6 +316,11 @@ DOWNLOAD_THREADS: Final = 2
 """For the bytes of snapshots that are sent; at most SNAPSHOT_DOWNLOADS_MAX requests wait for them."""
 BODIES_UNFINISHED_MAX: Final = 64
 """Large bodies of requests that are decoded, or wait for that; further ones are refused with THROTTLING_QUOTA_EXCEEDED."""
+LOGINS_UNFINISHED_MAX: Final = 256
+"""Credentials of delegation tokens that are made for logins, or wait for that: 3 s of a thread. Further logins are refused
+with THROTTLING_QUOTA_EXCEEDED."""
+LOGINS_OF_ADDRESS_MAX: Final = 64
+"""Of these, for clients of one address: strangers at a few addresses leave room for others."""
 DNS_THREADS: Final = 10
 """One for each controller whose name is looked up."""
 THREAD_SWITCH_MS: Final = 0.5
@@ -364,7 +369,7 @@ DELEGATION_TOKENS_MAX: Final = 100_000
 DELEGATION_TOKENS_OF_OWNER_MAX: Final = 1_000
 """An identity is enough to have tokens of its own, so one owner must not take the room of the rest."""
 TOKEN_CREDENTIALS_MAX: Final = 10_000
-"""Of tokens by which clients logged in last, kept in some 7 MB: to make one takes about 10 ms of the loop."""
+"""Of tokens by which clients logged in last, kept in some 7 MB: to make one takes a thread about 10 ms."""
 STATE_CHECK_MS: Final = 30_000
 """How often each node compares its state with the log of a controller."""
 STATE_CHECK_RESTS: Final = 100

@@ -46,6 +46,19 @@ class Threads:
         Raises:
             ThrottlingQuotaExceeded: as much work as is allowed is unfinished, or this had to wait for too long.
         """
+        outcome = self.begin(work, *args, order=order)
+        answer = asyncio.wrap_future(outcome)
+        if begin_by_s is not None and not await _has_begun(outcome, answer, begin_by_s):
+            raise waited_too_long(self._name)
+        return await answer
+
+    def begin(self, work: Callable[..., Answer], *args: object, order: int = 0) -> Future[Answer]:
+        """Return what will have the outcome of work that is done in a thread, as `run`. Once it is cancelled, work that has
+        not begun is never done.
+
+        Raises:
+            ThrottlingQuotaExceeded: as much work as is allowed is unfinished.
+        """
         if self._room is not None and not self._room.acquire(blocking=False):
             raise ThrottlingQuotaExceeded(
                 f"as many {self._name} as this node bears are under way or waiting: ask again shortly, or another controller"
@@ -57,10 +70,7 @@ class Threads:
         else:
             self._waiting.put((order, next(self._numbers), outcome, partial(work, *args)))
             self._executor.submit(self._begin_next)
-        answer = asyncio.wrap_future(outcome)
-        if begin_by_s is not None and not await _has_begun(outcome, answer, begin_by_s):
-            raise waited_too_long(self._name)
-        return await answer
+        return outcome
 
     def _begin_next(self) -> None:
         """Do what has the lowest order, in a thread; this is submitted once for each piece of work."""

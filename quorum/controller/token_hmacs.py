@@ -64,18 +64,24 @@ class TokenHmacs(AppliedListener):
             if made % ITEMS_BETWEEN_RESTS == 0:
                 yield
 
-    def credential_of(self, token_id: str, mechanism: int) -> Credential:
-        """Return the SCRAM credential of a token: its password is the HMAC in base64, as Kafka's clients send it."""
+    def known_credential(self, token_id: str, mechanism: int) -> Credential | None:
+        """Return the SCRAM credential of a token, if it is kept."""
         key = token_id, mechanism
         if (known := self._credentials.get(key)) is not None:
             self._credentials.move_to_end(key)
-            return known
-        made = self._credentials[key] = self._made_credential(token_id, mechanism)
+        return known
+
+    def keep(self, token_id: str, mechanism: int, made: Credential) -> None:
+        """Keep a credential, and drop the one that was used longest ago if there are too many."""
+        self._credentials[token_id, mechanism] = made
         if len(self._credentials) > TOKEN_CREDENTIALS_MAX:
             self._credentials.popitem(last=False)
-        return made
 
-    def _made_credential(self, token_id: str, mechanism: int) -> Credential:
+    def made_credential(self, token_id: str, mechanism: int) -> Credential:
+        """Make the SCRAM credential of a token: its password is the HMAC in base64, as Kafka's clients send it.
+
+        It takes some milliseconds, and may run in a thread.
+        """
         assert self._secret is not None, "tokens are disabled"
         salt = hmac.digest(self._secret, _SALT_LABEL + token_id.encode(), HASHES[mechanism])
         password = base64.b64encode(self.hmac_of(token_id))

@@ -27,6 +27,7 @@ from quorum.decide.registry import OPERATIONS
 from quorum.decide.tokens import is_over
 from quorum.kafka.errors import KafkaError, kafka_error, whole
 from quorum.kafka.refused_brokers import RefusedBrokers
+from quorum.kafka.token_logins import TokenLogins
 from quorum.node.parts import Parts
 
 _PRINTABLE: Final = "".join(map(chr, range(0x21, 0x7F)))
@@ -88,6 +89,10 @@ class KafkaDoor(Parts):
         # No file of principals has such a name: it has no rights while identity is on. Records show it in plain characters.
         shown = quote(known, safe=_PRINTABLE.replace("%", ""))[:_NAME_LENGTH_MAX]
         return self.access.named(f"User:{shown}")._replace(acl_name=known)
+
+    @cached_property
+    def token_logins(self) -> TokenLogins:
+        return TokenLogins(self.controller.tokens, self.logins)
 
     @cached_property
     def not_registered(self) -> RefusedBrokers:

@@ -8,15 +8,25 @@ its client acts as the token's owner. Source: KIP-43, KIP-48, KIP-84, KIP-152; R
 import secrets
 from typing import Final
 
-from metadata_log.errors import AuthenticationFailed
+from metadata_log.errors import AuthenticationFailed, ThrottlingQuotaExceeded
 from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.access import Peer
 from metadata_log.node.identity.rights import NOBODY, Principal
-from metadata_log.node.identity.scram import Asked as WhoAsks
 from metadata_log.node.identity.scram import Credential, Keys, ServerExchange
 from metadata_log.records.users import MECHANISMS
 from quorum.decide.tokens import is_over
-from quorum.kafka.door import Api, Asked, AtOnce, KafkaDoor, Proved, ProvedToken
+from quorum.kafka.door import (
+    Api,
+    Asked,
+    AtOnce,
+    Done,
+    GiveUp,
+    KafkaDoor,
+    Login,
+    Parks,
+    Proved,
+    ProvedToken,
+)
 from quorum.kafka.errors import NONE
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
@@ -42,23 +52,38 @@ def handshake(door: KafkaDoor, asked: Asked) -> Values:
     return (NONE, OFFERED)
 
 
-def authenticate(door: KafkaDoor, asked: Asked) -> Values:
+def authenticate(door: KafkaDoor, asked: Asked, done: Done) -> GiveUp | None:
+    """Answer a message of a login. It waits where the credential of a delegation token has yet to be made.
+
+    Raises:
+        ThrottlingQuotaExceeded: too many logins wait already; the connection is closed behind this answer.
+    """
     login = asked.login
     assert login is not None, "nobody logs in within an envelope"
     if login.mechanism is None:
-        return (ILLEGAL_SASL_STATE, "SaslHandshake comes before", b"", SESSION_LIFETIME_MS)
+        done((ILLEGAL_SASL_STATE, "SaslHandshake comes before", b"", SESSION_LIFETIME_MS))
+        return None
     try:
+        if login.mechanism != PLAIN and login.exchange is None:
+            return _scram_begun(door, asked, login, done)
         if login.mechanism != PLAIN:
-            return (NONE, None, _scram_step(door, asked), SESSION_LIFETIME_MS)
+            done(_accepted(_scram_proof(asked, login)))
+            return None
         token = _token(door, asked.values[0])
     except AuthenticationFailed as error:
         login.has_failed, login.exchange = True, None
         door.access.refusals.note(
             error, door="kafka", principal=NOBODY.name, address=asked.caller.address, asked="SaslAuthenticate"
         )
-        return (error.code, error.message, b"", SESSION_LIFETIME_MS)
+        done((error.code, error.message, b"", SESSION_LIFETIME_MS))
+        return None
     login.credential, login.proved, login.is_new = token, None, True
-    return (NONE, None, b"", SESSION_LIFETIME_MS)
+    done(_accepted(b""))
+    return None
+
+
+def _accepted(message: bytes) -> Values:
+    return (NONE, None, message, SESSION_LIFETIME_MS)
 
 
 def _is_asked_for(door: KafkaDoor) -> bool:
@@ -92,57 +117,73 @@ def _is_named(principal: Principal, name: str) -> bool:
     return principal.name in (name, f"User:{name}")
 
 
-def _scram_step(door: KafkaDoor, asked: Asked) -> bytes:
-    """Return the answer to the first message of SCRAM, or to the final one, with which the client is logged in.
+def _scram_begun(door: KafkaDoor, asked: Asked, login: Login, done: Done) -> GiveUp | None:
+    """Answer the first message of SCRAM.
+
+    Raises:
+        AuthenticationFailed: as `ServerExchange`.
+        ThrottlingQuotaExceeded: as `authenticate`.
+    """
+    assert login.mechanism is not None
+    mechanism = _SCRAM[login.mechanism]
+    exchange = ServerExchange(mechanism, nonce=secrets.token_urlsafe(NONCE_BYTES), decoy_key=_DECOY_KEY)
+    who = exchange.first(asked.values[0])
+    # What is proved is the credential of the challenge, also where it is changed before the final message.
+    found = door.controller.committed.users.get((who.name, mechanism))
+
+    def challenge(known: Credential | None) -> None:
+        login.exchange = exchange, found
+        done(_accepted(exchange.challenge(known)))
+
+    if not who.is_token:
+        challenge(
+            found and Credential(found.salt, found.iterations, Keys(found.stored_key, found.server_key))
+        )
+        return None
+    if not _lasts(door, who.name):
+        challenge(None)
+        return None
+    known = door.controller.tokens.known_credential(who.name, mechanism)
+    if known is not None:
+        challenge(known)
+        return None
+    try:
+        return door.token_logins.wait_for(who.name, mechanism, address=asked.caller.address, done=challenge)
+    except ThrottlingQuotaExceeded:
+        login.has_failed = True
+        raise
+
+
+def _scram_proof(asked: Asked, login: Login) -> bytes:
+    """Return the answer to the final message of SCRAM, with which the client is logged in.
 
     Raises:
         AuthenticationFailed: as `ServerExchange`.
     """
-    login, message = asked.login, asked.values[0]
-    assert login is not None and login.mechanism is not None
-    mechanism = _SCRAM[login.mechanism]
-    if login.exchange is None:
-        exchange = ServerExchange(
-            mechanism,
-            lambda who: _credential(door, who, mechanism),
-            nonce=secrets.token_urlsafe(NONCE_BYTES),
-            decoy_key=_DECOY_KEY,
-        )
-        challenge: bytes = exchange.first(message)
-        assert exchange.asked is not None, "the first message said who asks"
-        # What is proved is the credential of the challenge, also where it is changed before the final message.
-        login.exchange = exchange, door.controller.committed.users.get((exchange.asked.name, mechanism))
-        return challenge
+    assert login.mechanism is not None
     (exchange, credential), login.exchange = login.exchange, None
-    proof: bytes = exchange.final(message)
+    proof: bytes = exchange.final(asked.values[0])
     login.credential, login.is_new = None, True
     assert exchange.asked is not None
     login.proved = (
         ProvedToken(exchange.asked.name)
         if exchange.asked.is_token
-        else Proved(exchange.asked.name, mechanism, credential)
+        else Proved(exchange.asked.name, _SCRAM[login.mechanism], credential)
     )
     return proof
 
 
-def _credential(door: KafkaDoor, who: WhoAsks, mechanism: int) -> Credential | None:
-    """Return the credential of a user, or of a token, as it is committed here; None where there is none."""
-    if who.is_token:
-        token = door.controller.committed.tokens.get(who.name)
-        if (
-            token is None
-            or not door.controller.tokens.is_on
-            or is_over(token, door.controller.time_of_day_ms())
-        ):
-            return None
-        return door.controller.tokens.credential_of(token.token_id, mechanism)
-    found = door.controller.committed.users.get((who.name, mechanism))
-    if found is None:
-        return None
-    return Credential(found.salt, found.iterations, Keys(found.stored_key, found.server_key))
+def _lasts(door: KafkaDoor, token_id: str) -> bool:
+    """Return whether there is a delegation token, as it is committed here, that has not ended."""
+    token = door.controller.committed.tokens.get(token_id)
+    return (
+        token is not None
+        and door.controller.tokens.is_on
+        and not is_over(token, door.controller.time_of_day_ms())
+    )
 
 
 APIS: Final = (
     Api(SASL_HANDSHAKE, AtOnce(handshake), operation=None),
-    Api(SASL_AUTHENTICATE, AtOnce(authenticate), operation=None),
+    Api(SASL_AUTHENTICATE, Parks(authenticate), operation=None),
 )

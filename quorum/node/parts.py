@@ -45,6 +45,8 @@ class Parts:
     """Decode large bodies of requests."""
     reads: Threads
     downloads: Threads
+    logins: Threads
+    """Make the credentials by which delegation tokens log in."""
     past: Past
     connections: ConnectionBound
     body_buffers: BodyBuffers

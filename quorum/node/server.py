@@ -182,6 +182,7 @@ class _Node:
         self.history_process = HistoryProcess("quorum.log.past")
         self.files = Threads("files", threads=limits.FILE_THREADS)
         self.downloads = Threads("downloads", threads=limits.DOWNLOAD_THREADS)
+        self.logins = Threads("logins", threads=1, unfinished_max=limits.LOGINS_UNFINISHED_MAX)
         disk = OsDisk(settings.data_dir / "journal")
         self._open_log(disk, stack)
         self._make_links(meta)
@@ -400,7 +401,14 @@ class _Node:
                 await self._session.close()
             # A thread finishes the snapshot that it writes before the lock goes: the next process may write the same one.
             self.history_process.shut_down()
-            for threads in (self.files, self.bodies, self.reads, self.past_reads, self.downloads):
+            for threads in (
+                self.files,
+                self.bodies,
+                self.reads,
+                self.past_reads,
+                self.downloads,
+                self.logins,
+            ):
                 await threads.shut_down()
             await asyncio.get_running_loop().shutdown_default_executor()
 
@@ -441,6 +449,7 @@ class _Node:
             bodies=self.bodies,
             reads=self.reads,
             downloads=self.downloads,
+            logins=self.logins,
             past=Past(self.committed_log, self.store, threads=self.past_reads, process=self.history_process),
             connections=ConnectionBound(),
             body_buffers=BodyBuffers(),

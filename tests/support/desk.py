@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from metadata_log.ids import NodeId
+from metadata_log.limits import LOGINS_UNFINISHED_MAX
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.body_buffers import BodyBuffers
@@ -124,6 +125,7 @@ class Desk:
             bodies=Threads("bodies", threads=1, unfinished_max=8),
             reads=reads,
             downloads=Threads("downloads", threads=1),
+            logins=Threads("logins", threads=1, unfinished_max=LOGINS_UNFINISHED_MAX),
             past=Past(committed_log, store, threads=reads, states_max=1),
             connections=ConnectionBound(),
             body_buffers=BodyBuffers(),

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from metadata_log.errors import AuthenticationFailed
@@ -80,13 +80,11 @@ class Asked(NamedTuple):
 
 
 class ServerExchange:
-    """One login: `first` answers the client's first message, `final` the second and last."""
+    """One login: `first` reads the client's first message, `challenge` answers it, and `final` the second and last one."""
 
-    def __init__(
-        self, mechanism: int, find: Callable[[Asked], Credential | None], *, nonce: str, decoy_key: bytes
-    ) -> None:
-        """`find` returns the credential of a user, `nonce` is random, `decoy_key` secret and the same for all logins."""
-        self._mechanism, self._find = mechanism, find
+    def __init__(self, mechanism: int, *, nonce: str, decoy_key: bytes) -> None:
+        """`nonce` is random, `decoy_key` secret and the same for all logins."""
+        self._mechanism = mechanism
         self._nonce, self._decoy_key = nonce, decoy_key
         self.asked: Asked | None = None
         """Set by the first message; proved once `final` has returned."""
@@ -96,8 +94,8 @@ class ServerExchange:
         self._bare = ""
         self._server_first = ""
 
-    def first(self, message: bytes) -> bytes:
-        """Return the challenge.
+    def first(self, message: bytes) -> Asked:
+        """Return the user that asks, whose credential `challenge` needs.
 
         Raises:
             AuthenticationFailed: the message is none of SCRAM, or wants what is not offered here.
@@ -109,11 +107,15 @@ class ServerExchange:
         if found["acts_as"] not in (None, found["name"]):
             raise AuthenticationFailed("a client of SCRAM acts as the user that logs in, and as nobody else")
         self.asked = Asked(name, _BY_TOKEN in found["more"].split(","))
-        known = self._find(self.asked)
-        self._is_known = known is not None
-        self._credential = credential = known or self._decoy(self.asked)
         self._header, self._bare = found["header"], found["bare"]
         self._nonce = found["nonce"] + self._nonce
+        return self.asked
+
+    def challenge(self, known: Credential | None) -> bytes:
+        """Return the challenge to the user that asks, whose credential is given; None: there is no such user."""
+        assert self.asked is not None, "the first message comes before the challenge"
+        self._is_known = known is not None
+        self._credential = credential = known or self._decoy(self.asked)
         salt = base64.b64encode(credential.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
         return self._server_first.encode()
@@ -125,7 +127,7 @@ class ServerExchange:
             AuthenticationFailed: the client has not proved that it knows the password, or there is no such user.
         """
         credential = self._credential
-        assert credential is not None, "the first message comes before the final one"
+        assert credential is not None, "the challenge comes before the final message"
         found = _CLIENT_FINAL.fullmatch(_text(message))
         if (
             found is None

@@ -1,7 +1,6 @@
 """Edge: HMACs of delegation tokens: as Kafka makes them, and found for tokens that are committed, and for no others."""
 
 import base64
-from typing import Any
 
 import pytest
 
@@ -72,27 +71,20 @@ def test_the_hmacs_of_a_snapshot_are_made_in_parts_while_tokens_come_and_go(
     assert [hmacs.id_of(hmacs.hmac_of(each)) for each in "abcdefx"] == [*[None] * 5, "f", "x"]
 
 
-def test_a_credential_is_made_once_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client without an identity asks for it, and it takes the loop some milliseconds."""
-    made: list[bytes] = []
-
-    def counted(mechanism: int, password: bytes, *salt_and_iterations: Any) -> bytes:
-        made.append(password)
-        return salted(mechanism, password, *salt_and_iterations)
-
-    monkeypatch.setattr(token_hmacs, "salted", counted)
+def test_few_credentials_are_kept_those_that_were_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_hmacs, "TOKEN_CREDENTIALS_MAX", 2)
     hmacs = TokenHmacs()
     hmacs.use(b"secret")
-    first = hmacs.credential_of("a", 2)
-    assert hmacs.credential_of("a", 1) != first
-    assert hmacs.credential_of("a", 2) is first and len(made) == 2
-    hmacs.credential_of("b", 2)
-    assert hmacs.credential_of("a", 2) is first and len(made) == 3, "the one used last is kept"
-    hmacs.credential_of("a", 1)
-    assert len(made) == 4
+    made = {key: hmacs.made_credential(*key) for key in (("a", 2), ("a", 1), ("b", 2))}
+    assert len(set(made.values())) == 3
+    for key in (("a", 2), ("a", 1)):
+        hmacs.keep(*key, made[key])
+    assert hmacs.known_credential("a", 2) is made["a", 2], "the one used last is kept"
+    hmacs.keep("b", 2, made["b", 2])
+    assert [hmacs.known_credential(*key) for key in made] == [made["a", 2], None, made["b", 2]]
     hmacs.use(b"another")
-    assert hmacs.credential_of("a", 2) != first
+    assert hmacs.known_credential("a", 2) is None
+    assert hmacs.made_credential("a", 2) != made["a", 2]
 
 
 def test_without_a_key_nothing_is_kept() -> None:
@@ -106,7 +98,7 @@ def test_without_a_key_nothing_is_kept() -> None:
 def test_a_token_logs_in_with_its_hmac_in_base64_as_the_password() -> None:
     hmacs = TokenHmacs()
     hmacs.use(b"secret")
-    credential = hmacs.credential_of("a", 2)
+    credential = hmacs.made_credential("a", 2)
     password = base64.b64encode(hmacs.hmac_of("a"))
     assert credential.keys == keys_of(2, salted(2, password, credential.salt, ITERATIONS_MIN))
-    assert hmacs.credential_of("a", 1).salt != credential.salt != hmacs.credential_of("b", 2).salt
+    assert hmacs.made_credential("a", 1).salt != credential.salt != hmacs.made_credential("b", 2).salt

@@ -32,16 +32,21 @@ def credential(
     )
 
 
-def exchange(
-    mechanism: int = 1, users: Mapping[str, Credential] | None = None, nonce: str = "SRV"
-) -> ServerExchange:
+class Login:
+    """One login at a server that knows some users."""
+
+    def __init__(self, exchange: ServerExchange, users: Mapping[str, Credential]) -> None:
+        self.exchange, self.users = exchange, users
+        self.final = exchange.final
+
+    def first(self, message: bytes) -> bytes:
+        asked = self.exchange.first(message)
+        return self.exchange.challenge(None if asked.is_token else self.users.get(asked.name))
+
+
+def exchange(mechanism: int = 1, users: Mapping[str, Credential] | None = None, nonce: str = "SRV") -> Login:
     known = {"ann": credential(mechanism, "pencil")} if users is None else users
-    return ServerExchange(
-        mechanism,
-        lambda asked: None if asked.is_token else known.get(asked.name),
-        nonce=nonce,
-        decoy_key=DECOY_KEY,
-    )
+    return Login(ServerExchange(mechanism, nonce=nonce, decoy_key=DECOY_KEY), known)
 
 
 def final_message(
@@ -81,7 +86,7 @@ def test_a_user_that_knows_its_password_logs_in(mechanism: int, header: str) -> 
     challenge = login.first(f"{header}{bare}".encode())
     message, wanted = final_message(mechanism, bare, challenge, "pencil", header)
     assert login.final(message) == wanted
-    assert login.asked == Asked("ann", is_token=False)
+    assert login.exchange.asked == Asked("ann", is_token=False)
 
 
 def test_names_with_commas_and_equals_signs_are_escaped() -> None:
@@ -173,4 +178,4 @@ def test_a_proof_of_another_exchange_proves_nothing() -> None:
 def test_who_shows_a_token_says_so() -> None:
     login = exchange()
     login.first(b"n,,n=ann,r=cli,tokenauth=true")
-    assert login.asked == Asked("ann", is_token=True)
+    assert login.exchange.asked == Asked("ann", is_token=True)
