@@ -27,6 +27,7 @@ from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.kinds import PARTITION
 from ops.java_properties import read_properties
+from ops.takeover.kafka_directory import META
 from ops.takeover.kafka_state import QUORUM_STATE
 from ops.takeover.majority import check_are_voters_own, check_majority, check_one_each
 from ops.takeover.places import check_places
@@ -34,7 +35,6 @@ from ops.takeover.taking_over import OFFSETS_SKIPPED
 from quorum.node.restoring import EPOCHS_SKIPPED, Survivor, restored, surviving_state
 from snapshots.snapshot_file import snapshot_id
 
-META: Final = "meta.properties"
 _BESIDE: Final = ".exporting"
 
 

@@ -5,7 +5,6 @@ majority of the voters counts: it holds all that was committed, and Kafka's own 
 Tests: tests/unit/ops/takeover/test_kafka_state.py.
 """
 
-import fcntl
 import json
 import random
 from collections import Counter
@@ -17,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from metadata_log.apply import apply
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.errors import DamagedFile, InvalidRequest, InvariantBroken, OffsetCompacted
-from metadata_log.ids import Uuid, uuid_from_text
+from metadata_log.ids import Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.kafka.batches import Batch
 from metadata_log.kafka.counterparts import READ
@@ -40,11 +39,9 @@ from metadata_log.replay.kafka.files import (
 )
 from metadata_log.replay.kafka.records import Translator
 from metadata_log.replay.opaque import OpaqueRecord
-from ops.java_properties import read_properties
+from ops.takeover.kafka_directory import META, Owner, is_locked, owner_of
 from ops.takeover.majority import check_are_voters_own, check_majority, check_one_each, listed, majority_of
 
-LOCK: Final = ".lock"
-"""In each directory of a running process of Kafka's."""
 QUORUM_STATE: Final = "quorum-state"
 RECORDS_AT_ONCE: Final = 10_000
 """Records of Kafka's batches that are applied together."""
@@ -135,25 +132,13 @@ def controller_log(path: Path) -> ControllerLog:
     )
 
 
-def _owner(log: KafkaLog) -> tuple[int, Uuid | None]:
+def _owner(log: KafkaLog) -> Owner:
     """Return whose directory it is, and its id."""
     for folder in (log.directory.parent, log.directory):
-        file = folder / "meta.properties"
-        if file.is_file():
-            with renamed_os_errors(file):
-                text = file.read_text(errors="replace")
-            properties = read_properties(text)
-            try:
-                node_id = int(properties["node.id"])
-            except (ValueError, KeyError) as error:
-                raise InvalidRequest(f"{file}: names no node.id: take a controller's directory") from error
-            try:
-                named = properties.get("directory.id")
-                return node_id, None if named is None else uuid_from_text(named)
-            except ValueError as error:
-                raise InvalidRequest(f"{file}: directory.id: {error}") from error
+        if (found := owner_of(folder)) is not None:
+            return found
     raise InvalidRequest(
-        f"{log.path}: no meta.properties is in it: take the whole directory, so that it says whose it is"
+        f"{log.path}: no {META} is in it: take the whole directory, so that it says whose it is"
     )
 
 
@@ -183,22 +168,9 @@ def _quorum_state(log: KafkaLog) -> tuple[int, tuple[int, ...] | None]:
 
 
 def is_running(path: Path) -> bool:
-    """Answer whether a process of Kafka's runs in a directory: it holds a lock there, on which Java and Python agree.
-
-    The directory may be one that can only be read.
-    """
+    """Answer whether a process of Kafka's runs in a directory, or in the folder above it."""
     log = opened(path)
-    for folder in {log.directory, log.directory.parent}:
-        file = folder / LOCK
-        if not file.is_file():
-            continue
-        with renamed_os_errors(file), file.open("rb") as opened_file:
-            try:
-                fcntl.lockf(opened_file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-            fcntl.lockf(opened_file, fcntl.LOCK_UN)
-    return False
+    return any(map(is_locked, {log.directory, log.directory.parent}))
 
 
 # --- all of them

@@ -1,5 +1,5 @@
-"""Edge: `storage format|info`: whose a data directory is. `import-kafka|export-kafka` are in `storage_kafka.py`,
-`import-zookeeper` in `import_zookeeper.py`.
+"""Edge: `storage format|info`: whose a data directory is. What `info` shows is in `storage_info.py`;
+`import-kafka|export-kafka` are in `storage_kafka.py`, `import-zookeeper` in `import_zookeeper.py`.
 """
 
 import random
@@ -10,14 +10,13 @@ from typing import Any, Final, NoReturn
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId, random_uuid, uuid_text
 from metadata_log.node.disk.data_directory import Meta, Role, format_directory, load_meta, read_meta
-from ops import render
 from ops.founding import credential, feature_level
 from ops.options import Noun, Output, argument, flag, option, output
-from ops.processes import keep_files_private, running_process
+from ops.processes import keep_files_private
 from ops.settings import hosts_to_certify, load_for_format, load_for_founding
 from ops.settings_values import cluster_id
 from ops.talk import fail_usage, say
-from ops.verbs import import_zookeeper, storage_kafka
+from ops.verbs import import_zookeeper, storage_info, storage_kafka
 from quorum.decide.founding import chosen
 from quorum.node.bootstrap import content_of
 
@@ -194,32 +193,29 @@ def _certify(config: Path, cluster: str, role: Role, node_id: int, hosts: tuple[
 
 @NOUN.verb(
     "info",
-    "Show whose a data directory is, and whether its process runs.",
+    "Show whose a data directory is, with what its cluster was to be founded, and whether its process runs.",
     "storage info --config controller.toml",
     "storage info metaquorum-data/controller-1",
+    "storage info /var/lib/kafka/metadata",
 )
 @argument("directory", "DIR", required=False, read=Path)
 @option("--config", read=Path, metavar="FILE")
 @output
 def run_info(asked: Output, *, directory: Path | None, config: Path | None) -> int:
-    """Show a directory; with --config it must be the one that the settings expect."""
+    """Show a directory, ours or Kafka's; with --config it must be the one that the settings expect."""
     if config is not None and directory is None:
         role, node_id, data_dir, in_file = load_for_format(config)
         if in_file is None:
             fail_usage(f"{config} has no cluster_id; add it, or name the directory itself")
         meta = read_meta(data_dir, role, node_id, in_file)
     elif directory is not None and config is None:
+        if storage_info.is_kafkas(directory):
+            _show(asked, storage_info.of_kafkas(directory))
+            return 0
         data_dir, meta = directory, load_meta(directory)
     else:
         fail_usage("name a data directory or --config FILE, one of them")
-    process = running_process(data_dir)
-    shown = ("pid", "http", "raft", "started_at_ms", "log")
-    _show(
-        asked,
-        _described(data_dir, meta)
-        | {"running": process is not None}
-        | {name: None if process is None else process.get(name) for name in shown},
-    )
+    _show(asked, _described(data_dir, meta) | storage_info.of_ours(data_dir))
     return 0
 
 
@@ -256,4 +252,4 @@ def _described(data_dir: Path, meta: Meta) -> dict[str, Any]:
 
 
 def _show(asked: Output, described: dict[str, Any]) -> None:
-    asked.show(described, table=lambda: render.fields((k, render.plain(v)) for k, v in described.items()))
+    asked.show(described, table=lambda: storage_info.table(described))
