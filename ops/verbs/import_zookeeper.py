@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metadata_log.errors import InvalidRequest
+from metadata_log.errors import DirectoryInUse, ForeignDirectory, InvalidRequest
 from metadata_log.node.clock import unix_ms
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.registry import to_json, type_name
@@ -116,6 +116,21 @@ def _refusals(found: "Imported", controllers: Sequence["ControllerSettings"]) ->
     return reasons
 
 
+def _places_refused(found: "Imported", controllers: Sequence["ControllerSettings"]) -> list[str]:
+    """Return why the directories of the controllers cannot be made; what lies in them is compared with a call now."""
+    from metadata_log.zookeeper.bridge import is_claimed_by
+    from ops.takeover.taking_over import check_may_take_over
+
+    if not all(settings.is_listed for settings in controllers):
+        return []  # it has no directory id, and is refused already
+    held = found.controller is not None and is_claimed_by(found.controller, controllers[0].node_id)
+    try:
+        check_may_take_over(controllers, _image(found, controllers, found.controller_epoch + (not held)))
+    except (InvalidRequest, ForeignDirectory, DirectoryInUse) as refused:
+        return [refused.message]
+    return []
+
+
 def _check(hosts: str, found: "Imported", controllers: Sequence["ControllerSettings"]) -> None:
     """Check that a tree may be taken over; the steps come in the order of `bridge.Step`.
 
@@ -193,7 +208,7 @@ def _show_trial(
 ) -> int:
     """Print the records that would be written, and say what speaks against it; nothing is written anywhere."""
     records = [{"type": type_name(record), "record": to_json(record)} for record in found.records]
-    refused = _refusals(found, controllers)
+    refused = [*_refusals(found, controllers), *_places_refused(found, controllers)]
     summary = {"ensemble": hosts, "controller_epoch": found.controller_epoch, **_summary(found)}
     answer = {**summary, "refused": refused, "records": records}
 

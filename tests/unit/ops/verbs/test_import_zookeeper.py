@@ -172,6 +172,34 @@ def test_a_dry_run_beside_running_brokers_says_what_would_be_refused(
     assert len(json.loads(told.out)["refused"]) == 1
 
 
+def test_a_dry_run_and_a_real_one_refuse_two_settings_of_one_directory(
+    at: FakeEnsemble, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = settings_of(Path(config).parent, 1)
+    second.write_text(second.read_text().replace("data-1", "data-0"))
+    told = f"{data(config)}: is named for two directories"
+    assert run(config, "--config", str(second), "--dry-run", "-o", "json") == 0
+    said = capsys.readouterr()
+    assert f"would be refused: {told}" in said.err
+    assert [each.startswith(told) for each in json.loads(said.out)["refused"]] == [True]
+    assert run(config, "--config", str(second)) == 3
+    assert told in capsys.readouterr().err
+    assert not data(config).exists()
+
+
+def test_a_dry_run_tells_a_directory_of_an_interrupted_call_from_one_that_is_used(
+    at: FakeEnsemble, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(config) == 0
+    capsys.readouterr()
+    assert run(config, "--dry-run", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["refused"] == []
+    at.tree |= {"/controller_epoch": "30"}
+    assert run(config, "--dry-run", "-o", "json") == 0
+    (refused,) = json.loads(capsys.readouterr().out)["refused"]
+    assert "a controller has run in it, or another state was put into it" in refused
+
+
 def test_a_cluster_that_runs_is_not_claimed(
     at: FakeEnsemble, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
