@@ -10,6 +10,7 @@ import pytest
 
 from ops.local_cluster import LocalCluster
 from tests.cluster.test_cluster import run
+from tests.support.wire import calm
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "administer-in-python.md"
@@ -45,4 +46,4 @@ def test_the_program_of_the_page_runs_as_it_says(tmp_path: Path) -> None:
         assert ran.stderr == ""
 
     assert len(program().strip().splitlines()) <= 14, "some ten lines, blank and imported ones aside"
-    run(story, LocalCluster(tmp_path, controllers=1, brokers=3))
+    run(story, LocalCluster(tmp_path, controllers=1, brokers=3, adjust=calm))

@@ -108,9 +108,8 @@ def test_reads_answer_while_a_follower_is_frozen(quorum: Quorum) -> None:
     assert [ended.returncode for ended in sound.values()] == [0] * len(READS)
     with frozen(quorum, follower):
         for words, before in sound.items():
-            ended = run(first, *words, "--timeout", LONG)
+            ended = _answered_by_the_leader(first, *words)
             assert (ended.returncode, bool(ended.stdout)) == (0, bool(before.stdout)), (words, ended.stderr)
-            assert "as of" not in ended.stderr, "a leader answers"
         status = run(first, "quorum", "status", "--json", "--timeout", LONG)
         assert {row["id"]: row["reachable"] for row in _voters(status.stdout)}[follower] is False
         assert sum(row["reachable"] for row in _voters(status.stdout)) == 2
@@ -118,6 +117,16 @@ def test_reads_answer_while_a_follower_is_frozen(quorum: Quorum) -> None:
         health = run(first, "quorum", "health", "--timeout", LONG)
         assert "CONTROLLER_UNREACHABLE" in health.stdout
         assert live_log(first).followers_first().alone().status().cluster_id == quorum.cluster_id
+
+
+def _answered_by_the_leader(bootstrap: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a verb until the leader answers it: where that is late, a follower does, and the verb says how old that is."""
+
+    def answered() -> "subprocess.CompletedProcess[str] | None":
+        ended = run(bootstrap, *words, "--timeout", LONG)
+        return None if "as of" in ended.stderr else ended
+
+    return poll_until(answered, deadline_s=DEADLINE_S, what=f"the leader answers {words}")
 
 
 def test_a_write_and_reads_go_on_while_the_leader_is_frozen(quorum: Quorum) -> None:
@@ -152,7 +161,7 @@ def test_reads_answer_without_a_leader_and_say_so(quorum: Quorum) -> None:
         status = run(first, "quorum", "status", "--timeout", LONG)
         assert (status.returncode, "none known" in status.stdout) == (4, True)
         assert run(first, "quorum", "health", "--timeout", LONG).returncode == 20
-        insists = run(first, "topics", "list", "--consistent", "--timeout", "1s")
+        insists = run(first, "topics", "list", "--consistent", "--timeout", "5s")
         assert (insists.returncode, insists.stdout) == (4, "")
         assert (
             f"waiting for {quorum.cluster.http(leader).removeprefix('http://')} (no answer" in insists.stderr

@@ -15,7 +15,8 @@ from ops.admin.client import ClusterClient
 from ops.admin.exchange import Credentials
 from ops.certificates import Authority
 from ops.local_cluster import ADMIN_FILES, LocalCluster
-from tests.support.wire import calm
+from tests.cluster.test_cluster import until
+from tests.support.wire import calm, very_calm
 from tests.support.writers import Writer
 
 pytestmark = pytest.mark.slow
@@ -40,7 +41,7 @@ def writing(cluster: LocalCluster) -> Writer:
     """Return a writer each of whose writes begins as a command does: with the files as they are, and a new connection."""
     files = cluster.admin_files
     assert files is not None
-    at = cluster.client()
+    at = cluster.client(timeout_s=60)
 
     def write(number: int) -> None:
         client = ClusterClient(
@@ -54,7 +55,7 @@ def writing(cluster: LocalCluster) -> Writer:
 def epoch(cluster: LocalCluster) -> int:
     files = cluster.admin_files
     assert files is not None
-    at = cluster.client()
+    at = cluster.client(timeout_s=60)
     client = ClusterClient(at.bootstrap, timeout_s=60, rng=at.rng, credentials=Credentials(files.client()))
     return int(client.read("/v1/quorum")["controller_epoch"])
 
@@ -63,15 +64,19 @@ async def links_are_renewed(cluster: LocalCluster) -> None:
     """Wait until every link of the controllers began with the certificates that count now."""
     files = cluster.admin_files
     assert files is not None
-    at = cluster.client()
+    at = cluster.client(timeout_s=60)
     client = ClusterClient(at.bootstrap, timeout_s=60, rng=at.rng, credentials=Credentials(files.client()))
-    while True:
-        answers = [
-            client.ask_one(url, "/metrics", accept="text/plain").body for url in map(cluster.http, (1, 2, 3))
+
+    def outdated() -> list[str]:
+        answers = {
+            url: client.ask_one(url, "/metrics", accept="text/plain").body
+            for url in map(cluster.http, (1, 2, 3))
+        }
+        return [
+            url for url, answer in answers.items() if b"\nmetaquorum_raft_links_outdated 0.0\n" not in answer
         ]
-        if all(b"\nmetaquorum_raft_links_outdated 0.0\n" in answer for answer in answers):
-            return
-        await asyncio.sleep(0.5)
+
+    await until(lambda: not outdated(), "no link began with earlier certificates", 120.0)
 
 
 async def serials(cluster: LocalCluster) -> dict[tuple[str, str], str]:
@@ -106,7 +111,7 @@ async def test_the_authority_is_replaced_under_a_writer_without_an_election(tmp_
         assert not {one["serial"] for one in after} & {*before.values()}
         assert all(one["trusted"] for one in after)
 
-    cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=calm, secure=True)
+    cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=very_calm, secure=True)
     async with asyncio.timeout(270), cluster:
         await story(cluster)
 
@@ -129,7 +134,7 @@ async def test_what_is_revoked_is_cut_off_and_nodes_get_new_certificates(tmp_pat
         assert done["nodes"] == ["controller 1", "broker 11"]
         assert await asyncio.wait_for(held[0].read(100), 60) == b"", "what it began is closed"
         held[1].close()
-        at = cluster.client()
+        at = cluster.client(timeout_s=60)
         for url in (cluster.http(1), cluster.http(11)):
             client = ClusterClient((url,), timeout_s=5, rng=at.rng, credentials=Credentials(lost.client()))
             with pytest.raises(MetadataError):

@@ -7,6 +7,7 @@ import pytest
 from ops.bench.etcd_peer import etcd_peer
 from ops.bench.measure import NotAcknowledged, load, sequential, write_gap_ms
 from ops.bench.probes import probes
+from ops.waits import until_async
 
 
 @pytest.mark.slow
@@ -20,7 +21,18 @@ async def test_etcd_is_written_to_killed_and_whole_again(tmp_path: Path) -> None
         killed = await etcd.leader()
         assert await write_gap_ms(etcd) > 0
         await etcd.wait_until_whole()
-        await etcd.write(killed)
+
+        async def written() -> bool:
+            await etcd.write(killed)
+            return True
+
+        await until_async(
+            "the one that was killed takes a write",
+            written,
+            deadline_s=60,
+            poll_s=0.1,
+            failure=AssertionError,
+        )
         await etcd.kill(killed)
         with pytest.raises(NotAcknowledged):
             await etcd.write(killed)

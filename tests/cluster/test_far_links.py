@@ -9,9 +9,10 @@ from typing import Any, Final
 import pytest
 
 from ops.admin.client import ClusterClient
-from ops.local_cluster import Active, LocalCluster
+from ops.local_cluster import LocalCluster
 from tests.robustness.links import broker_environment, client_urls, send_brokers_through, through, went_past
 from tests.robustness.proxies import Proxies
+from tests.support.active import active_of
 from tests.support.wire import very_calm, wait_until_all_agree
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ class Far(ClusterClient):
     """A client beyond the delayed links."""
 
     def __init__(self, urls: tuple[str, ...], cluster: LocalCluster) -> None:
-        super().__init__(urls, timeout_s=90, rng=cluster.client().rng)
+        super().__init__(urls, timeout_s=90, rng=cluster.client(timeout_s=60).rng)
 
     def set(self, name: str, value: int) -> float:
         """Write a setting that has a name of its own and return how many seconds it took."""
@@ -36,14 +37,6 @@ class Far(ClusterClient):
 
     def settings(self) -> dict[str, Any]:
         return {item["name"]: item["value"] for item in self.read("/v1/configs?broker=1")["items"]}
-
-
-async def answered(cluster: LocalCluster) -> Active:
-    """Return who is active, and how the brokers are, as soon as anybody answers."""
-    async with asyncio.timeout(60):
-        while (active := await cluster.active()) is None:
-            await asyncio.sleep(0.05)
-    return active
 
 
 async def test_a_cluster_20_ms_apart(tmp_path: Path) -> None:
@@ -66,9 +59,9 @@ async def test_a_cluster_20_ms_apart(tmp_path: Path) -> None:
     async def story(cluster: LocalCluster, urls: tuple[str, ...]) -> None:
         far = Far(urls, cluster)
         far.write("POST", "/v1/topics", {"name": "a", "partitions": 6, "replication_factor": 2})
-        before = await answered(cluster)
+        before = await active_of(cluster)
         await asyncio.to_thread(write, urls, cluster, "before")
-        assert await answered(cluster) == before, "a delay alone moves no leadership, and fences nobody"
+        assert await active_of(cluster) == before, "a delay alone moves no leadership, and fences nobody"
         cluster.kill(before.controller_id)
         await asyncio.to_thread(write, urls, cluster, "after")
         await cluster.start_one(before.controller_id)

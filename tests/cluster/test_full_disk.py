@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
@@ -195,11 +195,14 @@ def test_a_snapshot_that_cannot_be_written_is_abandoned(victims: tuple[Quorum, D
     refused = ask(cluster.http(VICTIM), "POST", "/v1/snapshots")
     assert "snapshots" in refused.error(429, "THROTTLING_QUOTA_EXCEEDED")["message"]
     assert list((cluster.data(VICTIM) / "snapshots").iterdir()) == []
-    ready: dict[str, Any] = ask(cluster.http(VICTIM), "GET", "/readyz").ok()
-    assert ready["ready"] is True
-    codes = {reason["code"] for reason in ready["reasons"]}
-    assert "SNAPSHOT_FAILED" in codes
-    assert codes <= {"SNAPSHOT_FAILED", "DISK_NEARLY_FULL"}
+
+    def is_ready_and_complains() -> bool:
+        told = ask(cluster.http(VICTIM), "GET", "/readyz").value()
+        codes = {reason["code"] for reason in told["reasons"]}
+        return told["ready"] and {"SNAPSHOT_FAILED"} <= codes <= {"SNAPSHOT_FAILED", "DISK_NEARLY_FULL"}
+
+    # A busy machine may give it another reason for a moment.
+    poll_until(is_ready_and_complains, deadline_s=60, what="it is ready, and says that it took no snapshot")
     said = poll_until(lambda: yellow(quorum), deadline_s=60, what="the quorum is yellow")
     assert said.startswith("yellow")
     assert str(cluster.data(VICTIM) / "snapshots") in said

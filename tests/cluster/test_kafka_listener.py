@@ -5,7 +5,7 @@ The brokers here are connections that speak Kafka's protocol; those of `tests/ka
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,12 @@ import pytest
 from metadata_log.node.addresses import read_address
 from metadata_log.node.disk.data_directory import read_process_json
 from ops.local_cluster import LocalCluster
+from tests.support.active import active_of
 from tests.support.kafka_broker import heartbeat, registration
 from tests.support.kafka_client import KafkaClient
 from tests.support.wire import calm
 
 pytestmark = pytest.mark.slow
-DEADLINE_S = 60.0
 NOT_CONTROLLER = 41
 EVERYTHING = 10**9
 """An offset beyond the end of the log: a broker that has applied all there is."""
@@ -31,10 +31,7 @@ async def connected(cluster: LocalCluster, node_id: int) -> KafkaClient:
 
 
 async def active_controller(cluster: LocalCluster, *, but: Sequence[int] = ()) -> int:
-    async with asyncio.timeout(DEADLINE_S):
-        while (active := await cluster.active()) is None or active.controller_id in but:
-            await asyncio.sleep(0.05)
-    return active.controller_id
+    return (await active_of(cluster, but=but)).controller_id
 
 
 async def registered(cluster: LocalCluster, client: KafkaClient, broker_id: int) -> int:
@@ -53,7 +50,10 @@ async def test_a_broker_goes_on_at_the_next_controller(tmp_path: Path) -> None:
         first = await active_controller(cluster)
         process = read_process_json(cluster.data(first))
         assert process is not None and process["kafka"] == cluster.member(first).kafka
-        levels = {item["feature"]: item["level"] for item in cluster.client().read("/v1/features")["items"]}
+        levels = {
+            item["feature"]: item["level"]
+            for item in cluster.client(timeout_s=60).read("/v1/features")["items"]
+        }
         assert (levels["group.version"], levels["transaction.version"]) == (1, 2)
         client = await connected(cluster, first)
         epoch = await registered(cluster, client, 11)
@@ -76,8 +76,7 @@ async def test_a_shutdown_of_many_leaderships_takes_one_heartbeat_and_no_electio
         LocalCluster(tmp_path, controllers=3, brokers=0, kafka=True, adjust=calm) as cluster,
         AsyncExitStack() as stack,
     ):
-        before = await cluster.active()
-        assert before is not None
+        before = await active_of(cluster)
         leader = before.controller_id
         clients: dict[int, KafkaClient] = {}
         for broker_id in (11, 12, 13):
@@ -87,26 +86,28 @@ async def test_a_shutdown_of_many_leaderships_takes_one_heartbeat_and_no_electio
             broker_id: await registered(cluster, client, broker_id) for broker_id, client in clients.items()
         }
 
-        async def keep_beating(broker_id: int) -> None:
-            while True:
+        async def keep_beating(broker_id: int, enough: asyncio.Event) -> None:
+            while not enough.is_set():
                 await heartbeat(clients[broker_id], broker_id, epochs[broker_id], EVERYTHING)
-                await asyncio.sleep(2)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(enough.wait(), 2)
 
         async with asyncio.TaskGroup() as group:
-            beating = [group.create_task(keep_beating(broker_id)) for broker_id in (12, 13)]
+            enough = {broker_id: asyncio.Event() for broker_id in clients}
+            beating = {one: group.create_task(keep_beating(one, enough[one])) for one in clients}
             admin = await connected(cluster, leader)
             stack.callback(admin.close)
             for name in ("one", "two"):
                 assignments = tuple((number, (11, 12, 13)) for number in range(5_000))
                 _, topics = await admin.ask(19, 7, ((name, -1, -1, assignments, ()),), 60_000, False)
                 assert topics[0][2] == 0
-                await heartbeat(clients[11], 11, epochs[11], EVERYTHING)
+            enough[11].set()
+            await beating[11]
             asked = heartbeat(clients[11], 11, epochs[11], EVERYTHING, want_shut_down=True)
             assert await asked == (0, True, True, True)
-            for task in beating:
-                task.cancel()
+            for each in enough.values():
+                each.set()
         for name in ("one", "two"):
-            partitions = cluster.client().read(f"/v1/topics/{name}")["partitions"]
+            partitions = cluster.client(timeout_s=60).read(f"/v1/topics/{name}")["partitions"]
             assert {partition["leader"] for partition in partitions} == {12}
-        after = await cluster.active()
-        assert after is not None and after.controller_epoch == before.controller_epoch
+        assert (await active_of(cluster)).controller_epoch == before.controller_epoch

@@ -60,6 +60,15 @@ class Watched:
         series = f'{name}{{job="{target.job}", instance="{target.instance}"{labels}}}'
         return scraped([target], self._tls).get(series)
 
+    def settle(self) -> None:
+        """Keep a scrape in which all is well; on a busy machine a loop may have been late a moment before."""
+
+        def is_well() -> bool:
+            self.well = self.scrape()
+            return firing(self._directory, self.well) == set()
+
+        poll_until(is_well, deadline_s=120, what="all is well")
+
     def alerts(self, *wanted: str, more: Callable[[Scrape], Scrape] = lambda scrape: scrape) -> None:
         """Check that all these alerts fire now."""
         fired = firing(self._directory, self.well, more(self.scrape()))
@@ -133,8 +142,7 @@ def test_each_fault_of_a_cluster_is_alerted_of(watched: Watched, tmp_path: Path)
         deadline_s=60,
         what="the audit log is written",
     )
-    watched.well = watched.scrape()
-    assert firing(tmp_path, watched.well) == set(), "all is well"
+    watched.settle()
 
     of_brokers(watched, tmp_path)
     of_disks(watched, tmp_path)
@@ -309,8 +317,7 @@ def test_each_fault_of_certificates_and_rights_is_alerted_of(tmp_path: Path) -> 
         asyncio.run(cluster.start())
         authority = Authority(cluster.directory / "tls", cluster_id=cluster.cluster_id)
         watched = Watched(tmp_path, cluster, cluster.tls)
-        watched.well = watched.scrape()
-        assert firing(tmp_path, watched.well) == set(), "all is well"
+        watched.settle()
 
         url, nobody = cluster.http(1), trusting(authority.ca)
         for _ in range(60):
@@ -342,7 +349,7 @@ def test_each_fault_of_certificates_and_rights_is_alerted_of(tmp_path: Path) -> 
             what="the file is refused",
         )
         watched.alerts("MetaquorumFilesNotReloaded")
-        end_s = int(time.time()) + 20
+        end_s = int(time.time()) + 30
         ends(end_s)
         last = watched.scrape()
         time.sleep(max(end_s + 1 - time.time(), 0))

@@ -12,7 +12,7 @@ import pytest
 from ops.local_cluster import LocalCluster
 from tests.cluster.test_cluster import metaquorum, run
 from tests.support.processes import free_ports
-from tests.support.wire import calm
+from tests.support.wire import very_calm
 from tests.support.writers import Writer
 
 pytestmark = pytest.mark.slow
@@ -70,4 +70,4 @@ def test_controllers_and_a_broker_are_moved_under_a_writer(tmp_path: Path) -> No
         status = metaquorum(cluster, "quorum", "status")
         assert {one["id"]: one["address"] for one in status["voters"]} == addresses
 
-    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=calm))
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=very_calm))

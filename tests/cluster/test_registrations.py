@@ -115,6 +115,7 @@ def test_a_broker_whose_settings_cordon_its_directory_gets_no_new_replica(tmp_pa
         await until(lambda: len(cordoned()) == 2, "the next process cordons it, too")
         configure(unset=["cordoned.log.dirs"])
         await until(lambda: cordoned()[-1] == [], "broker 11 releases its directory")
+        await cluster.wait_until_ready()
         assert placed("after") == {11, 12}
 
     run(story, LocalCluster(tmp_path / "c", controllers=1, brokers=2, adjust=calm))

@@ -14,7 +14,7 @@ from metadata_log.node.release import release
 from metadata_log.records.features import METAQUORUM_VERSION
 from ops.local_cluster import LocalCluster
 from tests.cluster.test_cluster import all_agree, metaquorum, run, topic, until
-from tests.support.wire import calm
+from tests.support.wire import calm, very_calm
 from tests.support.writers import Writer
 
 pytestmark = pytest.mark.slow
@@ -149,4 +149,4 @@ def test_a_roll_of_all_nodes_fails_no_write_and_leaves_every_isr_whole(tmp_path:
         (ours,) = [one for one in versions["features"] if one["feature"] == METAQUORUM_VERSION]
         assert json.loads(again.stdout)["finalized"] == ours["level"] == ours["newest"]
 
-    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=calm))
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=very_calm))

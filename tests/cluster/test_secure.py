@@ -22,6 +22,7 @@ from ops.admin.client import ClusterClient
 from ops.admin.exchange import Credentials
 from ops.certificates import Authority
 from ops.local_cluster import LocalCluster
+from tests.support.active import active_of
 from tests.support.certificates import certified
 from tests.support.wire import calm
 
@@ -109,8 +110,7 @@ async def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
             time.sleep(0.2)
 
         # Another leads, and the brokers follow it.
-        active = await cluster.active()
-        assert active is not None
+        active = await active_of(cluster)
         cluster.kill(active.controller_id)
         admin.write("POST", "/v1/topics", {"name": "c", "partitions": 1, "replication_factor": 2})
         await cluster.start_one(active.controller_id)

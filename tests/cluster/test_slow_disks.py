@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ops.bench.slow_disks import STRIKES, on_slow_disks, without_leader_ms
+from ops.waits import until_async
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +16,14 @@ async def test_a_leader_is_found_on_slow_disks(tmp_path: Path, sync_ms: int, slo
 
     `metaquorum bench slow-disks` has the times; tests/unit/quorum/raft/test_slow_disks.py bounds them on simulated time.
     """
+
+    async def written() -> bool:
+        await disks.peer.write(await disks.peer.leader())
+        return True
+
     async with on_slow_disks(tmp_path) as disks:
         for strike in STRIKES:
             await without_leader_ms(disks, strike=strike, slow=slow, sync_ms=sync_ms)
-            await disks.peer.write(await disks.peer.leader())
+            await until_async(
+                f"a write after {strike}", written, deadline_s=60, poll_s=0.1, failure=AssertionError
+            )

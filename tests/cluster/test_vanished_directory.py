@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ops.local_cluster import LocalCluster
+from tests.support.active import active_of
 from tests.support.processes import poll_until
 from tests.support.wire import calm
 
@@ -27,8 +28,7 @@ def test_a_vanished_data_directory_is_noticed(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=2, adjust=calm)
     try:
         asyncio.run(cluster.start())
-        active = asyncio.run(cluster.active())
-        assert active is not None
+        active = asyncio.run(active_of(cluster))
         controller, broker = active.controller_id, 11
         moved, removed = cluster.data(controller), cluster.data(broker)
         moved.rename(tmp_path / "moved")
