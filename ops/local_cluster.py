@@ -69,7 +69,8 @@ from quorum.node.config import ControllerSettings
 if TYPE_CHECKING:
     from ops.certificates import Authority
 
-READY_TIMEOUT_S: Final = 60.0
+READY_TIMEOUT_S: Final = 120.0
+"""Each node takes 1 to 2 s of a processor until it serves; a busy machine gives all of them together a tenth of one."""
 KAFKA_READY_TIMEOUT_S: Final = 240.0
 """Of a cluster with Kafka's brokers: each is formatted and started by a JVM, 5 to 10 s of a processor."""
 STOP_APART_S: Final = 1.0

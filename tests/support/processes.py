@@ -85,7 +85,7 @@ def running(
     *,
     directory: Path,
     ready: Callable[[], object] = lambda: True,
-    deadline_s: float = 60.0,
+    deadline_s: float = 120.0,
     env: Mapping[str, str] | None = None,
     name: str = "child",
 ) -> Iterator[Child]:

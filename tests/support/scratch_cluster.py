@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.processes import poll_until
 
-READY_S = 90.0
+READY_S = 180.0
 
 
 @contextmanager
