@@ -28,11 +28,15 @@ pytestmark = pytest.mark.slow
 
 SOURCE = Path(mistaken_broker.__file__)
 CLUSTER_ID = "broker-check-000000000"
-PATIENCE = Patience(start_s=15, request_s=5)
+PATIENCE = Patience(start_s=40, request_s=10)
+SESSION_MS = 6_000
+"""Twice that of a local cluster: on a busy machine a sound broker must not look like one that is late."""
 AT_ONCE = 8
 """How many checks run at a time: most of their time they wait."""
 HASTY = "does_not_pause"
 """Checked alone: beside others its repetitions would come late enough to look like pauses."""
+ATTEMPTS = 5
+"""And again where they did, as on a machine that others keep busy."""
 
 
 def words(*more: str) -> list[str]:
@@ -45,7 +49,7 @@ async def checked(broker: Broker, **more: Any) -> list[dict[str, Any]]:
         host="127.0.0.1",
         port=0,
         cluster_id=CLUSTER_ID,
-        session_timeout_ms=3_000,
+        session_timeout_ms=SESSION_MS,
         patience=PATIENCE,
         **more,
     )
@@ -62,9 +66,16 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Sequence[M
             broker = Commanded(words("--mistake", mistake, "--cache", str(folder / mistake)))
             return mistake, await checked(broker)
 
+    async def report_of_the_hasty() -> tuple[str, list[dict[str, Any]]]:
+        for _ in range(ATTEMPTS - 1):
+            found = await report(HASTY)
+            if any((one["point"], one["result"]) == (MISTAKES[HASTY], FAILED) for one in found[1]):
+                return found
+        return await report(HASTY)
+
     async def all_reports() -> list[tuple[str, list[dict[str, Any]]]]:
         others = [mistake for mistake in MISTAKES if mistake != HASTY]
-        return [await report(HASTY), *await asyncio.gather(*map(report, others))]
+        return [await report_of_the_hasty(), *await asyncio.gather(*map(report, others))]
 
     return dict(asyncio.run(all_reports()))
 
@@ -91,7 +102,8 @@ def test_what_lies_behind_a_failed_point_is_not_called_passed(
 
 
 def test_the_command_reports_a_sound_broker(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["broker", "verify", "--run", " ".join(words()), "-o", "json"]) == cli.OK
+    patient = ["--session-timeout", f"{SESSION_MS // 1000}s", "--patience", "20s"]
+    assert cli.main(["broker", "verify", "--run", " ".join(words()), *patient, "-o", "json"]) == cli.OK
     told = json.loads(capfd.readouterr().out)
     assert {one["result"] for one in told} == {PASSED}
     assert len(told) == len([p for p in (*FIRST_LIFE, *SECOND_LIFE) if not p.needs_probe]) + 1

@@ -29,8 +29,8 @@ async def test_a_sample_keeps_the_protocol(sample: Sample, broker_id: int) -> No
         host="127.0.0.1",
         port=0,
         cluster_id="sample-check-000000000",
-        session_timeout_ms=3_000,
-        patience=Patience(start_s=30, request_s=10),
+        session_timeout_ms=6_000,
+        patience=Patience(start_s=90, request_s=20),
     )
     assert [one for one in results if one["result"] != PASSED] == []
 
