@@ -40,9 +40,9 @@ POINTS = {
     "snapshots": 400,
     "downloads": 100,
     "format": 150,
-    "cache": 500,
+    "cache": 300,
     "clean stop": 150,
-    "node": 500,
+    "node": 300,
 }
 
 

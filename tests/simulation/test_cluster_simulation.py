@@ -46,9 +46,11 @@ def carried_out(
     return outcome
 
 
-ALONE = ("fifo", "nasty", "brokers", "asleep", "returns", "heavy", "slow-disks", "swarm")
-"""What befalls a controller that is alone: it has no links, no rivals and no other voters."""
-OF_MANY = ("fifo", "nasty", "storm", "members", "deposed", "uncommitted", "losses", "streams", "swarm")
+ALONE = ("nasty", "brokers", "asleep", "heavy", "slow-disks")
+"""What happens to a controller that is alone: it has no links, no rivals and no other voters. Of profiles with the same
+faults, the roughest one is here.
+"""
+OF_MANY = ("nasty", "storm", "members", "deposed", "uncommitted", "losses")
 """Where five controllers elect, follow and vote otherwise than three."""
 
 
@@ -164,7 +166,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("profile", "seconds"), [("nasty", 10), ("streams", 3)])
+@pytest.mark.parametrize(("profile", "seconds"), [("nasty", 5), ("streams", 3)])
 def test_the_same_seed_is_the_same_run_in_any_process(profile: str, seconds: int) -> None:
     """Nothing depends on the order of hashes, on addresses, or on the machine's clock."""
     command = ["--seeds", "14", "--profile", profile, "--seconds", str(seconds)]
@@ -183,7 +185,7 @@ def test_the_same_seed_is_the_same_run_in_any_process(profile: str, seconds: int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_of_controllers_that_start_together_one_becomes_active(seed: int) -> None:
     """A37, A92: three controllers and four brokers start at once, in whatever order they hear of each other."""
     claims: list[dict[int, int]] = []
