@@ -358,6 +358,16 @@ _OF_MECHANISMS: Final = (
 """They are given for a mechanism of a listener, too: listener.name.NAME.MECHANISM.SETTING."""
 
 
+_OF_NO_LISTENER: Final = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""The settings that a broker's file cannot have; Kafka does not know them for a listener. Source: DynamicConfig.Broker."""
+
+
 def own_name(name: str) -> str:
     """Return the name of a broker's setting without the listener, and the mechanism, that it is given for."""
     match = OF_LISTENER.fullmatch(name)
@@ -369,4 +379,6 @@ def own_name(name: str) -> str:
 def is_shown_of_broker(name: str) -> bool:
     """Answer whether Kafka knows a setting of brokers, and not as a password. Source: Kafka's KafkaConfig.configType."""
     own = own_name(name)
+    if own != name and own in _OF_NO_LISTENER:
+        return False
     return (own in BROKER_SETTINGS or own in STATIC) and own not in PASSWORDS

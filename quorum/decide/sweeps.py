@@ -66,7 +66,7 @@ class Sweep:
     to need one after a sweep began are for the next.
 
     A balancing sweep gives leaderships back to the brokers whose imbalance at its beginning exceeds `imbalance_percentage`.
-    Kafka's controller ignores leader.imbalance.per.broker.percentage since KRaft; 0, the default, decides as it does.
+    Kafka's controller has no leader.imbalance.per.broker.percentage under KRaft; 0, the default, decides as it does.
     """
 
     def __init__(self, kind: SweepKind, *, imbalance_percentage: int = 0) -> None:

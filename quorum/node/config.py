@@ -74,7 +74,7 @@ class SnapshotSettings:
 class ElectionSettings:
     """How often the controller looks for elections without a request; 0: never. The names are Kafka's.
 
-    Kafka's default percentage is 10, and its controller ignores it since KRaft; 0 is what that amounts to.
+    Kafka's controllers ignored the percentage under KRaft, and 4.3.1 does not know it; 0 is what that amounts to.
     """
 
     leader_imbalance_check_interval_seconds: int = limits.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from metadata_log import limits
 from metadata_log.kafka_settings import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS
 from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
 from quorum.decide.config_types import BROKER_CONFIGS, TOPIC_CONFIGS, check_topic_configs
@@ -17,7 +18,14 @@ from quorum.decide.described_configs import (
     describe_topic_configs,
 )
 from quorum.decide.effective_configs import effective_config
-from quorum.node.config import ElectionSettings, LogSettings, TimingSettings, TopicSettings
+from quorum.node.config import (
+    DelegationTokenSettings,
+    ElectionSettings,
+    LogSettings,
+    SnapshotSettings,
+    TimingSettings,
+    TopicSettings,
+)
 from tests.support.decisions import CONTROLLER, World
 
 NODE = int(CONTROLLER)
@@ -91,28 +99,42 @@ def test_a_new_topic_has_the_defaults(name: str, value: str) -> None:
         assert effective_config(world.context(), "t", name) == value
 
 
+TOPICS, ELECTIONS, LOG, TIMING = TopicSettings(), ElectionSettings(), LogSettings(), TimingSettings()
+SNAPSHOTS, TOKENS = SnapshotSettings(), DelegationTokenSettings()
+DEFAULTS: dict[str, tuple[int | None, int]] = {
+    "num.partitions": (TOPICS.num_partitions, 1),
+    "min.insync.replicas": (TOPICS.min_insync_replicas, 1),
+    "default.replication.factor": (TOPICS.default_replication_factor, 1),
+    "leader.imbalance.check.interval.seconds": (ELECTIONS.leader_imbalance_check_interval_seconds, 300),
+    "unclean.leader.election.interval.ms": (ELECTIONS.unclean_leader_election_interval_ms, 300_000),
+    "broker.session.timeout.ms": (TIMING.session_timeout_ms, 9_000),
+    "initial.broker.registration.timeout.ms": (limits.REGISTRATION_TIMEOUT_MS, 60_000),
+    "request.timeout.ms": (limits.SHUTDOWN_TIMEOUT_MS, 30_000),
+    "controller.quorum.election.timeout.ms": (TIMING.election_timeout_min_ms, 1_000),
+    "metadata.log.segment.bytes": (LOG.segment_bytes, 1 << 30),
+    "metadata.log.segment.ms": (None, 7 * 24 * 3600 * 1000),
+    "metadata.max.retention.bytes": (LOG.retention_bytes, 100 << 20),
+    "metadata.max.retention.ms": (LOG.retention_ms, 7 * 24 * 3600 * 1000),
+    "metadata.max.idle.interval.ms": (None, 500),
+    "metadata.log.max.record.bytes.between.snapshots": (SNAPSHOTS.bytes, 20 << 20),
+    "metadata.log.max.snapshot.interval.ms": (SNAPSHOTS.age_ms, 3_600_000),
+    "delegation.token.max.lifetime.ms": (TOKENS.max_lifetime_ms, 7 * 24 * 3600 * 1000),
+    "delegation.token.expiry.time.ms": (TOKENS.expiry_time_ms, 24 * 3600 * 1000),
+    "delegation.token.expiry.check.interval.ms": (TOKENS.expiry_check_interval_ms, 3_600_000),
+}
+"""By the name in Kafka: our default (None: there is none) and Kafka's, which tests/differential/test_settings.py reads."""
+
+
 def test_b98_defaults_of_the_controllers_are_kafkas_or_are_named() -> None:
     """B98. Method: Kafka's numbers against those of the settings; each that differs is in the table of docs/kafka.md."""
-    topics, elections, log = TopicSettings(), ElectionSettings(), LogSettings()
-    ours_and_kafkas = {
-        "num.partitions": (topics.num_partitions, 1),
-        "min.insync.replicas": (topics.min_insync_replicas, 1),
-        "default.replication.factor": (topics.default_replication_factor, 1),
-        "leader.imbalance.check.interval.seconds": (elections.leader_imbalance_check_interval_seconds, 300),
-        "leader.imbalance.per.broker.percentage": (elections.leader_imbalance_per_broker_percentage, 10),
-        "unclean.leader.election.interval.ms": (elections.unclean_leader_election_interval_ms, 300_000),
-        "broker.session.timeout.ms": (TimingSettings().session_timeout_ms, 9_000),
-        "metadata.log.segment.bytes": (log.segment_bytes, 1 << 30),
-        "metadata.max.retention.ms": (log.retention_ms, 7 * 24 * 3600 * 1000),
-    }
     page = (Path(__file__).resolve().parents[4] / "docs" / "kafka.md").read_text()
     table = page.partition("## Defaults that are not Kafka's")[2].partition("\n## ")[0]
-    named_there = {name for name in ours_and_kafkas if f"`{name}` {ours_and_kafkas[name][1]}" in table}
-    assert named_there == {name for name, (ours, kafkas) in ours_and_kafkas.items() if ours != kafkas}
+    named_there = {name for name, (_, kafkas) in DEFAULTS.items() if f"`{name}` {kafkas}" in table}
+    assert named_there == {name for name, (ours, kafkas) in DEFAULTS.items() if ours != kafkas}
     for name in named_there:
-        ours = ours_and_kafkas[name][0]
+        ours = DEFAULTS[name][0]
         row = next(line for line in table.splitlines() if f"`{name}`" in line)
-        assert f"| {'for ever' if ours is None else ours} |" in row
+        assert f"| {'none' if ours is None else ours} |" in row
 
 
 def test_a_broker_sees_its_own_layers() -> None:
