@@ -399,7 +399,7 @@ class DelegationTokenExpired(Rejected):
 
 
 class InvalidPrincipalType(Rejected):
-    """A renewer of a delegation token is no user."""
+    """A renewer of a delegation token is no user, or its owner has no type."""
 
     error, code = "INVALID_PRINCIPAL_TYPE", 67
 

@@ -10,6 +10,7 @@ from metadata_log.errors import (
     DelegationTokenAuthDisabled,
     DelegationTokenNotAuthorized,
     DelegationTokenRequestNotAllowed,
+    InvalidPrincipalType,
     NotAuthorized,
 )
 from metadata_log.image.metadata_image import MetadataImage
@@ -38,6 +39,8 @@ async def create_token(door: KafkaDoor, asked: Asked) -> Values:
     _check_allowed(door, asked)
     kind, name, renewers, max_lifetime_ms = asked.values
     requester = asked.caller.name
+    if name and kind is None:
+        raise InvalidPrincipalType(f"the owner {name[:100]!r} has no type: User, for example")
     owner = f"{kind}:{name}" if name else requester
     fields = {
         "renewers": tuple(f"{kind}:{name}" for kind, name in renewers),
@@ -143,7 +146,7 @@ def _check_allowed(door: KafkaDoor, asked: Asked) -> None:
 
 def _refused_creation(_api: Api, asked: Asked, error: KafkaError) -> Values:
     kind, name = asked.values[:2]
-    owner = (kind, name) if name else _two(asked.caller.name)
+    owner = (kind or "", name) if name else _two(asked.caller.name)
     requester = _requester(asked, asked.caller.name)
     return (error.code, *owner, *requester, _NO_TIME, _NO_TIME, _NO_TIME, "", b"", NO_THROTTLE)
 

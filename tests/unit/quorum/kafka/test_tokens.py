@@ -75,6 +75,8 @@ def test_tokens_are_issued_moved_and_described_through_brokers(tmp_path: Path) -
             assert {row[2:4] for row in answer[1]} == {("User", "ann") if version == 3 else ("", "")}
         answer = await through_a_broker(desk, ann, CREATE_TOKEN, 3, None, None, [("Group", "x")], -1)
         assert answer[0] == INVALID_TYPE
+        answer = await through_a_broker(desk, ann, CREATE_TOKEN, 3, None, "carol", [], -1)
+        assert answer[:3] == (INVALID_TYPE, "", "carol")
         # A name without the right asks for nobody else's.
         answer = await through_a_broker(desk, ann, CREATE_TOKEN, 3, "User", "carol", [], -1)
         assert answer == (NOT_AUTHORIZED, "User", "carol", "User", "ann", -1, -1, -1, "", b"", 0)
