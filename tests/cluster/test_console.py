@@ -3,6 +3,7 @@ Each page shows what it must, asks no other host, and leaves no error in the bro
 """
 
 import asyncio
+import base64
 import hashlib
 import re
 import time
@@ -18,7 +19,7 @@ from playwright.async_api import Page, expect
 
 from ops.bench.chromium import chromium
 from ops.local_cluster import LocalCluster
-from quorum.node.config import ControllerSettings
+from quorum.node.config import ControllerSettings, DelegationTokenSettings
 
 pytestmark = pytest.mark.slow
 SEEN_MS: Final = 30_000
@@ -26,7 +27,7 @@ SEEN_MS: Final = 30_000
 PAGES: Final = (
     *("overview", "quorum", "brokers", "topics", "log"),
     *("timeline", "whatif", "snapshots", "settings", "security"),
-    *("access", "access?of=users", "access?of=quotas"),
+    *("access", "access?of=users", "access?of=tokens", "access?of=quotas"),
 )
 WINDOWS: Final[tuple[tuple[int, Literal["light", "dark"]], ...]] = ((360, "dark"), (2560, "light"))
 TOKEN: Final = "a-token-of-a-reader-0123456789"
@@ -457,6 +458,88 @@ async def test_access_is_shown_explained_and_changed(tmp_path: Path) -> None:
             assert (await asked("/v1/quotas"))[0]["quotas"] == {"producer_byte_rate": 2048.0}
             await browser.change("Remove", "ClientQuota", carry="Remove the quotas of user <default>")
             await browser.shows("no client has a quota")
+            assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+            browser.check()
+
+
+async def test_a_token_is_issued_its_hmac_shown_once_and_it_is_renewed_and_expired(tmp_path: Path) -> None:
+    """Goal: tokens need no command line, and no page keeps an HMAC. Method: each change by its dialog."""
+    key = tmp_path / "tokens.secret"
+    key.write_text("the secret key of the cluster\n")
+    key.chmod(0o600)
+
+    def with_key(settings: ControllerSettings) -> ControllerSettings:
+        return replace(settings, delegation_tokens=DelegationTokenSettings(secret_key_file=key))
+
+    cluster = LocalCluster(tmp_path / "cluster", controllers=1, brokers=0, secure=True, adjust=with_key)
+    async with cluster, asyncio.timeout(240):
+        principals = tmp_path / "cluster" / "principals.toml"
+        digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+        row = f'\n[[principals]]\nname = "User:desk"\nroles = ["admin"]\ntoken_sha256 = "{digest}"\n'
+        principals.write_text(principals.read_text() + row)
+
+        async def listed() -> list[dict[str, Any]]:
+            items: list[dict[str, Any]] = (await asyncio.to_thread(cluster.client().read, "/v1/tokens"))[
+                "items"
+            ]
+            return items
+
+        async with opened(cluster.http(1), width=360) as browser:
+            page, dialog = browser.page, browser.page.locator("dialog")
+            await browser.open("access?of=tokens")
+            await browser.shows("This node asks who you are")
+            browser.errors.clear()  # a browser reports the answers 401
+            await page.get_by_label("token").fill(TOKEN)
+            await browser.press("Log in")
+            await browser.shows("there is no delegation token that you may see")
+
+            await browser.press("Create a token")
+            await dialog.get_by_label("renewers").fill("Group:x\n")
+            await browser.foresees("a token is renewed by users")
+            browser.errors.clear()  # a browser reports the answer 400
+            await dialog.get_by_label("renewers").fill("User:scheduler\nUser:other\n")
+            await dialog.get_by_label("lifetime in hours").fill("2")
+            await browser.foresees(
+                "DelegationToken of User:desk.*renewed also by User:scheduler, User:other; ends"
+            )
+            assert await listed() == []
+            await dialog.get_by_role("button", name="Carry out", exact=True).click()
+            await expect(dialog).to_contain_text("shown this once", timeout=SEEN_MS)
+            hmac = await dialog.get_by_label("HMAC").inner_text()
+            (token,) = await listed()
+            assert token["max_timestamp_ms"] - token["issue_timestamp_ms"] == 2 * 3_600_000
+            assert (token["owner"], token["renewers"]) == ("User:desk", ["User:scheduler", "User:other"])
+            assert len(base64.b64decode(hmac)) == 64
+            await browser.press("I have kept it")
+            await expect(dialog).to_be_hidden(timeout=SEEN_MS)
+            await browser.shows(f"{token['token_id']}.*User:desk.*User:scheduler, User:other")
+            assert hmac not in await page.content()
+
+            await browser.change("Renew", "DelegationToken of User:desk", {"hours from now": "0.5"})
+            await browser.shows("in (29|30) min")
+            (renewed,) = await listed()
+            assert renewed["expiry_timestamp_ms"] < token["expiry_timestamp_ms"]
+            await browser.change(
+                "Expire",
+                "ends [0-9:.]+, at last",
+                {"hours from now": "0.25"},
+                carry="Expire the token of User:desk",
+            )
+            await browser.shows("in (14|15) min")
+
+            # A token of another owner, whom an administrator may end and not renew.
+            await browser.press("Create a token")
+            await dialog.get_by_label("owner").fill("User:ann")
+            await browser.foresees("DelegationToken of User:ann, asked for by User:desk")
+            await dialog.get_by_role("button", name="Carry out", exact=True).click()
+            await browser.press("I have kept it")
+            await page.get_by_role("search", name="filter").get_by_label("owner or renewer").fill("User:ann")
+            await page.keyboard.press("Enter")
+            await browser.shows("1 tokens")
+            assert await page.get_by_role("button", name="Renew").count() == 0
+            await browser.change("Expire", "RemoveDelegationToken", carry="Expire the token of User:ann")
+            await browser.shows("there is no delegation token that you may see")
+            assert [one["owner"] for one in await listed()] == ["User:desk"]
             assert await page.evaluate("document.documentElement.scrollWidth") <= 360
             browser.check()
 

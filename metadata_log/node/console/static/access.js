@@ -1,17 +1,18 @@
-// Who may do what to which resources (ACLs), who logs in by SCRAM, and the quotas of clients.
+// Who may do what to which resources (ACLs), who logs in by SCRAM or by delegation tokens, and the quotas of clients.
 import { read } from "./api.js";
 import { button, card, dataLink, h, mark, notice, number, replace, table, title, words } from "./dom.js";
 import { alterQuotas, createAcls, deleteAcls, deleteUser, entityText, setPassword } from "./grants.js";
 import { OPERATIONS, TYPES, low, ruleText } from "./rules.js";
+import { showTokens } from "./tokens.js";
 
-const OF = words({ acls: "access control lists", users: "SCRAM users", quotas: "client quotas" });
+const OF = words({ acls: "access control lists", users: "SCRAM users", tokens: "delegation tokens", quotas: "client quotas" });
 const SHOWN_MAX = 500;
 const FIELDS = ["resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type"];
 
 export async function show(root, context) {
   const of = OF[context.params.get("of")] ? context.params.get("of") : "acls";
   const pick = h("select", { "aria-label": "which", onchange: () => { location.hash = `#/access${pick.value === "acls" ? "" : `?of=${pick.value}`}`; } }, Object.entries(OF).map(([name, text]) => h("option", { value: name, selected: name === of }, text)));
-  return { acls: showAcls, users: showUsers, quotas: showQuotas }[of](root, context, pick);
+  return { acls: showAcls, users: showUsers, tokens: showTokens, quotas: showQuotas }[of](root, context, pick);
 }
 
 const shortened = (items, what) => (items.length > SHOWN_MAX ? `the first ${number(SHOWN_MAX)} of ${number(items.length)} ${what}` : `${number(items.length)} ${what}`);

@@ -1,6 +1,6 @@
 // Changes: each is foreseen first, shown, and carried out once it is confirmed.
 import { change } from "./api.js";
-import { button, h, ids, nodeLink, notice, number, replace, words } from "./dom.js";
+import { button, clock, h, ids, nodeLink, notice, number, replace, words } from "./dom.js";
 import { ruleOf, ruleText } from "./rules.js";
 
 const NO_FAULT = new Set(["ELECTION_NOT_NEEDED", "NO_REASSIGNMENT_IN_PROGRESS"]);
@@ -110,6 +110,7 @@ const named = (record, topics) => `${topics[record.topic_id] ?? record.topic_id}
 const plainly = (record, _topics, type) => `${type} ${Object.entries(record).filter(([, value]) => value !== null && !(Array.isArray(value) && !value.length)).map(([name, value]) => `${name.replaceAll("_", " ")} ${Array.isArray(value) ? ids(value) : typeof value === "object" ? JSON.stringify(value) : value}`).join(", ")}`;
 const SHORT = words({
   AccessControlEntry: (record) => ["AccessControlEntry ", h("b", {}, ruleText(ruleOf(record)))],
+  DelegationToken: (record) => ["DelegationToken of ", h("b", {}, record.owner), `, asked for by ${record.requester}${record.renewers.length ? `, renewed also by ${record.renewers.join(", ")}` : ""}; ends ${clock(record.expiry_timestamp_ms)}, at last ${clock(record.max_timestamp_ms)}`],
   PartitionChange: (record, topics) => [h("b", {}, named(record, topics)), " ", [
     record.leader === null || record.leader === undefined ? null : record.leader === -1 ? "loses its leader" : `is led by ${record.leader}`,
     record.isr ? `ISR ${ids(record.isr)}` : null,
