@@ -129,6 +129,16 @@ BENCHES: Final = (
         no_peer="etcdutl restores keys and values, and no replicas",
     ),
     Bench(
+        "import-kafka",
+        "How long controllers take to begin with a Kafka quorum's log of 2,000,000 records, and in how much memory.",
+        no_peer="a new controller of Kafka's loads the same log as it runs, and takes over no other cluster",
+        flags=(
+            _count("--records", 2_000_000, 100_000_000),
+            _count("--partitions", 20_000, 1_000_000),
+            _count("--rounds", 1, 100),
+        ),
+    ),
+    Bench(
         "import-zookeeper",
         "How long controllers take to begin with a ZooKeeper ensemble of 1,000 topics of 10 partitions.",
         no_peer="Kafka's own migration copies the ensemble while its brokers run, and is done when they have been restarted",

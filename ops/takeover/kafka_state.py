@@ -20,7 +20,7 @@ from metadata_log.ids import Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.kafka.batches import Batch
 from metadata_log.kafka.counterparts import READ
-from metadata_log.kafka.records import Decoded, encode
+from metadata_log.kafka.records import CONTROL_TYPES_FROM, Decoded, encode
 from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.records.configs import MASK_KEY_BYTES, ConfigRecord, is_sensitive
 from metadata_log.records.declaration import declaration_of
@@ -41,6 +41,7 @@ from metadata_log.replay.kafka.records import Translator
 from metadata_log.replay.opaque import OpaqueRecord
 from ops.takeover.kafka_directory import META, Owner, is_locked, owner_of
 from ops.takeover.majority import check_are_voters_own, check_majority, check_one_each, listed, majority_of
+from ops.takeover.progress import OnProgress, unheard
 
 QUORUM_STATE: Final = "quorum-state"
 RECORDS_AT_ONCE: Final = 10_000
@@ -98,7 +99,7 @@ class KafkaState(NamedTuple):
 # --- each directory
 
 
-def controller_log(path: Path) -> ControllerLog:
+def controller_log(path: Path, *, progress: OnProgress = unheard) -> ControllerLog:
     """Return what a directory holds, after a look at every batch in it.
 
     Raises:
@@ -109,13 +110,16 @@ def controller_log(path: Path) -> ControllerLog:
     node_id, directory_id = _owner(log)
     torn: list[str] = []
     end, voters = Position(0, 0), None
+    begins_at = _places(log)
     for file, batch in whole_batches(
         log.segments,
         0,
         last_crc=0,
         on_torn=lambda file, at, why: torn.append(f"{file}: from byte {at} on: {why}"),
+        reads_data=False,
     ):
         end = Position(batch.leader_epoch, batch.end_offset)
+        progress(path, "checked", begins_at[file] + batch.at, begins_at[log.directory])
         if batch.is_control:
             voters = _voters_in(file, batch) or voters
     for file, end_offset in checkpoints_in(log.directory):
@@ -130,6 +134,16 @@ def controller_log(path: Path) -> ControllerLog:
         voters or told,
         torn[0] if torn else None,
     )
+
+
+def _places(log: KafkaLog) -> dict[Path, int]:
+    """Return how many bytes of the log are before each of its segments; for the directory, in all."""
+    found, size = dict[Path, int](), 0
+    for segment in log.segments:
+        found[segment] = size
+        with renamed_os_errors(segment):
+            size += segment.stat().st_size
+    return found | {log.directory: size}
 
 
 def _owner(log: KafkaLog) -> Owner:
@@ -182,24 +196,26 @@ def kafka_state(
     gone: Sequence[int] = (),
     voters_unknown: bool = False,
     rng: random.Random,
+    progress: OnProgress = unheard,
 ) -> KafkaState:
     """Return the state that the controllers of the directories left; `gone` are voters whose directories are lost.
 
-    `voters_unknown` goes on where no directory says who votes. `rng` draws the keys of the masks of secrets.
+    `voters_unknown` goes on where no directory says who votes. `rng` draws the keys of the masks of secrets. The memory that
+    it takes is that of the state: of the log it holds some thousand records at a time.
 
     Raises:
         InvalidRequest: the directories are of different clusters, or too few of the voters, or none says who votes; or a
             migration from ZooKeeper has not ended.
         DamagedFile, OffsetCompacted, WrittenByAnotherVersion: as `checkpoint_image` and `controller_log`.
     """
-    logs = [controller_log(path) for path in directories]
+    logs = [controller_log(path, progress=progress) for path in directories]
     if len(clusters := {each.log.cluster_id for each in logs}) > 1:
         raise InvalidRequest(f"the directories are of different clusters: {', '.join(sorted(clusters))}")
     if UNKNOWN_CLUSTER in clusters:
         raise InvalidRequest(f"{logs[0].path}: its meta.properties names no cluster.id")
     check_one_each([each.node_id for each in logs])
     chosen = max(logs, key=lambda each: each.end)
-    fold = _Fold(chosen, rng=rng)
+    fold = _Fold(chosen, rng=rng, progress=progress)
     image = fold.image()
     if fold.zk_migration in _ZK_MIGRATIONS:
         raise InvalidRequest(
@@ -254,8 +270,8 @@ def _only_here(
 class _Fold:
     """Folds one log, from its newest checkpoint on, and counts what is lost thereby."""
 
-    def __init__(self, of: ControllerLog, *, rng: random.Random) -> None:
-        self._of, self._rng = of, rng
+    def __init__(self, of: ControllerLog, *, rng: random.Random, progress: OnProgress) -> None:
+        self._of, self._rng, self._progress = of, rng, progress
         self._log = of.log
         self.lost: Counter[str] = Counter()
         self.open_transaction: str | None = None
@@ -278,6 +294,7 @@ class _Fold:
                     image = _applied(image, waiting)
                     waiting, offsets = [], []
                 end_offset, time_ms = unit.batches[-1].end_offset, unit.batches[-1].max_timestamp
+                self._progress(self._of.path, "applied", end_offset, self._of.end.end_offset)
             image = _applied(image, waiting)
         except InvariantBroken as error:
             at = offsets[int(str(error.context["offset"])) - image.end_offset]
@@ -333,16 +350,16 @@ class _Fold:
 
     def _see(self, record: Decoded) -> None:
         """Count a record that has no counterpart, and one that holds a field which this release does not know."""
-        name, fields = record.name, record.fields
-        if fields is None:
+        name, values = record.name, record.values
+        if values is None:
             self.lost[f"records of {name}"] += 1
-        elif name == "ZkMigrationState":
-            self.zk_migration = fields["zk_migration_state"]
         elif name in READ:
-            if record.type_id < 1_000 and encode(name, record.version, record.values or ()) != record.raw:
+            if record.type_id < CONTROL_TYPES_FROM and encode(name, record.version, values) != record.raw:
                 self.lost[f"unknown fields of {name}"] += 1
-            if fields.get("is_migrating_zk_broker"):
+            if name == "RegisterBroker" and (record.fields or {})["is_migrating_zk_broker"]:
                 self.lost["brokers that migrate from ZooKeeper"] += 1
+        elif name == "ZkMigrationState":
+            self.zk_migration = (record.fields or {})["zk_migration_state"]
         elif name not in _WITHOUT_STATE:
             self.lost[name] += 1
 
@@ -382,7 +399,6 @@ def _keyed(record: Any, rng: random.Random) -> Any:
 
 def _with_keys(image: MetadataImage, rng: random.Random) -> MetadataImage:
     """Return a checkpoint's state with the keys that Kafka's records lack."""
-    found = [_keyed(record, rng) for record in image.to_records()]
-    changed = [after for before, after in zip(image.to_records(), found, strict=True) if before != after]
+    changed = [after for record in image.to_records() if (after := _keyed(record, rng)) is not record]
     after = _applied(image, changed)
     return replace(after, end_offset=image.end_offset, controller_epoch=image.controller_epoch)

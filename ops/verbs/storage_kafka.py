@@ -85,6 +85,7 @@ def run_import(
     """Make the directories of our controllers from those that Kafka's stopped controllers left."""
     from ops.settings import load_controller_settings
     from ops.takeover.kafka_state import is_running, kafka_state
+    from ops.takeover.progress import Progress
     from ops.takeover.taking_over import begun_with, check_may_take_over, take_over
 
     keep_files_private()
@@ -93,7 +94,13 @@ def run_import(
     if running and not dry_run:
         fail_usage(f"{running[0]}: a process of Kafka's runs in it: stop all of Kafka's controllers first")
     with patience("Kafka's log is being read"):
-        state = kafka_state(directories, gone=gone, voters_unknown=voters_unknown, rng=random.SystemRandom())
+        state = kafka_state(
+            directories,
+            gone=gone,
+            voters_unknown=voters_unknown,
+            rng=random.SystemRandom(),
+            progress=Progress(say),
+        )
     if not dry_run:
         _check_stopped(state.image)
     begun = begun_with(state, controllers)

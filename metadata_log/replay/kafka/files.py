@@ -183,15 +183,20 @@ def _say_torn(path: Path, at: int, reason: str) -> None:
     logger.warning("%s: byte %d: %s: the log is read up to there", path, at, reason)
 
 
-def batches_of(path: Path, *, is_last: bool, on_torn: OnTorn = _say_torn) -> Iterator[Batch]:
-    """Yield the batches of a file; the last segment may end in one that is being written: `on_torn` reports it."""
+def batches_of(
+    path: Path, *, is_last: bool, on_torn: OnTorn = _say_torn, reads_data: bool = True
+) -> Iterator[Batch]:
+    """Yield the batches of a file; the last segment may end in one that is being written: `on_torn` reports it.
+
+    `reads_data` as of `batches`.
+    """
     at, data = 0, b""
     with renamed_os_errors(path), path.open("rb") as file:
         while True:
             more = file.read(READ_BYTES)
             data += more
             try:
-                for batch in batches(data):
+                for batch in batches(data, reads_data=reads_data):
                     yield batch._replace(at=at + batch.at)
             except DamagedFrame as error:
                 if error.torn and more:
@@ -230,9 +235,14 @@ def decoded(path: Path, batch: Batch) -> Iterator[Numbered]:
 
 
 def whole_batches(
-    segments: list[Path], first: int, *, last_crc: int, on_torn: OnTorn = _say_torn
+    segments: list[Path],
+    first: int,
+    *,
+    last_crc: int,
+    on_torn: OnTorn = _say_torn,
+    reads_data: bool = True,
 ) -> Iterator[tuple[Path, Batch]]:
-    """Yield the batches that hold what comes at `first` and behind it, one after the other.
+    """Yield the batches that hold what comes at `first` and behind it, one after the other; `reads_data` as of `batches`.
 
     Raises:
         DamagedFile: batches are missing.
@@ -243,7 +253,8 @@ def whole_batches(
     for place, path in enumerate(segments):
         if place + 1 < len(segments) and bases[place + 1] < first:
             continue
-        for batch in batches_of(path, is_last=place + 1 == len(segments), on_torn=on_torn):
+        is_last = place + 1 == len(segments)
+        for batch in batches_of(path, is_last=is_last, on_torn=on_torn, reads_data=reads_data):
             if expected is not None and batch.base_offset != expected:
                 raise DamagedFile(
                     f"{path}: byte {batch.at}: offset {batch.base_offset} follows, where {expected} is expected: "

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.codec import DamagedFrame
 from metadata_log.kafka.batches import Batch, batch_bytes, batches, framed, framed_control
 from metadata_log.kafka.records import decode, decode_control, encode
 from metadata_log.replay.kinds import PARTITION
@@ -62,3 +63,24 @@ def test_a_large_batch_is_read_as_it_was_written() -> None:
     assert [value for _, value in batch.records] == values
     assert (batch.base_offset, batch.leader_epoch, batch.max_timestamp) == (2**40, 7, 1_700_000_000_000)
     assert batch.end_offset == 2**40 + 20_000 and not batch.is_control
+
+
+def test_without_data_only_the_quorums_own_records_are_read(recording: Path) -> None:
+    files = sorted(recording.glob(f"controller-3/{PARTITION}/*.log"))
+    claim = by_hand.batch(0, [by_hand.leader_change(3, (1, 2, 3))], control=2)
+    data = b"".join([claim, *(file.read_bytes() for file in files)])
+    whole, bare = [*batches(data)], [*batches(data, reads_data=False)]
+    assert bare == [each if each.is_control else each._replace(records=()) for each in whole]
+    assert any(each.is_control for each in whole) and not all(each.is_control for each in whole)
+
+
+def test_a_record_may_say_its_place_and_its_time_in_more_bytes_than_one() -> None:
+    """Goal: what is read quickly where it is short is read all the same where it is not."""
+    value = encode("NoOp", 0, ())
+    record = b"\0" + by_hand.varint(5_000) + b"\x80\0" + b"\1" + by_hand.varint(len(value)) + value + b"\0"
+    framed_record = by_hand.varint(len(record)) + record
+    (batch,) = batches(batch_bytes(framed_record, count=1, base_offset=7, leader_epoch=1, time_ms=1))
+    assert batch.records == ((None, value),)
+    wrong = framed_record.replace(b"\x80\0", b"\x81\0")
+    with pytest.raises(DamagedFrame, match="record 0 says that it is record -1"):
+        list(batches(batch_bytes(wrong, count=1, base_offset=7, leader_epoch=1, time_ms=1)))
