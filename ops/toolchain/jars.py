@@ -82,9 +82,10 @@ def java_binary() -> str:
 
 
 def retrieve(configuration: str, lib: Path, *, pinned: Path = PINNED, sums: Path | None = None) -> None:
-    """Take the jars of a configuration of an ivy.xml in `pinned` from Maven Central into `lib`, and compare their sums.
+    """Take the jars of a configuration of the ivy.xml or pom.xml in `pinned` from Maven Central into `lib`, and compare
+    their sums.
 
-    `sums` has them; None: SHA256SUMS beside the ivy.xml.
+    `sums` has them; None: SHA256SUMS beside it.
 
     Raises:
         ToolMissing: there is no Java or no PySpark, Maven Central cannot be reached, or a jar has another sum.
@@ -93,17 +94,18 @@ def retrieve(configuration: str, lib: Path, *, pinned: Path = PINNED, sums: Path
     spark = importlib.util.find_spec("pyspark")
     if spark is None or not spark.submodule_search_locations:
         raise ToolMissing(
-            "Kafka's jars are taken by Ivy, which PySpark brings, and PySpark is not here: pip install 'metaquorum[replay]'"
+            "jars are taken by Ivy, which PySpark brings, and PySpark is not here: pip install 'metaquorum[replay]'"
         )
+    declared = next(file for file in (pinned / "ivy.xml", pinned / "pom.xml") if file.exists())
     ivy = next(Path(spark.submodule_search_locations[0], "jars").glob("ivy-*.jar"))
-    release = next((each for each, at in _PINNED.items() if at == pinned), "")
-    say(f"taking the jars of Kafka {release} from Maven Central (once, about a minute)")
+    what = next((f"Kafka {each}" for each, at in _PINNED.items() if at == pinned), str(declared))
+    say(f"taking the jars of {what} from Maven Central (once, about a minute)")
     run(
         [
-            *(java, "-jar", str(ivy), "-ivy", str(pinned / "ivy.xml"), "-warn", "-types", "jar", "bundle"),
+            *(java, "-jar", str(ivy), "-ivy", str(declared), "-warn", "-types", "jar", "bundle"),
             *("-confs", configuration, "-retrieve", f"{lib}/[artifact]-[revision].[ext]"),
         ],
-        failure="cannot take Kafka's jars from https://repo1.maven.org/maven2: "
+        failure=f"cannot take the jars of {what} from https://repo1.maven.org/maven2: "
         "reach it, with a JAVA_HOME whose Java trusts the certificates of your network",
     )
     lines = sums.read_text(encoding="ascii").splitlines()
