@@ -29,6 +29,13 @@ CAUSES: Final[Mapping[str, str]] = {
     "UNCLEAN_ELECTION_REQUESTED": "an unclean election was asked for",
     "UNCLEAN_SWEEP": "the topic accepts lost messages, and nobody else could lead",
 }
+LINKS: Final[Mapping[str, str]] = {
+    "acknowledges": "its connection stayed up and acknowledged what was sent, so its process stood still",
+    "unanswered": "nothing that was sent to it was acknowledged: its link was cut, or its machine was gone",
+    "ended": "its connection had ended",
+    "unread": "what it had sent lay unread, so this controller was slow",
+}
+"""What the connection of a silent broker showed when its session ended."""
 _UNKNOWN: Final = {"broker_id": "?", "node_id": "?", "controller_id": "?"}
 
 
@@ -45,6 +52,8 @@ def why(cause: Cause | None, operation: str | None) -> str:
         told += ", which the one before had asked for"
     if cause.code == "SESSION_EXPIRED" and "silent_ms" in cause.detail:
         told += f" after {cause.detail['silent_ms']} ms"
+        link = LINKS.get(str(cause.detail.get("link")))
+        told += "" if link is None else f"; {link}"
     if cause.code == "FENCE_REQUESTED" and cause.detail.get("diverged"):
         return f"broker {cause.detail['broker_id']} had a history that is not the cluster's (DIVERGING), and rebuilds it"
     if cause.code == "BROKER_REGISTERED" and cause.ref_offset is None:

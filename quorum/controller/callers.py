@@ -13,6 +13,7 @@ from metadata_log.node.identity.rights import ANYBODY, BROKER, Node, Principal, 
 from metadata_log.records.acls import AclOperation, ResourceType
 from metadata_log.wire.commands import BrokerHeartbeat, Command
 from metadata_log.wire.fetch import OBSERVER
+from quorum.controller.broker_link import BrokerLink
 from quorum.decide.access import CLUSTER, FETCH, Resource
 from quorum.decide.authorizer import Question, Verdict, java_host, verdict_of
 from quorum.decide.registry import BY_OPERATION, DECISIONS, OPERATIONS
@@ -28,7 +29,7 @@ class Caller(NamedTuple):
     `address` is the numeric one of the client's connection; None within this process. `request_id` makes the command
     repeatable; None: a repetition is another command. `trace_id` is that of its W3C trace context.
     `client_id` is what clients of Kafka call themselves. Without `is_strict` a quota of changes refuses nothing: the
-    client's next request is delayed.
+    client's next request is delayed. `link` is the connection itself, where its door keeps it.
     """
 
     principal: Principal
@@ -38,6 +39,7 @@ class Caller(NamedTuple):
     door: DoorName = "http"
     client_id: str = ""
     is_strict: bool = True
+    link: BrokerLink | None = None
 
     @property
     def node(self) -> Node | None:

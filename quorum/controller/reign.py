@@ -9,6 +9,7 @@ from metadata_log.batch import RecordBatch
 from metadata_log.ids import BrokerId
 from metadata_log.image.begun import SESSION_EXPIRED
 from metadata_log.image.metadata_image import Delta, MetadataImage
+from quorum.controller.broker_link import BrokerLink
 from quorum.controller.changes import Changes, carry_out
 from quorum.controller.mutation_buckets import MutationBuckets
 from quorum.controller.sessions import Sessions
@@ -39,6 +40,8 @@ class Reign:
         self.is_active = False
         """Whether its claim is applied."""
         self.sessions = Sessions(session_timeout_ms=session_timeout_ms)
+        self.links: dict[BrokerId, BrokerLink] = {}
+        """The connection over which each broker was heard last, where its door keeps it."""
         self.changes = Changes()
         self.mutations = MutationBuckets()
         self._in_flight: deque[InFlight] = deque()
@@ -61,6 +64,12 @@ class Reign:
         for broker_id, begun in committed.begun.items():
             if begun.cause == SESSION_EXPIRED and self.changes.takes_out(broker_id):
                 self.sessions.forget(broker_id, committed.brokers[broker_id].broker_epoch)
+
+    def heard(self, broker_id: BrokerId, link: BrokerLink | None) -> None:
+        """Note over which connection a broker was heard."""
+        if link is not None and self.links.get(broker_id) is not link:
+            self.links[broker_id] = link
+            link.watch(self.sessions.session_timeout_ms)
 
     def carry_out(self, decision: Decision, *, now_ms: int) -> None:
         """Make what a decision changes beside the log, once its records are appended."""

@@ -25,6 +25,7 @@ from metadata_log.image.begun import BROKER_UNREGISTERED, SESSION_EXPIRED, SHUTD
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import BrokerHeartbeat
+from quorum.controller.broker_link import evidence_of
 from quorum.controller.callers import Caller, authorize_command
 from quorum.controller.changes import (
     FENCE_STALE,
@@ -322,6 +323,7 @@ class Upkeep(Standby):
         """
         authorize_command(caller, command, self.committed)
         reign, broker_id = self.active_reign, command.broker_id
+        reign.heard(broker_id, caller.link)
         if command.is_late:
             self.metrics.heartbeats_late.inc()
         if is_contact or reign.changes.under_way(broker_id) is not None:
@@ -389,7 +391,9 @@ class Upkeep(Standby):
 
     def _fence(self, reign: Reign, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> None:
         """Fence a broker, or make the first part of that."""
-        cause = Cause(SESSION_EXPIRED, broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
+        evidence = evidence_of(reign.links.get(broker_id))
+        facts = {"broker_id": broker_id, "silent_ms": silent_ms, **evidence}
+        cause = Cause(SESSION_EXPIRED, broker_epoch, facts)
         envelope = Envelope(f"Controller:{self._settings.node_id}", cause=cause, operation=FENCE_STALE)
         decision = fence(self._context(), broker_id=broker_id, broker_epoch=broker_epoch)
         self._carry_out(decision, envelope)
@@ -400,8 +404,8 @@ class Upkeep(Standby):
 
     def _is_fenced_for_silence(self, reign: Reign, broker_id: BrokerId, cause: Cause) -> None:
         self.metrics.brokers_fenced.inc()
-        silent_ms = cause.detail.get("silent_ms")
-        log.warning("broker_fenced", extra={"broker_id": broker_id, "silent_ms": silent_ms})
+        facts = {key: cause.detail[key] for key in ("silent_ms", "link") if key in cause.detail}
+        log.warning("broker_fenced", extra={"broker_id": broker_id, **facts})
         broker_epoch = reign.tip.brokers[broker_id].broker_epoch
         if not reign.sessions.has_session(broker_id, broker_epoch, now_ms=self._now_ms()):
             reign.sessions.forget(broker_id, broker_epoch)

@@ -15,7 +15,8 @@ from quorum.http.routes import AS_FRESH, writing
 
 async def fetch_metadata(door: Door, request: web.Request) -> web.Response:
     poll = FetchRequest.from_map(await read_broker_body(request, door.bodies))
-    reply = await door.fetches.fetch(poll, caller_of(request), takes_stale=takes_stale(request))
+    caller = caller_of(request)._replace(link=getattr(request.protocol, "link", None))
+    reply = await door.fetches.fetch(poll, caller, takes_stale=takes_stale(request))
     door.identities.recheck(request)  # it may have waited
     authorize_poll(caller_of(request), poll.broker_id, door.controller.committed)
     answer = encode_fetch_body(reply.answer, reply.frames)

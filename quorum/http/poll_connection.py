@@ -23,6 +23,7 @@ from metadata_log.node.http.server import NamedErrors
 from metadata_log.node.identity.access import Peer, peer_of
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.fetch import OBSERVER, SESSION_TIMEOUT_HEADER, FetchRequest, encode_fetch_body
+from quorum.controller.broker_link import BrokerLink
 from quorum.controller.callers import Caller, authorize_poll
 from quorum.fetch.poll import Outcome, Poll, Reply
 from quorum.http.door import Door
@@ -182,6 +183,7 @@ class PollConnection(NamedErrors):
         "_poll",
         "_polls_as",
         "_received",
+        "link",
     )
 
     def __init__(self, server: web.Server, answers: PollAnswers, *, silence_max_s: float) -> None:
@@ -190,6 +192,8 @@ class PollConnection(NamedErrors):
         )
         self._answers = answers
         self._begins_request = True
+        self.link = BrokerLink(None)
+        """What the socket tells of a broker that is silent."""
         self._peer = Peer()
         """The client, where identity is on."""
         self._is_busy = False
@@ -204,6 +208,7 @@ class PollConnection(NamedErrors):
         self._over: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.link = BrokerLink(transport)
         if self._answers.door.access.is_on:
             self._peer = peer_of(transport)
         super().connection_made(transport)
@@ -326,7 +331,7 @@ class PollConnection(NamedErrors):
 
     def _caller(self) -> Caller:
         """Return the client by what its connection shows; raises as `Access.principal`."""
-        return Caller(self._answers.door.access.principal(self._peer), self._peer.address)
+        return Caller(self._answers.door.access.principal(self._peer), self._peer.address, link=self.link)
 
     def _go_on(self) -> None:
         """Read what the client sent while its poll waited."""
@@ -337,6 +342,7 @@ class PollConnection(NamedErrors):
             self.data_received(early)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self.link.ended(exc)
         if self._poll is not None:
             self._answers.fetches.polls.give_up(self._poll)
             self._poll = None

@@ -23,10 +23,11 @@ from metadata_log.kafka.messages import API_VERSIONS, Malformed, RequestHeader, 
 from metadata_log.kafka.messages import REQUESTS as SCHEMAS
 from metadata_log.kafka.reading import Values
 from metadata_log.node.collector import leave_no_cycle
-from metadata_log.node.identity.access import peer_address, peer_certificate
+from metadata_log.node.identity.access import peer_certificate
 from metadata_log.node.identity.rights import NOBODY, Principal
 from metadata_log.node.pace import Pieces
 from metadata_log.node.recent_warnings import BY_STRANGER
+from quorum.controller.broker_link import BrokerLink
 from quorum.controller.callers import Caller
 from quorum.kafka.cluster import known_versions
 from quorum.kafka.door import (
@@ -210,10 +211,10 @@ class KafkaConnection(asyncio.Protocol):
         "_is_unread",
         "_known",
         "_known_until_s",
+        "_link",
         "_login",
         "_loop",
         "_parked",
-        "_peer",
         "_repeated",
         "_serving",
         "_since_s",
@@ -226,8 +227,8 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._address = ""
         """Set while the connection counts among those of its address."""
-        self._peer: str | None = None
-        """The numeric address of the client."""
+        self._link = BrokerLink(None)
+        """The client's address, and what the socket tells of a broker that is silent."""
         self._certificate: Mapping[str, Any] | None = None
         self._login = Login()
         self._caller: Caller | None = None
@@ -270,13 +271,14 @@ class KafkaConnection(asyncio.Protocol):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.HTTP_SEND_BUFFER_BYTES)
         transport.set_write_buffer_limits(high=limits.KAFKA_UNREAD_BYTES_MAX)
         self._transport = transport
-        self._peer = peer_address(transport)
+        self._link = BrokerLink(transport)
         if serving.door.access.is_on:
             self._certificate = peer_certificate(transport)
         serving.connections.add(self)
 
-    def connection_lost(self, _: BaseException | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         serving = self._serving
+        self._link.ended(exc)
         if self._give_up is not None:
             self._give_up()
         leave_no_cycle(self._transport)
@@ -325,7 +327,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Close the connection, as Kafka does where there is no answer that its client would understand."""
-        self._serving.closing(reason, self._peer)
+        self._serving.closing(reason, self._link.address)
         if self._transport is not None:
             self._transport.abort()
 
@@ -488,7 +490,9 @@ class KafkaConnection(asyncio.Protocol):
         self._correlation_id = header.correlation_id
         client_id, caller = header.client_id or "", self._caller
         if caller is None or caller.principal is not principal or caller.client_id != client_id:
-            caller = self._caller = Caller(principal, self._peer, door="kafka", client_id=client_id)
+            caller = self._caller = Caller(
+                principal, self._link.address, door="kafka", client_id=client_id, link=self._link
+            )
         return Asked(header.version, values, caller, self._login)
 
     def _handle(self, api: Api, asked: Asked) -> None:
@@ -586,7 +590,7 @@ class KafkaConnection(asyncio.Protocol):
             self._login.is_new, self._known_until_s = False, 0.0
             self._principal()
         if self._login.has_failed:
-            self._serving.closing("login", self._peer)
+            self._serving.closing("login", self._link.address)
             transport.close()
             return
         if self._buffer and not self._is_unread:

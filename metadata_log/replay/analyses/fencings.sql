@@ -1,12 +1,14 @@
 -- Ends of service of brokers, and a verdict on what lay behind each: stopped (it asked to, or the controller in its own process
 -- ended with it), stopped or lost (it led nothing, and Kafka's log does not tell which), removed (by an operator), disk (a
--- log directory failed), broker (its process ended: another one registered next), controller (at least two brokers and half
--- of those that served fell silent within 2 s, or the controller itself was new, or had just been silent), network (its process lived on: it
--- was cut off, or stalled), or unknown (it has not returned).
+-- log directory failed), stalled (its process stood still: its connection was up, and acknowledged what was sent), broker (its
+-- process ended: another one registered next), controller (what the broker had sent lay unread; or at least two brokers and half
+-- of those that served fell silent within 2 s; or the controller itself was new, or had just been silent), network (its process
+-- lived on: it was cut off, or, in Kafka's log and in those of earlier releases, stalled), or unknown (it has not returned).
 -- columns:
 -- log_offset, ts, broker_id, cause_code
 --   silent_ms BIGINT: how long it had been silent, where that was the cause
---   verdict STRING: stopped, stopped or lost, removed, disk, broker, controller, network or unknown
+--   verdict STRING: stopped, stopped or lost, removed, disk, stalled, broker, controller, network or unknown
+--   link STRING: what its connection showed when its session ended: acknowledges, unanswered, ended or unread; null: not told
 --   back_offset BIGINT: the record that put it into service again; null: not yet
 --   back_ts TIMESTAMP: when that was written
 --   duration_ms BIGINT: how long it is known to have been out of service: until it served again, or was removed from the
@@ -42,7 +44,8 @@ ended AS (
     SELECT
         *,
         CASE WHEN cause_code = 'BROKER_REGISTERED' THEN prev_incarnation ELSE incarnation_id END AS ended_incarnation,
-        CASE WHEN cause_code = 'SESSION_EXPIRED' THEN 1 ELSE 0 END AS silence
+        CASE WHEN cause_code = 'SESSION_EXPIRED' THEN 1 ELSE 0 END AS silence,
+        CASE WHEN cause_code = 'SESSION_EXPIRED' THEN get_json_object(cause_detail, '$.link') END AS link
     FROM followed
     WHERE prev_state IN ('ONLINE', 'STOPPING') AND state IN ('OFFLINE', 'FENCED')
 ),
@@ -86,6 +89,8 @@ SELECT
         END
         WHEN e.cause_code = 'LOG_DIR_OFFLINE' THEN 'disk'
         WHEN e.op = 'register' THEN 'broker'
+        WHEN e.silence = 1 AND e.link = 'acknowledges' THEN 'stalled'
+        WHEN e.silence = 1 AND e.link = 'unread' THEN 'controller'
         WHEN e.back_incarnation <> e.ended_incarnation THEN 'broker'
         -- A controller that was silent for longer than a session found its brokers' sessions expired when it woke.
         WHEN e.silence = 1 AND e.awake_ms BETWEEN 0 AND 20000 THEN 'controller'
@@ -95,7 +100,7 @@ SELECT
         WHEN e.back_incarnation = e.ended_incarnation THEN 'network'
         ELSE 'unknown'
     END AS verdict,
-    e.back_offset, e.back_ts,
+    e.link, e.back_offset, e.back_ts,
     CASE WHEN e.op = 'unregister' THEN 0
         ELSE coalesce(e.over_known, {end_known_ms}) - e.at_known END AS duration_ms,
     CASE WHEN e.op = 'unregister' THEN 0

@@ -17,6 +17,13 @@ VALUE_CHARS_MAX: Final = 80
 """Characters of a setting's value that are shown; a secret's mask is shorter."""
 
 
+_LINKS: Final = {
+    "acknowledges": "its process stood still",
+    "unanswered": "nothing sent to it was acknowledged",
+    "ended": "its connection had ended",
+    "unread": "the controller had not read it",
+}
+"""What the connection of a silent broker showed when its session ended."""
 _CAUSES: Final = {
     "SESSION_EXPIRED": "session expired",
     "STOPPED_OR_SILENT": "stopped, or silent",
@@ -65,8 +72,11 @@ def cause(code: str | None, detail: str | None) -> str:
     if not code:
         return ""
     text = _CAUSES.get(code, code)
-    silent_ms = json.loads(detail).get("silent_ms") if detail else None
-    return f"{text}, silent {silent_ms:,} ms" if isinstance(silent_ms, int) else text
+    facts = json.loads(detail) if detail else {}
+    silent_ms, link = facts.get("silent_ms"), _LINKS.get(str(facts.get("link")))
+    if isinstance(silent_ms, int):
+        text += f", silent {silent_ms:,} ms"
+    return text if link is None else f"{text}, {link}"
 
 
 def by(event: dict[str, Any]) -> str:

@@ -93,6 +93,13 @@ export function bytes(size) {
   return `${shown.toFixed(shown < 10 ? 1 : 0)} ${units[at]}`;
 }
 
+const LINKS = words({
+  acknowledges: "; its connection was up, so its process stood still",
+  unanswered: "; nothing that was sent to it was acknowledged",
+  ended: "; its connection had ended",
+  unread: "; what it had sent lay unread",
+});
+
 const CAUSES = words({
   BROKER_REGISTERED: (d, ref) => `broker ${d.broker_id} registered${ref === null ? " for the first time" : d.clean === false ? ", its run before had not ended cleanly" : ""}`,
   BROKER_UNREGISTERED: (d) => `broker ${d.broker_id} was removed`,
@@ -106,7 +113,8 @@ const CAUSES = words({
   PREFERRED_ELECTION_REQUESTED: () => "a preferred election was asked for",
   UNCLEAN_ELECTION_REQUESTED: () => "an unclean election was asked for",
   REASSIGNMENT_REQUESTED: () => "a reassignment was asked for",
-  SESSION_EXPIRED: (d) => `broker ${d.broker_id} was silent${d.silent_ms ? ` for ${d.silent_ms} ms` : ""}: its session ended`,
+  SESSION_EXPIRED: (d) =>
+    `broker ${d.broker_id} was silent${d.silent_ms ? ` for ${d.silent_ms} ms` : ""}: its session ended${LINKS[d.link] ?? ""}`,
   SHUTDOWN_GRANTED: (d) => `broker ${d.broker_id} shut down`,
   TOPIC_DELETED: () => "the topic was deleted",
   TOPIC_UNDELETED: () => "the topic was restored",

@@ -42,11 +42,15 @@ class Told:
     def end_offset(self) -> int:
         return sum(len(records) for _, _, records in self.story)
 
-    def write(self, at_ms: int, code: str | None, broker_id: int, *records: Record) -> int:
+    def write(
+        self, at_ms: int, code: str | None, broker_id: int, *records: Record, link: str | None = None
+    ) -> int:
         """Append records; return the offset of the first."""
         self._mark_until(at_ms)
         offset = self.end_offset
-        detail = {"broker_id": broker_id} | ({"silent_ms": SILENT_MS} if code == "SESSION_EXPIRED" else {})
+        detail: dict[str, object] = {"broker_id": broker_id}
+        detail |= {"silent_ms": SILENT_MS} if code == "SESSION_EXPIRED" else {}
+        detail |= {} if link is None else {"link": link}
         envelope = NO_ENVELOPE if code is None else Envelope(cause=Cause(code, None, detail))
         self.story.append((at_ms, envelope, list(records)))
         return offset
@@ -62,8 +66,9 @@ class Told:
             at_ms, "BROKER_REGISTERED", broker_id, registration(BrokerId(broker_id), epoch, process)
         )
 
-    def fence(self, at_ms: int, broker_id: int, code: str) -> int:
-        return self.write(at_ms, code, broker_id, fenced(BrokerId(broker_id), self.epochs[broker_id]))
+    def fence(self, at_ms: int, broker_id: int, code: str, link: str | None = None) -> int:
+        record = fenced(BrokerId(broker_id), self.epochs[broker_id])
+        return self.write(at_ms, code, broker_id, record, link=link)
 
     def unfence(self, at_ms: int, broker_id: int) -> None:
         record = fenced(BrokerId(broker_id), self.epochs[broker_id], is_fenced=False)
@@ -142,6 +147,45 @@ def test_what_is_blamed_on_the_controller_and_the_millisecond_behind_it(tmp_path
         (11, "controller", 1),
         (11, "network", 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("link", "then", "verdict"),
+    [
+        ("acknowledges", RETURNS, "stalled"),
+        ("acknowledges", ANOTHER_PROCESS, "stalled"),
+        ("acknowledges", NEVER, "stalled"),
+        ("unread", RETURNS, "controller"),
+        ("unread", NEVER, "controller"),
+        ("ended", RETURNS, "network"),
+        ("ended", ANOTHER_PROCESS, "broker"),
+        ("ended", NEVER, "unknown"),
+        ("unanswered", RETURNS, "network"),
+        ("unanswered", ANOTHER_PROCESS, "broker"),
+        ("unanswered", NEVER, "unknown"),
+    ],
+)
+def test_c11_what_the_connection_of_a_silent_broker_showed(
+    link: str, then: str, verdict: str, tmp_path: Path
+) -> None:
+    told = Told()
+    told.serve(1_000, 11, 12, 13)
+    told.fence(MINUTE_MS, 11, "SESSION_EXPIRED", link)
+    if then == ANOTHER_PROCESS:
+        told.register(MINUTE_MS + 3_000, 11, process=1)
+    if then != NEVER:
+        told.unfence(MINUTE_MS + 5_000, 11)
+    found = rows(opened(told.story, tmp_path), "fencings", "verdict", "link")
+    assert found == [(verdict, link)]
+
+
+def test_c11_brokers_that_stand_still_together_are_not_the_controllers_fault(tmp_path: Path) -> None:
+    told = Told()
+    told.serve(1_000, 11, 12)
+    for broker_id in (11, 12):
+        told.fence(MINUTE_MS, broker_id, "SESSION_EXPIRED", "acknowledges")
+    found = rows(opened(told.story, tmp_path), "fencings", "broker_id", "verdict", "burst")
+    assert found == [(11, "stalled", 2), (12, "stalled", 2)]
 
 
 def logged(lab: Lab, to: Path) -> replay.Log:

@@ -14,7 +14,7 @@ from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRestoreRecord, TopicTombstoneRecord
-from ops.admin.causes import CAUSES
+from ops.admin.causes import CAUSES, LINKS, why
 from ops.admin.explain import LEAVING, Step, explain_broker, explain_partition
 from quorum.whatif.cluster import Written
 from quorum.whatif.script import Script
@@ -192,6 +192,15 @@ def test_a_topic_that_is_deleted_for_a_time_is_followed_until_it_is_back() -> No
         (3, "could lead; another stands before it"),
     ]
     assert restored["leader_epoch"] == 1
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_c11_a_silence_is_told_with_what_the_brokers_connection_showed(link: str) -> None:
+    facts = {"broker_id": 1, "silent_ms": 9_001}
+    plain = why(Cause("SESSION_EXPIRED", 1, facts), None)
+    assert plain == "broker 1 was silent: its session ended after 9001 ms"
+    assert why(Cause("SESSION_EXPIRED", 1, facts | {"link": link}), None) == f"{plain}; {LINKS[link]}"
+    assert why(Cause("SESSION_EXPIRED", 1, facts | {"link": "of a later release"}), None) == plain
 
 
 @pytest.mark.parametrize(

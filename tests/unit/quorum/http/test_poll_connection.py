@@ -23,6 +23,7 @@ from metadata_log.node.http.server import listen
 from metadata_log.node.identity import access
 from metadata_log.node.identity.certified_names import SCHEME
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
+from quorum.controller.broker_link import ENDED
 from quorum.controller.controller import Controller
 from quorum.http.app import DoorRunner
 from quorum.http.poll_connection import PollConnection, poll_connections, read_head
@@ -664,3 +665,19 @@ async def test_a_poll_that_waits_outlives_neither_its_role_nor_its_certificate(
                 await door.lab.write(door.controller, setting(str(is_over)))
                 answer = await client.answer()
                 assert answer.status in ((401, 403) if is_over else (200,)), answer
+
+
+@pytest.mark.parametrize("extra", ["", "X-Other: 1\r\n"], ids=["read here", "read by aiohttp"])
+async def test_c11_the_connection_of_a_brokers_poll_tells_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: str
+) -> None:
+    async with at_a_door(tmp_path, monkeypatch) as door:
+        epoch = await online(door.lab, door.controller, 11)
+        async with door.client() as client:
+            client.send(replace(door.at_end(11, epoch), max_wait_ms=0), extra=extra)
+            assert (await client.answer()).status == 200
+            link = door.controller.active_reign.links[BrokerId(11)]
+            assert link.evidence() != ENDED
+        async with asyncio.timeout(60):
+            while link.evidence() != ENDED:
+                await asyncio.sleep(0.001)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from metadata_log.codec import decode_all
 from metadata_log.ids import BrokerId
 from metadata_log.kafka.messages import REQUESTS
+from quorum.controller.broker_link import ENDED
 from quorum.decide.topics import CreateTopic
 from quorum.kafka.refused_brokers import LOG_AGAIN_MS
 from tests.support.callers import anybody
@@ -198,5 +200,22 @@ def test_a_controller_that_does_not_lead_says_so(tmp_path: Path) -> None:
             assert await heartbeat(client, 11, epoch, epoch) == (41, False, True, False)
             assert (await client.ask(64, 0, 11))[1] == 41
             assert (await client.ask(67, 0, 11, epoch))[1] == 41
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_c11_the_fencing_of_a_silent_broker_has_what_its_connection_showed(tmp_path: Path) -> None:
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+            await serving(desk, client, 11)
+        await desk.until_quiet()
+        desk.lab.now_ms += 500
+        for _ in range(40):
+            desk.controller.check_sessions()
+            desk.lab.now_ms += 500
+        batches = [batch for payload in desk.lab.quorum.log for batch, _ in decode_all(payload)]
+        causes = [batch.envelope.cause for batch in batches]
+        (silence,) = [each for each in causes if each is not None and each.code == "SESSION_EXPIRED"]
+        assert silence.detail["link"] == ENDED
 
     at_kafka_desk(tmp_path, story)

@@ -1,0 +1,158 @@
+"""The connection of a silent broker: what its socket shows where a process stands still, a link is cut, or it ends."""
+
+import asyncio
+import ctypes
+import errno
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from quorum.controller.broker_link import (
+    ACKNOWLEDGES,
+    ENDED,
+    UNANSWERED,
+    UNREAD,
+    BrokerLink,
+    evidence_of,
+)
+
+SESSION_MS = 3_000
+SO_ATTACH_FILTER = 26
+
+
+class _Door(asyncio.Protocol):
+    """The end of a controller, which reads what a broker sends."""
+
+    def __init__(self) -> None:
+        self.link = BrokerLink(None)
+        self.read = b""
+        self.is_lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.link = BrokerLink(transport)
+        self.link.watch(SESSION_MS)
+
+    def data_received(self, data: bytes) -> None:
+        self.read += data
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.link.ended(exc)
+        self.is_lost.set()
+
+
+@dataclass
+class Linked:
+    """Both ends. Nobody reads from the broker's, as of a process that stands still; its kernel does all the same."""
+
+    door: _Door
+    broker: socket.socket
+
+    async def shows(self, wanted: str | None) -> None:
+        """Wait until the socket tells this."""
+        await until(lambda: self.door.link.evidence() == wanted)
+
+    def cut(self) -> None:
+        """Have the broker's kernel drop every segment before TCP sees it, as behind a cut link."""
+        drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # BPF: return 0
+        program = struct.pack("HL", 1, ctypes.addressof(drop_all))
+        self.broker.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def linked() -> AsyncIterator[Linked]:
+    """Yield a connection over which a broker has polled."""
+    doors: list[_Door] = []
+
+    def made() -> _Door:
+        doors.append(_Door())
+        return doors[-1]
+
+    server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
+    async with server:
+        broker = socket.create_connection(server.sockets[0].getsockname())
+        try:
+            broker.sendall(b"poll")
+            await until(lambda: bool(doors) and doors[0].read == b"poll")
+            yield Linked(doors[0], broker)
+        finally:
+            broker.close()
+            for door in doors:
+                door.transport.abort()
+
+
+async def test_a_process_that_stands_still_has_a_kernel_that_acknowledges() -> None:
+    """Its probes alone are enough: nothing is sent to it after its last poll."""
+    async with linked() as found:
+        assert found.door.link.evidence() is None, "it has just polled"
+        await found.shows(ACKNOWLEDGES)
+
+
+async def test_a_cut_link_acknowledges_neither_data_nor_probes() -> None:
+    for sent in (b"answer", b""):
+        async with linked() as found:
+            found.cut()
+            found.door.transport.write(sent)
+            await found.shows(UNANSWERED)
+
+
+async def test_a_link_that_is_cut_while_its_process_stands_still_shows_the_cut() -> None:
+    async with linked() as found:
+        await found.shows(ACKNOWLEDGES)
+        found.cut()
+        await found.shows(UNANSWERED)
+
+
+@pytest.mark.parametrize("linger", [None, struct.pack("ii", 1, 0)], ids=["ends", "is reset"])
+async def test_a_connection_ends_with_its_process(linger: bytes | None) -> None:
+    async with linked() as found:
+        if linger is not None:
+            found.broker.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        found.broker.close()
+        await found.door.is_lost.wait()
+        assert found.door.link.evidence() == ENDED
+
+
+async def test_a_connection_that_this_node_closes_keeps_what_it_showed() -> None:
+    async with linked() as found:
+        await found.shows(ACKNOWLEDGES)
+        found.door.transport.close()
+        await found.door.is_lost.wait()
+        assert found.door.link.evidence() == ACKNOWLEDGES
+        found.door.link.watch(SESSION_MS)
+        found.door.link.ended(ConnectionResetError())
+        assert found.door.link.evidence() == ACKNOWLEDGES, "it ended once"
+
+
+async def test_a_connection_that_the_kernel_gives_up_was_not_answered() -> None:
+    async with linked() as found:
+        found.door.link.ended(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+        assert found.door.link.evidence() == UNANSWERED
+
+
+async def test_what_is_not_read_yet_is_this_nodes_delay() -> None:
+    async with linked() as found:
+        found.door.transport.pause_reading()
+        found.broker.sendall(b"another poll")
+        await found.shows(UNREAD)
+        found.door.transport.resume_reading()
+        await found.shows(None)
+
+
+async def test_no_connection_tells_nothing() -> None:
+    assert evidence_of(None) == {}
+    async with linked() as found:
+        assert evidence_of(found.door.link) == {}
+        await found.shows(ACKNOWLEDGES)
+        assert evidence_of(found.door.link) == {"link": ACKNOWLEDGES}
