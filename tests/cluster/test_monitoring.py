@@ -1,10 +1,12 @@
 """The alerts of ops/monitoring: promtool's own tests of them, and real clusters with faults, of which each alert tells."""
 
 import asyncio
+import json
 import os
 import signal
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -29,6 +31,7 @@ from tests.support.processes import poll_until
 from tests.support.wire import NO_ANSWER, Quorum, ask, calm
 
 pytestmark = pytest.mark.slow
+SUPPORT = Path(__file__).resolve().parents[1] / "support"
 seen: set[str] = set()
 """The alerts that fired in the tests of this file."""
 
@@ -153,9 +156,7 @@ def test_each_fault_of_a_cluster_is_alerted_of(watched: Watched, tmp_path: Path)
         "MetaquorumFilesNotReloaded",
     }
     others = {*of_identity, "MetaquorumRequestsRefused", "MetaquorumStateDiffers"}
-    assert seen == set(ALERTS) - others, (
-        "those need TLS and identity, and a bit that flips in a node's memory"
-    )
+    assert seen == set(ALERTS) - others, "those need TLS and identity, and nodes that misapply a record"
 
 
 def of_brokers(watched: Watched, tmp_path: Path) -> None:
@@ -309,6 +310,58 @@ def _with_another_cluster(scrape: Scrape) -> Scrape:
         **scrape,
         **{name.replace('instance="n', 'instance="other-n'): value for name, value in own.items()},
     }
+
+
+def test_c8_a_node_that_misapplies_a_record_is_named_with_its_first_differing_key(tmp_path: Path) -> None:
+    """Method: a controller and a broker take one setting for another value, and go on with it."""
+    faulty = (3, 12)
+
+    def environment(member: Member) -> Mapping[str, str]:
+        path = [str(SUPPORT / "misapplying"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        more = {"MISAPPLIES": "retention.ms=7777"} if member.id in faulty else {}
+        return {"PYTHONPATH": os.pathsep.join(path), **more}
+
+    cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=2, adjust=calm, environment=environment)
+    try:
+        asyncio.run(cluster.start())
+        watched = Watched(tmp_path, cluster)
+        quorum, differs = watched.quorum, ', code="STATE_DIFFERS"'
+        if quorum.active == cluster.http(3):
+            quorum.transfer(1)
+        quorum.ask("POST", "/v1/topics", {"name": "orders", "assignment": [[11, 12]]}).ok(201)
+        watched.well = watched.scrape()
+        assert firing(tmp_path, watched.well) == set(), "all is well"
+        quorum.ask("PATCH", "/v1/configs", {"topic": "orders", "set": {"retention.ms": "7777"}}).ok()
+        for node_id in faulty:
+            poll_until(
+                lambda node_id=node_id: watched.value("metaquorum_health_reason", node_id, differs) == 1,  # type: ignore[misc]
+                deadline_s=60,
+                what=f"node {node_id} names itself",
+            )
+            ready = ask(cluster.http(node_id), "GET", "/readyz").value()
+            (told,) = [one["detail"] for one in ready["reasons"] if one["code"] == "STATE_DIFFERS"]
+            assert "config topic orders retention.ms" in told, told
+            assert f"|{b'77770'.hex()}" in told.partition("in the log of a controller")[0], told
+        for node_id in (1, 2, 11):
+            assert watched.value("metaquorum_health_reason", node_id, differs) is None
+        health = [sys.executable, "-m", "ops.cli", "quorum", "health", "-o", "json"]
+        ran = subprocess.run(
+            [*health, "--bootstrap", ",".join(cluster.bootstrap)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        told_of = [
+            one["detail"] for one in json.loads(ran.stdout)["reasons"] if one["code"] == "STATE_DIFFERS"
+        ]
+        for who in ("controller 3", "broker 12"):
+            assert any(who in one and "config topic orders retention.ms" in one for one in told_of), (
+                ran.stdout
+            )
+        watched.alerts("MetaquorumStateDiffers")
+    finally:
+        asyncio.run(cluster.stop())
 
 
 def test_each_fault_of_certificates_and_rights_is_alerted_of(tmp_path: Path) -> None:
