@@ -22,7 +22,7 @@ from metadata_log.node.pace import Pieces
 from metadata_log.records.quorum import KAFKA_ENDPOINT
 from quorum.controller.applied_listener import AppliedListener
 from quorum.controller.controller import Controller
-from quorum.kafka.observers import Observer, Observers
+from quorum.fetch.observers import Observer, Observers
 from quorum.kafka.replies import (
     AT_ZERO,
     NO_LEADER,

@@ -4,7 +4,7 @@ import pytest
 
 from metadata_log import limits
 from metadata_log.ids import Uuid
-from quorum.kafka.observers import Observers
+from quorum.fetch.observers import Observers
 from tests.support.lab import uuid
 
 
