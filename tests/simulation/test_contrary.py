@@ -28,7 +28,8 @@ def directories_asked_for(world: ClusterWorld, image: MetadataImage) -> set[Uuid
     found: set[Uuid] = set()
     for _ in range(ASKED):
         question = questions.registration(image)
-        assert question is not None
+        if question is None:
+            continue
         assert isinstance(question.command, RegisterBroker)
         assert question.command.broker_id == STRANGER
         assert question.errors(image)

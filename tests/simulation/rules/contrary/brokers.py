@@ -53,19 +53,14 @@ class BrokerQuestions:
             (CLUSTER_ID, (), (directory,), "INVALID_REGISTRATION"),
             (CLUSTER_ID, too_new, (directory,), "UNSUPPORTED_VERSION"),
         ]
-        if other.log_dirs and self._keeps_its_directories():
+        if other.log_dirs and self._draw.world.profile.unregister_every is None:
             wrongs.append((CLUSTER_ID, at_most_now, other.log_dirs[:1], "INVALID_REGISTRATION"))
         cluster_id, ranges, directories, error = self._draw.rng.choice(wrongs)
+        if self._draw.world.data is not None and directories == other.log_dirs[:1]:
+            # The directory of a broker whose disk is lost is free, as that of one that is removed: the stranger would be
+            # registered with it, get replicas and never start, and the broker be refused once it has its disk again.
+            return None
         return Question(self._registers(STRANGER, cluster_id, ranges, directories), always(error))
-
-    def _keeps_its_directories(self) -> bool:
-        """Answer whether each broker keeps its log directories: nobody removes it, and no disk fails.
-
-        The directory of a broker that is removed, or comes back without it, is free. The stranger would be registered with
-        it, be given replicas, and never start; and the broker would be refused once it has its disk again.
-        """
-        world = self._draw.world
-        return world.profile.unregister_every is None and world.data is None
 
     def _registers(
         self,
