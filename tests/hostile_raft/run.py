@@ -41,6 +41,7 @@ from tests.hostile_raft.forgery import (
     hello,
 )
 from tests.hostile_raft.middle import DROPPED, Middle
+from tests.support.active import active_of
 
 FORGERS_PER_NODE: Final = 3
 """Well below the number of observers that a controller admits, so that each of their links is."""
@@ -355,8 +356,8 @@ class _Hostility:
         terms = {node_id: sight.term for node_id, sight in self._sights.items()}
         if terms != verdict.terms:
             verdict.violations.append(f"terms {verdict.terms} at first, and {terms} at last")
-        active = await cluster.active()
-        if active is None or (active.controller_id, active.controller_epoch) != (self._leader, self._epoch):
+        active = await active_of(cluster)
+        if (active.controller_id, active.controller_epoch) != (self._leader, self._epoch):
             verdict.violations.append(f"controller {self._leader} led epoch {self._epoch}, and now {active}")
         if not self._writes:
             verdict.violations.append("no write was acknowledged")

@@ -63,11 +63,13 @@ class Faults:
     def active(self) -> bool:
         return any(fault.end_ns is None for fault in self.happened[-8:])
 
+    async def see_all_run(self) -> None:
+        """Wait until all controllers follow: two make a quorum, but no signal ends a third in order that is too young."""
+        for member in self.cluster.controllers:
+            await self._start(member.id)
+
     async def run(self, end: float, *, lanes: int = 2) -> None:
         """Go on until the monotonic time `end`, with up to `lanes` faults at a time; then all is sound again."""
-        for member in self.cluster.controllers:
-            # Two make a quorum: the third may still be too young for a signal to end it in order.
-            await self._start(member.id)
         async with asyncio.TaskGroup() as group:
             for _ in range(lanes):
                 group.create_task(self._lane(end))

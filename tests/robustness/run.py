@@ -149,6 +149,7 @@ async def run(directory: Path, *, minutes: float, seed: int, secure: bool = Fals
             asker = Asker({broker.id: broker.http for broker in cluster.brokers}, tls)
             watching = [asyncio.create_task(watcher.run(stop)) for watcher in watchers]
             watching.append(asyncio.create_task(asker.run(stop)))
+            await faults.see_all_run()
             end = time.monotonic() + 60 * minutes
             async with asyncio.TaskGroup() as group:
                 group.create_task(faults.run(end))
