@@ -6,7 +6,7 @@ Values go through msgpack first, as they arrive. What is refused is refused by a
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import google_crc32c
@@ -324,18 +324,18 @@ def test_values_are_admitted_exactly_as_by_hand(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INPUTS)
-@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: f"{value!r:.30}")
-def test_every_field_refuses_what_its_rule_refuses(name: str, value: object) -> None:
-    """Goal: no field is forgotten, at any depth. Method: put one hostile value in each place of each sample in turn."""
+def test_every_field_refuses_what_its_rule_refuses(name: str) -> None:
+    """Goal: no field is forgotten, at any depth. Method: put each hostile value in each place of each sample in turn."""
     samples, by_hand, read = INPUTS[name]
-    for sample in samples:
+    for value, sample in product(HOSTILE, samples):
         for other in everywhere(msgpack.unpackb(msgpack.packb(sample)), value):
             arrived = msgpack.unpackb(msgpack.packb(other))
-            if by_hand(arrived):
+            try:
                 read(arrived)
+            except (ValueError, UnknownFormat):
+                assert not by_hand(arrived), (value, arrived)
             else:
-                with pytest.raises((ValueError, UnknownFormat)):
-                    read(arrived)
+                assert by_hand(arrived), (value, arrived)
 
 
 def everywhere(whole: Any, value: object) -> list[Any]:
@@ -352,19 +352,20 @@ def everywhere(whole: Any, value: object) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_garbage_bytes_are_refused(seed: int) -> None:
-    rng = random.Random(seed)
-    garbage = rng.randbytes(rng.randint(0, 60))
-    for data in (garbage, garbage + google_crc32c.value(garbage).to_bytes(4, "big")):
-        with pytest.raises(ValueError, match=r".+"):
-            Pointer.from_bytes(data)
-    command = b"\x11" + len(garbage).to_bytes(2, "big") + garbage
-    with pytest.raises(ValueError, match=r".+"):
-        from_command(command)
-    with pytest.raises(ValueError, match=r".+"):
-        decode_records(garbage)
-    assert not messages.is_entry_command(command)
+def test_garbage_bytes_are_refused() -> None:
+    for seed in range(200):
+        rng = random.Random(seed)
+        garbage = rng.randbytes(rng.randint(0, 60))
+        command = b"\x11" + len(garbage).to_bytes(2, "big") + garbage
+        for read, data in (
+            (Pointer.from_bytes, garbage),
+            (Pointer.from_bytes, garbage + google_crc32c.value(garbage).to_bytes(4, "big")),
+            (from_command, command),
+            (decode_records, garbage),
+        ):
+            with pytest.raises(ValueError, match=r".+"):
+                read(data)
+        assert not messages.is_entry_command(command)
 
 
 def test_the_bytes_are_those_of_every_release() -> None:
