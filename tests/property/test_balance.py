@@ -10,7 +10,7 @@ from ops.admin.balance_plan import balance
 from ops.admin.placement_plan import Load, loads, loads_after, moved_replicas, placed, takers
 from tests.support.placements import a_cluster, a_random_cluster, begin, carry_out, finish, spread
 
-SEEDS = range(25)
+SEEDS = range(15)
 
 
 def counts(image: MetadataImage) -> tuple[list[int], list[int]]:

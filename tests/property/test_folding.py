@@ -50,7 +50,7 @@ from tests.support.histories import history_of, random_history, step_of
 from tests.support.independent_reader import frames
 from tests.support.outside_broker import State
 
-SEEDS = [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 60))]
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))]
 
 
 def through_a_snapshot(image: MetadataImage) -> MetadataImage:

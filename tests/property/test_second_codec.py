@@ -26,7 +26,13 @@ ITEMS_MAX: Final = 2
 DIFFERS: Final = {("IncrementalAlterConfigs", 0)}
 """Answers that Kafka's own classes write as ours, and kio 0.6.5 does not read."""
 MESSAGES: Final = [
-    pytest.param(schema, version, kind, id=f"{schema.name}-{kind}-{version}")
+    pytest.param(
+        schema,
+        version,
+        kind,
+        id=f"{schema.name}-{kind}-{version}",
+        marks=[pytest.mark.slow] * (version < schema.versions.last),
+    )
     for kind, table in (("request", REQUESTS), ("response", ANSWERS))
     for schema in table.values()
     for version in range(schema.versions.first, schema.versions.last + 1)

@@ -21,7 +21,7 @@ from snapshots.snapshot_file import SUFFIX, write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeLog, format_broker
 from tests.support.histories import A_NEWER_VERSION, A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind
 
-SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= 15)) for seed in range(120)]
+SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= 15)) for seed in range(60)]
 
 
 @pytest.fixture
