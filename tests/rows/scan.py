@@ -7,7 +7,7 @@ and names its rows in the first line. B41-B43 means all three.
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -29,11 +29,20 @@ def ids_in_name(name: str) -> Iterator[str]:
     yield from (found.upper() for found in _IN_NAME.findall(name))
 
 
+def _tests_in(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _tests_in(node.body)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield node
+
+
 def ids_in_source(source: str) -> Iterator[tuple[str, str]]:
     """Yield the ids that a module's tests carry, each with the test; the module's own docstring counts for all it has."""
+    if "def test_" not in source:
+        return
     tree = ast.parse(source)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    tests = [node for node in functions if node.name.startswith("test_")]
+    tests = [*_tests_in(tree.body)]
     if tests:
         yield from ((found, "") for found in ids_in(ast.get_docstring(tree) or ""))
     for test in tests:
