@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 def test_a_broker_registers_by_its_certificate_and_lends_its_clients_their_own_rights(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with LocalCluster(tmp_path / "c", controllers=1, brokers=1, secure=True, kafka=True) as cluster:
-            (broker,) = cluster.client().read("/v1/brokers")["items"]
+            (broker,) = cluster.client(timeout_s=60).read("/v1/brokers")["items"]
             assert (broker["broker_id"], broker["state"]) == (11, "ONLINE")
             bootstrap = [each.listens for each in cluster.brokers]
             authority = Authority(cluster.directory / TLS_FOLDER, cluster_id=cluster.cluster_id)
@@ -43,25 +43,17 @@ def test_a_broker_registers_by_its_certificate_and_lends_its_clients_their_own_r
                 partial(read_to_end, bootstrap, "allowed", **shown(authority, ADMIN))
             )
             assert set(sent.acknowledged) == set(found)
-            assert [each["name"] for each in cluster.client().read("/v1/topics")["items"]] == ["allowed"]
+            assert [each["name"] for each in cluster.client(timeout_s=60).read("/v1/topics")["items"]] == [
+                "allowed"
+            ]
 
     asyncio.run(scenario())
 
 
 def test_a_broker_and_a_tool_log_in_with_their_tokens(tmp_path: Path) -> None:
     async def scenario() -> None:
-        cluster = LocalCluster(
-            tmp_path / "c",
-            controllers=1,
-            brokers=1,
-            secure=True,
-            kafka=True,
-            adjust=lambda settings: replace(settings, kafka=replace(settings.kafka, security="sasl_tls")),
-        )
-        cluster.prepare()
-        give_tokens(cluster, {"Broker:11": "broker", "User:ops": "admin"})
+        cluster = sasl_cluster(tmp_path / "c", {"User:ops": "admin"})
         broker, controller = cluster.brokers[0], cluster.controllers[0]
-        log_in_with_plain(cluster.directory / broker.config, "Broker:11")
         try:
             for member in cluster.members:
                 await cluster.start_one(member.id)
@@ -81,6 +73,22 @@ def test_a_broker_and_a_tool_log_in_with_their_tokens(tmp_path: Path) -> None:
             await cluster.stop()
 
     asyncio.run(scenario())
+
+
+def sasl_cluster(folder: Path, roles: dict[str, str], **more: Any) -> LocalCluster:
+    """Return a controller and a broker that are to log in by SASL over TLS; `more`: fields of the nodes' settings."""
+    cluster = LocalCluster(
+        folder,
+        controllers=1,
+        brokers=1,
+        secure=True,
+        kafka=True,
+        adjust=lambda settings: replace(settings, kafka=replace(settings.kafka, security="sasl_tls"), **more),
+    )
+    cluster.prepare()
+    give_tokens(cluster, {"Broker:11": "broker", **roles})
+    log_in_with_plain(cluster.directory / cluster.brokers[0].config, "Broker:11")
+    return cluster
 
 
 def token_of(name: str) -> str:
