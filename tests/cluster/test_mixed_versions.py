@@ -2,16 +2,21 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from metadata_log.errors import InvalidUpdateVersion, MetadataError, UnsupportedVersion
 from metadata_log.records.features import METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Credentials
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
 from tests.cluster.test_cluster import DEADLINE_S, active_id, all_agree, topic, until
@@ -24,6 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RELEASE_BEFORE = "a54a9309f6dc4ae0d17e58f6b5397972ae374e8b"
 """A commit whose nodes know LEVEL_BEFORE of metaquorum.version, and none beyond."""
 LEVEL_BEFORE = 1
+BEFORE_TOKENS = "d28207f00a50bbd18758ff3dbcff59db2d866075"
+"""A commit whose nodes know LEVEL_BEFORE_TOKENS, at which the log has no delegation tokens."""
+LEVEL_BEFORE_TOKENS = 4
 AN_ACL = {
     "resource_type": "TOPIC",
     "resource_name": "t",
@@ -37,18 +45,27 @@ PAUSE_S = 0.02
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the wheel of the release before, built from its commit, unpacked."""
+    return unpacked(RELEASE_BEFORE, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def before_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpacked(BEFORE_TOKENS, tmp_path_factory)
+
+
+def unpacked(release: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the wheel of an earlier release, built from its commit, unpacked."""
     source = tmp_path_factory.mktemp("source")
     archive = source.with_suffix(".tar")
     made = subprocess.run(
-        ["git", "archive", "--output", str(archive), RELEASE_BEFORE],
+        ["git", "archive", "--output", str(archive), release],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert made.returncode == 0, (
-        f"this checkout does not hold {RELEASE_BEFORE}, of which the release before is built: git fetch --unshallow\n"
+        f"this checkout does not hold {release}, of which an earlier release is built: git fetch --unshallow\n"
         f"{made.stderr}"
     )
     with tarfile.open(archive) as files:
@@ -145,3 +162,98 @@ async def test_nodes_are_upgraded_one_by_one_in_any_order_and_then_the_level_is_
         assert {f"t{number}" for number in writer.acknowledged} <= names
         await cluster.start_one(killed)
         await all_agree(cluster)
+
+
+async def test_tokens_wait_for_the_level_that_a_node_of_the_release_before_holds_up(
+    tmp_path: Path, before_tokens: Path
+) -> None:
+    """They are refused with Kafka's error until every node knows their records; then a node of the release before has no
+    place in the cluster any more.
+    """
+    upgraded: set[int] = set()
+    key = tmp_path / "tokens.secret"
+    key.write_text("the secret key of the cluster\n")
+    key.chmod(0o600)
+
+    def code(member: Member) -> Path:
+        return ROOT if member.id in upgraded else before_tokens
+
+    table = f'\n[delegation_tokens]\nsecret_key_file = "{key}"\n'
+
+    def has_ended(cluster: LocalCluster, node_id: int) -> bool:
+        return cluster.exit_code(node_id) is not None
+
+    async def stop(cluster: LocalCluster, node_id: int) -> None:
+        cluster.signal(node_id, signal.SIGTERM)
+        await until(partial(has_ended, cluster, node_id), f"node {node_id} ends")
+
+    async def upgrade(cluster: LocalCluster, member: Member) -> None:
+        upgraded.add(member.id)
+        if member.role == "controller":
+            with (cluster.directory / member.config).open("a") as settings:
+                settings.write(table)
+        await stop(cluster, member.id)
+        await cluster.start_one(member.id)
+        await cluster.wait_until_ready()
+
+    cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=calm, code=code, secure=True)
+    async with cluster:
+        *first, last = cluster.controllers
+        client = cluster.client(timeout_s=DEADLINE_S)
+        # The release before does not know the requests for tokens, so another node is asked.
+        credentials = Credentials(cluster.tls)
+        asked = ClusterClient(
+            (first[0].http,), timeout_s=DEADLINE_S, rng=random.Random(1), credentials=credentials
+        )
+
+        def ask(path: str, body: dict[str, Any]) -> dict[str, Any]:
+            answer: dict[str, Any] = asked.write("POST", path, body)
+            return answer
+
+        raising = {"updates": [{"feature": METAQUORUM_VERSION, "level": METAQUORUM_VERSION_LEVEL}]}
+        for member in (*first, *cluster.brokers):
+            await upgrade(cluster, member)
+        while await active_id(cluster) != first[0].id:
+            client.write("POST", "/v1/quorum/transfer", {"to": first[0].id})
+        with pytest.raises(UnsupportedVersion, match=f"the cluster is at {LEVEL_BEFORE_TOKENS}"):
+            ask("/v1/tokens", {})
+        with pytest.raises(InvalidUpdateVersion, match=f"controller {last.id}"):
+            ask("/v1/features", raising)
+        await upgrade(cluster, last)
+        with pytest.raises(UnsupportedVersion):
+            ask("/v1/tokens", {})
+
+        def is_raised() -> bool:
+            try:
+                ask("/v1/features", raising)
+            except InvalidUpdateVersion:
+                return False  # a controller registers some time after its start
+            return True
+
+        await until(is_raised, "the level is raised")
+        token = ask("/v1/tokens", {"renewers": ["User:scheduler"]})
+        assert (token["owner"], len(str(token["hmac"]))) == ("User:admin", 88)
+        ask("/v1/tokens/renew", {"hmac": token["hmac"]})
+
+        # A broker and a controller of the release before come too late. The broker has no log that it could not read.
+        (broker,) = cluster.brokers
+        ends = {
+            broker.id: (
+                3,
+                f"supports metaquorum.version 1 to {LEVEL_BEFORE_TOKENS}; the cluster is at {METAQUORUM_VERSION_LEVEL}",
+            ),
+            last.id: (6, "record type 10 version 0 is unknown to this release"),
+        }
+        for node_id, (exit_code, reason) in ends.items():
+            upgraded.discard(node_id)
+            await stop(cluster, node_id)
+            if node_id == broker.id:
+                shutil.rmtree(cluster.data(node_id) / "log")
+            else:
+                file = cluster.directory / last.config
+                file.write_text(file.read_text().replace(table, ""))
+            await cluster.start_one(node_id)
+            await until(partial(has_ended, cluster, node_id), f"node {node_id} is refused")
+            assert cluster.exit_code(node_id) == exit_code
+            assert reason in cluster.last_words(node_id)
+        assert [item["token_id"] for item in client.read("/v1/tokens")["items"]] == [token["token_id"]]
