@@ -27,6 +27,7 @@ from ops.admin.exchange import (
     silent,
 )
 from ops.admin.search import Asked, Search, host, waiting_for
+from ops.admin.spoken import Probed
 from ops.when import duration_text, time_text
 
 LEADERLESS_S: Final = 2.0
@@ -65,6 +66,7 @@ class ClusterClient:
         self._leaderless_until_s = 0.0
         self._last_good: str | None = None
         self._age_is_said = False
+        self._probed = Probed(self.bootstrap)
 
     def get(self, path: str, *, accept: str = JSON, is_consistent: bool = False) -> Answer:
         """Read from the active controller; unless `is_consistent`, from another one where this client `takes_stale`.
@@ -124,6 +126,7 @@ class ClusterClient:
             credentials=self.credentials,
             cure=self.cure,
             say=self.say,
+            probed=self._probed,
         )
         self._last_good = None
         try:
@@ -194,15 +197,18 @@ class ClusterClient:
         return answer
 
     def _exchanged(self, attempt: Attempt, path: str, accept: str, timeout_s: float) -> Answer:
-        return exchange(
-            attempt,
-            "GET",
-            path,
-            body=b"",
-            headers={"Accept": accept, **self.credentials.headers_to(attempt.url)},
-            timeout_s=timeout_s,
-            tls=self.credentials.tls,
-        )
+        try:
+            return exchange(
+                attempt,
+                "GET",
+                path,
+                body=b"",
+                headers={"Accept": accept, **self.credentials.headers_to(attempt.url)},
+                timeout_s=timeout_s,
+                tls=self.credentials.tls,
+            )
+        except NoAnswer as failure:
+            raise self._probed.named(attempt, failure) from failure
 
 
 def age_text(until_ms: int | None, now_ms: int) -> str:

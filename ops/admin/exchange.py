@@ -25,8 +25,8 @@ ANSWER_BYTES_MAX: Final = 1024 * MIB
 """A larger answer is not ours: the whole state of a million partitions is about 400 MB of JSON."""
 NOT_TRUSTED: Final = "NODE_NOT_TRUSTED"
 """The code of a failure where this client does not trust a node's certificate, for another reason than a date."""
-NO_TLS: Final = "WRONG_VERSION_NUMBER"
-"""What OpenSSL says of an answer without TLS."""
+WRONG_PROTOCOL: Final = "WRONG_PROTOCOL"
+"""The code of a failure where a port speaks something else than its URL says (`spoken.py`)."""
 NO_LISTENER: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
 
 JSON: Final = "application/json"
@@ -86,15 +86,25 @@ class Answer:
 class NoAnswer(Exception):
     """One attempt got no answer; `sent` is whether the node may have received the request."""
 
-    def __init__(self, reason: str, *, sent: bool, code: str | None = None, is_refusal: bool = False) -> None:
-        """`code` names a date of the node's certificate as the cause (`date_code`), or NOT_TRUSTED.
+    def __init__(
+        self,
+        reason: str,
+        *,
+        sent: bool,
+        code: str | None = None,
+        is_refusal: bool = False,
+        is_foreign: bool = False,
+    ) -> None:
+        """`code` names a date of the node's certificate as the cause (`date_code`), NOT_TRUSTED or WRONG_PROTOCOL.
 
-        `is_refusal`: it was certain at once, and will be the same when the node is asked again soon.
+        `is_refusal`: it was certain at once, and will be the same when the node is asked again soon. `is_foreign`: a port
+        that speaks another protocol would do the same.
         """
         super().__init__(reason)
         self.sent = sent
         self.code = code
         self.is_refusal = is_refusal
+        self.is_foreign = is_foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,15 +203,17 @@ def exchange(
         why = f"{parts.hostname} is not known: {error.strerror}"
         raise NoAnswer(why, sent=False, is_refusal=True) from error
     except http.client.RemoteDisconnected as error:
-        has_tls = "; a node with TLS does so: name https://" if parts.scheme == "http" else ""
-        raise NoAnswer(f"closed the connection without an answer{has_tls}", sent=sent) from error
+        raise NoAnswer("closed the connection without an answer", sent=sent, is_foreign=True) from error
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
-        raise NoAnswer(why, sent=sent, is_refusal=error.errno in NO_LISTENER) from error
+        is_reset = isinstance(error, ConnectionResetError)
+        raise NoAnswer(why, sent=sent, is_refusal=error.errno in NO_LISTENER, is_foreign=is_reset) from error
     except AnswerTooLarge as error:
         raise NoAnswer(str(error), sent=True) from error
     except http.client.HTTPException as error:
-        raise NoAnswer(f"broke off its answer ({type(error).__name__})", sent=sent) from error
+        is_no_http = isinstance(error, http.client.BadStatusLine)
+        why = f"broke off its answer ({type(error).__name__})"
+        raise NoAnswer(why, sent=sent, is_foreign=is_no_http) from error
     finally:
         connection.close()
 
@@ -209,8 +221,6 @@ def exchange(
 def _without_trust(error: ssl.SSLError, *, sent: bool) -> NoAnswer:
     """Return the failure of TLS with a node; one that is about trust will be the same the next time."""
     why = why_it_failed(error)
-    if error.reason == NO_TLS:
-        return NoAnswer(f"{why}; a node without TLS answers so: name http://", sent=False, is_refusal=True)
     if not isinstance(error, ssl.SSLCertVerificationError):
-        return NoAnswer(why, sent=sent)
+        return NoAnswer(why, sent=sent, is_foreign=True)
     return NoAnswer(why, sent=sent, code=date_code(error) or NOT_TRUSTED, is_refusal=True)

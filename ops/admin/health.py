@@ -49,7 +49,7 @@ class NodeAnswers:
     failure_code: str | None = None
     """Its code, where a date of the node's certificate is the reason."""
     refusal: MetadataError | None = None
-    """What the node refused this client with, for want of an identity or a right."""
+    """What the node refused this client with, for want of an identity or a right; or why it could not be asked at all."""
     answered_s: float = 0.0
     """When `ready` was answered, by a monotonic clock."""
 

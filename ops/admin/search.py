@@ -18,6 +18,7 @@ from typing import Final
 from metadata_log.errors import (
     AuthenticationFailed,
     Fault,
+    InvalidRequest,
     MetadataError,
     NotAuthorized,
     NotController,
@@ -27,7 +28,17 @@ from metadata_log.errors import (
 from metadata_log.ids import Uuid, uuid_text
 from metadata_log.node.addresses import is_node_url
 from metadata_log.node.attempts import HEDGE_S, Attempt, Attempts, Ended
-from ops.admin.exchange import JSON, Answer, Credentials, NoAnswer, Say, Unreachable, exchange
+from ops.admin.exchange import (
+    JSON,
+    WRONG_PROTOCOL,
+    Answer,
+    Credentials,
+    NoAnswer,
+    Say,
+    Unreachable,
+    exchange,
+)
+from ops.admin.spoken import Probed
 
 PAUSE_S: Final = 0.02
 """The first pause between two rounds; each next one doubles, up to PAUSE_MAX_S."""
@@ -88,6 +99,7 @@ class Search:
         credentials: Credentials,
         cure: str,
         say: Say,
+        probed: Probed,
     ) -> None:
         """`known` are the nodes in the order in which they are asked."""
         self.asked = asked
@@ -97,6 +109,7 @@ class Search:
         self.credentials = credentials
         self.cure = cure
         self.say = say
+        self.probed = probed
         self.is_stale = asked.starts_stale
         self.answered_stale = False
         self.refused_stale: str | None = None
@@ -112,6 +125,8 @@ class Search:
         self._failures: dict[str, str] = {}
         self._refused: set[str] = set()
         """The nodes that nothing was sent to, and will not take it soon."""
+        self._wrong: set[str] = set()
+        """Those of them whose port speaks something else."""
         self._reached: dict[str, int] = {}
         """How far the log was applied at each node that answered."""
         self._last_error: MetadataError | None = None
@@ -185,15 +200,18 @@ class Search:
 
     def _exchanged(self, attempt: Attempt) -> Answer:
         asked = self.asked
-        return exchange(
-            attempt,
-            asked.method,
-            stale(asked.path) if attempt.kind == STALE else asked.path,
-            body=asked.body,
-            headers={**asked.headers, **self.credentials.headers_to(attempt.url)},
-            timeout_s=self.timeout_s,
-            tls=self.credentials.tls,
-        )
+        try:
+            return exchange(
+                attempt,
+                asked.method,
+                stale(asked.path) if attempt.kind == STALE else asked.path,
+                body=asked.body,
+                headers={**asked.headers, **self.credentials.headers_to(attempt.url)},
+                timeout_s=self.timeout_s,
+                tls=self.credentials.tls,
+            )
+        except NoAnswer as failure:
+            raise self.probed.named(attempt, failure) from failure
 
     # --- which answer counts
 
@@ -201,6 +219,7 @@ class Search:
         """Return the answer if it counts; else note what it says."""
         url, is_write = ended.attempt.url, self.asked.request_id is not None
         self._refused.discard(url)
+        self._wrong.discard(url)
         try:
             answer = ended.result
             if answer.ok:
@@ -212,6 +231,8 @@ class Search:
             self._may_be_written |= is_write and getattr(no_answer, "sent", True)
             if getattr(no_answer, "is_refusal", False):
                 self._refused.add(url)
+            if getattr(no_answer, "code", None) == WRONG_PROTOCOL:
+                self._wrong.add(url)
             return None
         if isinstance(error, Rejected | Fault):
             speaks_for_all = not isinstance(error, AuthenticationFailed | NotAuthorized | Fault)
@@ -255,6 +276,8 @@ class Search:
                 f"no answer{within}, and it may still take effect ({why})",
                 request_id=uuid_text(self.asked.request_id),
             )
+        if is_refused and why and self._failures.keys() <= self._wrong:
+            return InvalidRequest(f"no node takes the request ({why}){self.cure}")
         if is_refused and why:
             return Unreachable(f"no node takes the request ({why}){self.cure}")
         what = f"not within {self.timeout_s:g} s ({why or 'no time to ask any node'})"

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 from metadata_log.errors import (
     AuthenticationFailed,
     Fault,
+    InvalidRequest,
     MetadataError,
     NotAuthorized,
     OutcomeUnknown,
@@ -24,7 +25,7 @@ from metadata_log.node.addresses import http_url
 from metadata_log.node.attempts import Attempt, answers_in_time
 from metadata_log.records.brokers import SSL_PROTOCOL
 from ops.admin.client import ClusterClient, controllers_named
-from ops.admin.exchange import NOT_TRUSTED, Answer, Unreachable
+from ops.admin.exchange import NOT_TRUSTED, WRONG_PROTOCOL, Answer, Unreachable
 from ops.admin.health import NodeAnswers, aged, is_broker_list, is_quorum, is_ready, judge
 from ops.admin.items import chunks
 from ops.admin.search import waiting_for
@@ -75,6 +76,7 @@ def check_is_let_in(nodes: Sequence[NodeAnswers]) -> None:
 
     Raises:
         AuthenticationFailed, NotAuthorized: all of them refuse it, or it trusts the certificate of none.
+        InvalidRequest: no address speaks as its URL says.
     """
     refusals = [node.refusal for node in nodes]
     if refusals and refusals[0] is not None and None not in refusals:
@@ -104,10 +106,13 @@ def survey(client: ClusterClient) -> list[NodeAnswers]:
             except Unreachable as error:
                 failure = f"does not answer ({error.message.removeprefix(f'{url}: ')})"
                 code = _cause(error)
+                refusal: MetadataError | None = None
                 if code == NOT_TRUSTED:
-                    return NodeAnswers(
-                        url=url, **answers, failure=failure, refusal=_mistrusted(client, error)
-                    )
+                    refusal = _mistrusted(client, error)
+                elif code == WRONG_PROTOCOL:
+                    refusal = InvalidRequest(error.message)
+                if refusal is not None:
+                    return NodeAnswers(url=url, **answers, failure=failure, refusal=refusal)
                 return NodeAnswers(url=url, **answers, failure=failure, failure_code=code)
             body = _json(answer)
             if not is_sound(body):
@@ -236,7 +241,7 @@ def _broker_ready(
             ready = asking.ask_one(attempt.url, "/readyz").json()
         except Unreachable as error:
             cause = _cause(error)
-            if cause not in (None, NOT_TRUSTED):
+            if cause not in (None, NOT_TRUSTED, WRONG_PROTOCOL):
                 failures[running[attempt.url]] = (cause, error.message)
             return None
         return (ready, time.monotonic()) if is_ready(ready) else None
@@ -250,7 +255,7 @@ def _broker_ready(
 
 
 def _cause(error: Unreachable) -> str | None:
-    """Return the code of a date of the node's certificate, or NOT_TRUSTED, if that is why it was not asked."""
+    """Return the code of a date of the node's certificate, NOT_TRUSTED or WRONG_PROTOCOL, if that is why."""
     cause = error.context.get("cause")
     return cause if isinstance(cause, str) else None
 

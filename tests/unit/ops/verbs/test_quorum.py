@@ -318,13 +318,6 @@ async def test_a_node_that_the_client_does_not_trust_is_not_known_and_not_red(
             assert said.out == ""
 
 
-async def test_another_scheme_than_that_of_the_node_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    async with serving(None) as address:
-        at = ["--bootstrap", http_url(address, tls=True)]
-        assert await asyncio.to_thread(cli.main, ["quorum", "status", *at]) == 4
-        assert "a node without TLS answers so: name http://" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("verb", [["quorum", "status"], ["certificates", "list"]])
 def test_what_refuses_this_client_is_a_refusal(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with node() as told:
