@@ -88,7 +88,7 @@ def listens(address: HostPort) -> bool:
 
 
 def test_a_recovery_beside_the_old_majority_is_seen_on_both_sides(tmp_path: Path) -> None:
-    """Goal: no two quorums of one id unseen. Method: the recovered controller runs, and then the lost two come back."""
+    """C6: no two quorums of one id unseen. Method: the recovered controller runs, and then the lost two come back."""
     with controllers(tmp_path / "c") as quorum:
         cluster = quorum.cluster
         write(quorum, "before")

@@ -259,10 +259,7 @@ ROWS: Final = {
     # tools and metrics
     "B89": Row("A migration from ZooKeeper that is not finished is refused"),
     "B90": Row("`quorum status` and changes of voters on the command line"),
-    "B91": Row(
-        "A shell over one snapshot",
-        not_built="`state`, `log` and SQL read any offset; there is no prompt that walks like a file system",
-    ),
+    "B91": Row("A shell over one snapshot"),
     "B92": Row("The log is dumped, record by record"),
     "B93": Row("Directories are formatted once, and described"),
     "B94": Row("Features are listed, upgraded and tried on the command line and over HTTP"),
@@ -276,10 +273,7 @@ ROWS: Final = {
     "C3": Row("Every change says who asked for it"),
     "C4": Row("A dry run of a loss has the records that the loss then writes"),
     "C5": Row("Spark reads the log, and adds up to the same state"),
-    "C6": Row(
-        "A guided recovery after the loss of a majority",
-        not_built="two of three disks that are lost for good end a quorum; ops/runbooks/no-leader.md says what can be saved",
-    ),
+    "C6": Row("A guided recovery after the loss of a majority"),
     "C7": Row("A controller is ready only while it commits, and says why not"),
     "C8": Row("Nodes that hold different states at one offset are named"),
     "C9": Row("Everybody who stands in the way of a feature is named at once"),
@@ -293,10 +287,7 @@ ROWS: Final = {
     "C17": Row("Snapshots and images do not hold the loop"),
     "C18": Row("An export says what it holds, hides secrets, and keeps unknown records"),
     "C19": Row("A feed of changes that skips nothing and repeats nothing"),
-    "C20": Row(
-        "A file declares the state that shall be",
-        not_built="plans are made for reassignments alone; all else is a command",
-    ),
+    "C20": Row("A file declares the state that shall be"),
     "C21": Row("Reassignments have a history, and a stuck one has its reason"),
     "C22": Row("A broker that stopped cleanly is back at once; one that was killed waits"),
     "C23": Row("How far behind each broker is"),

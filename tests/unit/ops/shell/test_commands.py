@@ -20,8 +20,11 @@ from ops.admin.explain import History, Step
 from ops.shell import sources
 from ops.shell.commands import COMMANDS, Moment, Shell, words_of
 from ops.shell.sources import ClusterSource
+from ops.shell.tree import escaped
 from ops.when import AtOffset, When
+from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeLog
+from tests.support.histories import history_of
 
 
 @pytest.fixture(name="log")
@@ -226,6 +229,32 @@ def test_one_command_is_taken_from_the_command_line(export: Path, capsys: pytest
     assert "created on 11, led by 11" in capsys.readouterr().out
     assert cli.main(["shell", "--of", str(export), "-c", "history /configs"]) == cli.REJECTED
     assert cli.main(["shell", "--of", str(export), "--at", "99", "-c", "pwd"]) == cli.REJECTED
+
+
+@pytest.mark.slow
+def test_b91_every_subject_of_one_snapshot_file_is_walked_by_the_commands_of_kafkas_shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B91: provenance, features, cluster, topics, configs, quotas, producer ids, ACLs, SCRAM users and tokens, in a file."""
+    image = next(step.image for step in reversed(history_of(7, 120)) if step.image.topics.by_id)
+    file = write_snapshot(image, tmp_path)
+
+    def told(line: str) -> list[str]:
+        assert cli.main(["shell", "--of", str(file), "-c", line]) == cli.OK, line
+        return capsys.readouterr().out.splitlines()
+
+    subjects = {*("provenance", "features/", "topics/", "configs/", "quotas/", "next_producer_id"), "users/"}
+    assert subjects | {"acls/", "tokens/", "brokers/", "controllers/", "voters/"} <= {*told("ls")}
+    assert json.loads("".join(told("cat provenance")))["end_offset"] == image.end_offset
+    names = sorted(topic.name for topic in image.topics.by_id.values())
+    assert told("ls topics") == [f"{escaped(name)}/" for name in names]
+    assert told("find topics -type d -name partitions") == [
+        f"/topics/{escaped(name)}/partitions" for name in names
+    ]
+    assert told("tree -L 1 topics") == ["/topics", *(f"  {escaped(name)}/" for name in names)]
+    assert told("cd topics") == []
+    assert told("pwd") == ["/"]
+    assert told("man ls")[0].startswith("ls ")
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ def a_file(directory: Path, text: str, name: str = "cluster.toml") -> str:
 def test_drift_is_shown_and_has_an_exit_code(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """C20: what is as declared has an empty plan."""
     noun, *more = words
     assert cli.main([noun, a_file(tmp_path, TOML), *more, "-o", "json", *AT]) == 10
     assert json.loads(capsys.readouterr().out) == [
