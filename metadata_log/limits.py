@@ -29,8 +29,8 @@ KAFKA_UNTRANSLATED_BYTES: Final = 2 * MIB
 """Of the frames of batches that the active controller has decided and not translated yet; further ones are decoded again."""
 KAFKA_ANSWERS_KEPT_BYTES: Final = 4 * MIB
 """Of encoded answers that are kept for further brokers at the same position."""
-KAFKA_OBSERVER_MS: Final = 300_000
-"""A broker that has fetched nothing for this time is no observer any more, as in Kafka."""
+OBSERVER_MS: Final = 300_000
+"""A broker or controller that has fetched nothing for this time is no observer any more. Kafka's constant."""
 KAFKA_DIRECTORIES_MAX: Final = 8
 """Of one broker among the observers: one with another disk shows two for a while. With more its first is forgotten."""
 KAFKA_OBSERVERS_OF_CLIENT_MAX: Final = 5_000

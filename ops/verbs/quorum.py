@@ -45,6 +45,7 @@ CONTROLLERS: Final = (
     Column("address"),
     Column("end_offset"),
     Column("lag_records", "LAG"),
+    Column("last_fetch_ms_ago", "LAST FETCH", _ago, is_wide=True),
     Column("last_caught_up_ms_ago", "CAUGHT UP", _ago),
     Column("reachable", tone=render.good_if(True)),
     Column("directory_id", "DIRECTORY", is_wide=True),
@@ -106,11 +107,18 @@ def status_text(status: dict[str, Any], look: Look) -> str:
             *([("voters", "a change is in flight")] if status["change_pending"] else []),
         ]
     )
-    controllers = [*status["voters"], *status["observers"]]
+    # A node of an earlier release knows no time of a fetch, and names no observer that is gone.
+    controllers = [{"last_fetch_ms_ago": None, **row} for row in (*status["voters"], *status["observers"])]
     locked_out = "".join(
         f"\ncontroller {row['id']}: {row['locked_out']}" for row in controllers if row.get("locked_out")
     )
-    return f"{head}\n\n{render.table(CONTROLLERS, controllers, empty='no voters', look=look)}{locked_out}"
+    gone = "".join(
+        f"\nobserver {row['id']} is gone: its last fetch was {_ago(row['last_fetch_ms_ago'])}"
+        for row in status.get("observers_gone", ())
+    )
+    return (
+        f"{head}\n\n{render.table(CONTROLLERS, controllers, empty='no voters', look=look)}{locked_out}{gone}"
+    )
 
 
 @NOUN.verb(

@@ -31,7 +31,7 @@ class Observer:
 
 
 class Observers:
-    """The brokers that have fetched within KAFKA_OBSERVER_MS."""
+    """The brokers that have fetched within OBSERVER_MS."""
 
     def __init__(self) -> None:
         self._seen: dict[Key, Observer] = {}
@@ -65,10 +65,10 @@ class Observers:
             self._forget(next(iter(self._seen)))
 
     def forget_silent(self, now_ms: int) -> None:
-        """Forget those that have fetched nothing for KAFKA_OBSERVER_MS."""
+        """Forget those that have fetched nothing for OBSERVER_MS."""
         while self._seen:
             key, observer = next(iter(self._seen.items()))
-            if now_ms - observer.last_fetch_ms < limits.KAFKA_OBSERVER_MS:
+            if now_ms - observer.last_fetch_ms < limits.OBSERVER_MS:
                 return
             self._forget(key)
 

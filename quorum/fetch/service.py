@@ -1,7 +1,7 @@
 """Edge: MetadataFetch: polls arrive with their broker's heartbeat, wait until there is news, and are answered."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from metadata_log.errors import (
     NotController,
     ThrottlingQuotaExceeded,
 )
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, Uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.pace import Pace
 from metadata_log.wire.commands import BrokerHeartbeat
@@ -23,6 +23,7 @@ from quorum.controller.callers import Caller, authorize_poll
 from quorum.controller.controller import Controller
 from quorum.controller.heartbeats import Heartbeats
 from quorum.fetch.cold_reads import ColdReads
+from quorum.fetch.observers import Observer, Observers
 from quorum.fetch.poll import Outcome, Poll, Reply
 from quorum.fetch.polls import Polls
 from quorum.fetch.position import SendDelta, is_foreign
@@ -31,6 +32,8 @@ from quorum.log.committed_log import CommittedLog
 from quorum.node.config import ControllerSettings
 
 NEVER_MS: Final = -(2**62)
+NO_DIRECTORY: Final = Uuid(bytes(16))
+"""What an observer shows where its fetches name no directory of the log."""
 
 
 class FetchService(AppliedListener):
@@ -72,6 +75,7 @@ class FetchService(AppliedListener):
             committed_log=committed_log,
             newest_snapshot=newest_snapshot,
         )
+        self._observers = Observers()
         self.polls = Polls(
             now_ms=now_ms,
             end_offset=lambda: committed_log.end_offset,
@@ -215,6 +219,8 @@ class FetchService(AppliedListener):
         if not self._may_answer(poll):
             raise self._controller.not_controller()
         timing, request = self._settings.timing, poll.request
+        if not poll.is_observer:
+            self._has_fetched(poll)
         until_ms = poll.arrived_ms + min(request.max_wait_ms, timing.max_wait_ms)
         if poll.is_late:
             until_ms = min(until_ms, self._now_ms() + limits.HEARTBEAT_AGAIN_MS)
@@ -230,6 +236,20 @@ class FetchService(AppliedListener):
         else:
             self._check_observers(poll)
         self.polls.park(poll, until_ms=until_ms)
+
+    def _has_fetched(self, poll: Poll) -> None:
+        self._observers.fetched(
+            (poll.request.broker_id, NO_DIRECTORY),
+            poll.caller.address or "",
+            offset=poll.request.fetch_offset,
+            end_offset=poll.arrived_end,
+            now_ms=poll.arrived_ms,
+        )
+
+    def observers(self) -> Iterator[Observer]:
+        """Yield the brokers that have fetched here lately, as DescribeQuorum shows those of Kafka."""
+        self._observers.forget_silent(self._now_ms())
+        yield from self._observers
 
     def _check_observers(self, poll: Poll) -> None:
         """Send an observer to a follower once there are many here, and refuse it at the bound.
@@ -278,6 +298,7 @@ class FetchService(AppliedListener):
     def on_activity(self, *, active: bool) -> None:
         if not active:
             self.polls.refuse_waiting()
+            self._observers.clear()
         self.heartbeats.on_activity(active=active)
 
     def on_change_over(self, broker_id: BrokerId) -> None:

@@ -331,9 +331,17 @@ class Node(TypedDict):
     end_offset: int | None
     log_start_offset: int | None
     lag_records: int | None
+    last_fetch_ms_ago: int | None
     last_caught_up_ms_ago: int | None
     reachable: bool
     locked_out: Any
+
+
+class ObserverGone(TypedDict):
+    id: int
+    directory_id: str
+    last_fetch_ms_ago: int | None
+    last_caught_up_ms_ago: int | None
 
 
 class Digest(TypedDict):
@@ -354,6 +362,7 @@ class Quorum(TypedDict):
     change_pending: bool
     voters: list[Node]
     observers: list[Node]
+    observers_gone: list[ObserverGone]
 
 
 class QuorumSettings(Listing):

@@ -176,7 +176,7 @@ class KafkaFetches(AppliedListener):
         )
 
     def observers(self) -> Iterator[Observer]:
-        """Yield the brokers that have asked this leader within KAFKA_OBSERVER_MS."""
+        """Yield the brokers that have asked this leader within OBSERVER_MS."""
         self._observers.forget_silent(self._now_ms())
         yield from self._observers
 

@@ -1,6 +1,7 @@
 """Edge: the quorum in Kafka's protocol: it is described, and its voters are changed."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, NotController
@@ -9,6 +10,7 @@ from metadata_log.kafka.reading import Values
 from metadata_log.node.addresses import read_address
 from metadata_log.records.quorum import KAFKA_ENDPOINT
 from quorum.decide.quorum import AddVoter, RemoveVoter, has_static_voters
+from quorum.fetch.service import NO_DIRECTORY
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE, KafkaError
 from quorum.raft.raft_log import PeerStatus
@@ -18,7 +20,6 @@ TOPIC: Final = "__cluster_metadata"
 UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER = 3, 6
 NODES_FROM: Final = 2
 """The first version whose answer has the addresses of the voters, and the directory ids of all."""
-NO_DIRECTORY: Final = bytes(16)
 UNKNOWN: Final = -1
 """An offset, a time or an id that is not known here."""
 
@@ -66,6 +67,7 @@ def _partition(door: KafkaDoor, topic: str, partition_id: int, version: int) -> 
         for peer in raft.peers
         if not peer.is_voter
     ]
+    observers += [_replica(door, peer.node_id, peer.directory_id, peer, now_ms) for peer in raft.gone]
     observers += _brokers(door, now_ms)
     if version < NODES_FROM:
         voters, observers = map(_without_directories, (voters, observers))
@@ -101,20 +103,26 @@ def _replica(
         return (node_id, directory_id, end_offset, now_ms, now_ms)
     if peer is None:
         return (node_id, directory_id, UNKNOWN, UNKNOWN, UNKNOWN)
-    caught_up_ms_ago = peer.last_caught_up_ms_ago
     return (
         node_id,
         directory_id,
         UNKNOWN if peer.entries_behind is None else max(end_offset - peer.entries_behind, 0),
-        now_ms if peer.reachable else UNKNOWN,
-        UNKNOWN if caught_up_ms_ago is None else now_ms - caught_up_ms_ago,
+        _time(peer.last_fetch_ms_ago, now_ms),
+        _time(peer.last_caught_up_ms_ago, now_ms),
     )
 
 
+def _time(ms_ago: int | None, now_ms: int) -> int:
+    return UNKNOWN if ms_ago is None else now_ms - ms_ago
+
+
 def _brokers(door: KafkaDoor, now_ms: int) -> Iterator[Values]:
-    """Yield Kafka's brokers that fetch here: what each has read, and when it last fetched and was caught up."""
+    """Yield the brokers that fetch here, Kafka's and ours: what each has read, when it last fetched and was caught up.
+
+    Our brokers' polls name no directory.
+    """
     began_ms = now_ms - door.now_ms()
-    for each in door.kafka_log.fetches.observers():
+    for each in chain(door.kafka_log.fetches.observers(), door.fetches.observers()):
         caught_up_ms = each.last_caught_up_ms
         yield (
             each.replica_id,

@@ -22,7 +22,7 @@ from quorum.raft.journal.journal import Journal
 from quorum.raft.journal_sync import JournalSync, RunInThread
 from quorum.raft.log_start import LogStart, PointerDisk
 from quorum.raft.messages import RaftTransport
-from quorum.raft.peer_status import ms_ago, peer_statuses, why_led_below, why_two_quorums
+from quorum.raft.peer_status import gone_observers, ms_ago, peer_statuses, why_led_below, why_two_quorums
 from quorum.raft.pointer import Pointer
 from quorum.raft.progress import NEVER
 from quorum.raft.raft_log import (
@@ -230,6 +230,7 @@ class PySyncObjLog:
             role=role,
             leader_id=guard.state.leader,
             peers=peer_statuses(guard, now),
+            gone=gone_observers(guard, now),
             voters=node.in_force.voters,
             is_voter=guard.state.is_voter,
             change_pending=node.change_pending(),

@@ -100,7 +100,7 @@ class Guard:
             return
         del state.links[node_id]
         if not state.counts(member):
-            self.replication.peers.pop(node_id, None)  # an observer
+            self.replication.left(member)  # an observer
         if by_peer and node_id == state.leader and state.engine.role is Role.FOLLOWER:
             self.elections.lost_leader(node_id)
 
@@ -236,7 +236,7 @@ class Guard:
             self.elections.began_to_lead()
             return
         if self.replication.peers:
-            self.replication.peers = {}
+            self.replication.end()
             self.elections.restart_timer()
         if state.leader == state.id:
             self.belief.ceased_to_lead()

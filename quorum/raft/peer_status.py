@@ -1,13 +1,12 @@
-"""Pure: the status of the other controllers, as this node sees them, and who is locked out by its term.
-Tests: tests/unit/quorum/raft/test_belief.py.
-"""
+"""Pure: the status of the other controllers, as this node sees them, and who is locked out by its term."""
 
 from typing import Final
 
 from metadata_log.ids import uuid_text
+from metadata_log.limits import OBSERVER_MS
 from quorum.raft.belief import SECOND_LEADER_MS
 from quorum.raft.guard import Guard
-from quorum.raft.progress import NEVER
+from quorum.raft.progress import NEVER, Progress
 from quorum.raft.raft_log import Member, PeerStatus
 from quorum.raft.term_pace import REFUSED_AGAIN_MS
 
@@ -23,12 +22,25 @@ def peer_statuses(guard: Guard, now: float) -> tuple[PeerStatus, ...]:
     return tuple(_status(guard, peer, now) for peer in (*voters, *observers) if peer != state.me)
 
 
+def gone_observers(guard: Guard, now: float) -> tuple[PeerStatus, ...]:
+    """Return the status of the observers whose links ended, for as long as Kafka remembers one: OBSERVER_MS."""
+    return tuple(
+        _status_of(guard, member, progress, now)
+        for member, progress in sorted(guard.replication.gone.items())
+        if now - progress.heard_at < OBSERVER_MS and not guard.state.counts(member)
+    )
+
+
 def _status(guard: Guard, peer: Member, now: float) -> PeerStatus:
-    log = guard.state.log
-    last = log[-1][1] if len(log) else 0
     progress = guard.replication.peers.get(peer.node_id)
     if progress is not None and progress.directory_id != peer.directory_id:
         progress = None
+    return _status_of(guard, peer, progress, now)
+
+
+def _status_of(guard: Guard, peer: Member, progress: Progress | None, now: float) -> PeerStatus:
+    log = guard.state.log
+    last = log[-1][1] if len(log) else 0
     return PeerStatus(
         node_id=peer.node_id,
         directory_id=peer.directory_id,
@@ -37,6 +49,7 @@ def _status(guard: Guard, peer: Member, now: float) -> PeerStatus:
         entries_behind=None if progress is None else last - progress.match,
         forgot=progress is not None and progress.forgot,
         last_caught_up_ms_ago=None if progress is None else ms_ago(progress.caught_up_at, now),
+        last_fetch_ms_ago=None if progress is None else ms_ago(progress.answered_at, now),
         locked_out=_why_locked_out(guard, peer, now),
     )
 

@@ -44,6 +44,8 @@ class Progress:
     """Whether it lacked that end at that time."""
     heard_at: float = NEVER
     """When it last answered what a leader sends; at first, when we became leader."""
+    answered_at: float = NEVER
+    """The same, and NEVER before its first answer. Kafka's lastFetchTimestamp."""
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     """Last index and bytes of each message not acknowledged yet."""
     in_flight_bytes: int = 0

@@ -47,6 +47,8 @@ class PeerStatus:
     last_caught_up_ms_ago: int | None
     forgot: bool = False
     """The peer lacks entries that it acknowledged to this leader: an older state of its disk was restored."""
+    last_fetch_ms_ago: int | None = None
+    """Time since it last answered what this leader sends; None before the first answer. Kafka's lastFetchTimestamp."""
     locked_out: str | None = None
     """Why this node refuses the peer's messages because of its term, and the cure."""
 
@@ -75,6 +77,8 @@ class RaftStatus:
     syncs_total: int
     snapshot_not_fetched: str | None = None
     """Why the last fetch of the snapshot that this node needs to catch up failed."""
+    gone: Sequence[PeerStatus] = ()
+    """Observers whose links ended less than OBSERVER_MS after their last answer to this leader."""
     entries_untrimmed: int = 0
     """Entries applied on this node since the snapshot behind which its log was trimmed."""
     leader_heard_ms_ago: int | None = None

@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import (
+    CONTROLLERS_MAX,
     KIB,
     RAFT_APPEND_SHARED_BYTES,
     RAFT_IN_FLIGHT_BYTES,
@@ -42,6 +43,8 @@ class Replication:
         self._send = outbox.send
         self.peers: dict[NodeId, Progress] = {}
         """All other voters, and the observers that are linked."""
+        self.gone: dict[Member, Progress] = {}
+        """Observers whose link ended under this leadership; the one that went last is the last."""
         self.snapshot: SnapshotOffer | None = None
         """Our own newest snapshot, for followers whose next entry is trimmed."""
         self.heartbeat_at = NEVER
@@ -58,10 +61,25 @@ class Replication:
         """Begin to lead: probe every voter, and every observer that is linked."""
         state = self._state
         known = {peer: state.voters[peer] for peer in state.others} | state.links
+        self.end()
         self.peers = {peer: self._unknown(directory_id) for peer, directory_id in sorted(known.items())}
         self.heartbeat_at = state.now
         self._heard_until = NEVER
         self.may_lack = True
+
+    def end(self) -> None:
+        """Forget the followers: this node leads no more."""
+        self.peers, self.gone = {}, {}
+
+    def left(self, member: Member) -> None:
+        """Remember an observer whose link ended."""
+        progress = self.peers.pop(member.node_id, None)
+        if progress is None or progress.directory_id != member.directory_id:
+            return
+        self.gone.pop(member, None)
+        while len(self.gone) >= CONTROLLERS_MAX:
+            del self.gone[next(iter(self.gone))]
+        self.gone[member] = progress
 
     def linked(self, member: Member) -> None:
         """Resume with a follower whose link is new: what was in flight on an older one may be lost."""
@@ -69,7 +87,9 @@ class Replication:
         self._heard_until = NEVER  # a voter may come with another disk, and is not heard from any more
         progress = self.peers.get(member.node_id)
         if progress is None or progress.directory_id != member.directory_id:
-            self.peers[member.node_id] = self._unknown(member.directory_id)
+            self.peers[member.node_id] = found = self._unknown(member.directory_id)
+            if (known := self.gone.pop(member, None)) is not None:
+                found.answered_at, found.caught_up_at = known.answered_at, known.caught_up_at
         else:
             progress.ask_at(max(progress.match, progress.next - 1))
             progress.sent_at = progress.pointer_at = NEVER
@@ -231,7 +251,7 @@ class Replication:
         progress, acked = self.peers.get(source), message["next_node_idx"] - 1
         if progress is None or progress.directory_id != sender.directory_id:
             return  # the answer came by a link that is gone
-        progress.heard_at = state.now
+        progress.heard_at = progress.answered_at = state.now
         self.may_lack = self.may_lack or progress.probing or progress.forgot or message["reset"]
         if message["success"]:
             if acked > state.log[-1][1]:

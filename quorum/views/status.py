@@ -130,6 +130,7 @@ class QuorumStatus:
             "change_pending": raft.change_pending,
             "voters": [self._row(raft, node_id, raft.voters[node_id]) for node_id in sorted(raft.voters)],
             "observers": self._observers(raft),
+            "observers_gone": [self._gone(peer) for peer in raft.gone],
         }
 
     def _observed_until_ms(self, raft: RaftStatus) -> int | None:
@@ -147,6 +148,15 @@ class QuorumStatus:
             observers.append((self.settings.node_id, self.directory_id))
         return [self._row(raft, node_id, directory_id) for node_id, directory_id in sorted(observers)]
 
+    def _gone(self, peer: PeerStatus) -> dict[str, Any]:
+        """Return what is remembered of an observer whose link ended."""
+        return {
+            "id": peer.node_id,
+            "directory_id": uuid_text(peer.directory_id),
+            "last_fetch_ms_ago": peer.last_fetch_ms_ago,
+            "last_caught_up_ms_ago": peer.last_caught_up_ms_ago,
+        }
+
     def _row(self, raft: RaftStatus, node_id: NodeId, directory_id: Uuid) -> dict[str, Any]:
         """Return what this node knows of a voter or an observer, itself included."""
         is_voter = raft.voters.get(node_id) == directory_id
@@ -159,6 +169,7 @@ class QuorumStatus:
             "end_offset": None,
             "log_start_offset": None,
             "lag_records": None,
+            "last_fetch_ms_ago": None,
             "last_caught_up_ms_ago": None,
             "reachable": True,
             "locked_out": None,
@@ -174,6 +185,7 @@ class QuorumStatus:
             "end_offset": self.controller.committed.end_offset,
             "log_start_offset": self.committed_log.log_start_offset,
             "lag_records": 0 if leads else None,
+            "last_fetch_ms_ago": 0 if leads else None,
             "last_caught_up_ms_ago": 0 if leads else None,
             "locked_out": raft.led_below,
         }
@@ -182,6 +194,7 @@ class QuorumStatus:
         if peer is None:
             return {"reachable": False, "role": None}
         position: dict[str, Any] = {
+            "last_fetch_ms_ago": peer.last_fetch_ms_ago,
             "last_caught_up_ms_ago": peer.last_caught_up_ms_ago,
             "locked_out": peer.locked_out,
         }

@@ -20,6 +20,7 @@ class ModelQuorum:
         self.changes: dict[int, Voters] = {}
         """By the place in the log of what changes them."""
         self.observers: list[PeerStatus] = []
+        self.gone: Sequence[PeerStatus] = ()
         self.caught_up_ms_ago: dict[NodeId, int | None] = {}
         self.snapshot_not_fetched: str | None = None
         """Of the voters that are not at the leader's heels; None: not reachable."""
@@ -137,6 +138,7 @@ class ModelRaft:
             is_voter=self.quorum.voters.get(self.node_id, b"") == self.directory_id,
             change_pending=self.change_pending,
             peers=(*self._other_voters(), *self.quorum.observers),
+            gone=self.quorum.gone,
             leader_heard_ms_ago=self.quorum.leader_heard_ms_ago,
             elections_total=0,
             disk_stalled_ms=0,
@@ -156,6 +158,7 @@ class ModelRaft:
                 reachable=(ago := self.quorum.caught_up_ms_ago.get(node_id, 0)) is not None,
                 entries_behind=0 if ago == 0 else 7,
                 last_caught_up_ms_ago=ago,
+                last_fetch_ms_ago=ago,
             )
             for node_id, directory_id in sorted(self.quorum.voters.items())
             if node_id != self.node_id

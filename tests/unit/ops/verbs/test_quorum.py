@@ -65,6 +65,19 @@ def test_the_table_shows_observers_and_a_change_in_flight(capsys: pytest.Capture
     assert rows[-1][-1] == "new4"
 
 
+def test_b69_below_the_table_stands_which_observer_is_gone_and_since_when(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gone = {"id": 4, "directory_id": "old4", "last_fetch_ms_ago": 250_000, "last_caught_up_ms_ago": 251_000}
+    with node() as told:
+        linked = observer(5) | {"last_fetch_ms_ago": 2_000}
+        speak(told, quorum(1, observers=[linked], observers_gone=[gone]), leader=told.url)
+        assert cli.main(["quorum", "status", "-o", "wide", "--bootstrap", told.url]) == 0
+    *_, row, last = capsys.readouterr().out.splitlines()
+    assert "  2s ago  " in row
+    assert last == "observer 4 is gone: its last fetch was 4m10s ago"
+
+
 def test_below_the_table_stands_who_is_locked_out_and_the_cure(capsys: pytest.CaptureFixture[str]) -> None:
     """The leader says so of a voter whose messages it refuses; of itself, a controller that follows nobody says it."""
     with node() as leader, node() as alone:

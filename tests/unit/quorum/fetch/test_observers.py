@@ -50,10 +50,10 @@ def test_the_silent_are_forgotten_when_others_come() -> None:
     observers = Observers()
     fetched(observers, 11, 1, "Broker:11", now_ms=0)
     fetched(observers, 12, 2, "Broker:12", now_ms=1)
-    fetched(observers, 13, 3, "Broker:13", now_ms=limits.KAFKA_OBSERVER_MS)
+    fetched(observers, 13, 3, "Broker:13", now_ms=limits.OBSERVER_MS)
     assert [each.replica_id for each in observers] == [12, 13]
     for directory in range(10, 10 + limits.KAFKA_DIRECTORIES_MAX):
-        fetched(observers, 11, directory, "Broker:11", now_ms=limits.KAFKA_OBSERVER_MS)
+        fetched(observers, 11, directory, "Broker:11", now_ms=limits.OBSERVER_MS)
     assert len(seen(observers)) == limits.KAFKA_DIRECTORIES_MAX + 2
     observers.clear()
     assert not seen(observers)

@@ -498,7 +498,7 @@ def test_observers_are_told_of_and_forgotten(tmp_path: Path, monkeypatch: pytest
         assert found[12].last_caught_up_ms == began + 10, "it had all that there was when it asked before"
         lab.ask(1, KraftObserver(13).fetch())
         assert [each.replica_id for each in lab.fetches[1].observers()] == [12, 13]
-        lab.now_ms += limits.KAFKA_OBSERVER_MS
+        lab.now_ms += limits.OBSERVER_MS
         assert not list(lab.fetches[1].observers())
         assert not list(lab.fetches[2].observers())
 

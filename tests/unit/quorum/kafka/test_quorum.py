@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from metadata_log.errors import NotController
 from metadata_log.ids import NodeId
@@ -12,13 +13,15 @@ from metadata_log.kafka.reading import Values
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.quorum import KAFKA_ENDPOINT
 from metadata_log.wire.commands import RegisterController
+from quorum.fetch.service import NO_DIRECTORY
 from quorum.kafka.cluster import ALL_OPERATIONS, DESCRIBE_CLUSTER, NOT_ASKED
 from quorum.kafka.fetches import FETCH, METADATA_TOPIC_ID
-from quorum.kafka.quorum import ADD_VOTER, DESCRIBE_QUORUM, NO_DIRECTORY, REMOVE_VOTER, TOPIC
+from quorum.kafka.quorum import ADD_VOTER, DESCRIBE_QUORUM, REMOVE_VOTER, TOPIC
+from tests.support.callers import anybody
 from tests.support.desk import FOUNDERS
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
 from tests.support.kraft_observer import KraftObserver
-from tests.support.lab import CLUSTER, observer, uuid
+from tests.support.lab import CLUSTER, fetch_of, observer, online, uuid
 
 
 def test_the_quorum_is_described(tmp_path: Path) -> None:
@@ -145,6 +148,49 @@ def test_brokers_that_fetch_are_observers(tmp_path: Path) -> None:
             broker.load((end_offset, 1))
             desk.door.kafka_log.fetches.take(broker.fetch(), lambda _: None)
             assert await seen() == (11, bytes([11] * 16), end_offset, asked_ms + 5, asked_ms + 5)
+
+    at_kafka_desk(tmp_path, story)
+
+
+def test_b69_controllers_and_brokers_of_ours_are_described_with_the_times_of_their_fetches(
+    tmp_path: Path,
+) -> None:
+    """B69: an observer is told of for 300 s after its last fetch, whether it is linked or not, and one that never fetched
+    has -1. A broker's own row is that of its last poll, whichever protocol it speaks.
+    """
+
+    async def story(desk: KafkaDesk) -> None:
+        quorum = desk.lab.quorum
+        linked = replace(observer(4, ago=7_000), last_fetch_ms_ago=5)
+        never = replace(observer(5, ago=None), last_fetch_ms_ago=None)
+        gone = replace(observer(6, ago=9_000), last_fetch_ms_ago=299_000, reachable=False)
+        quorum.observers, quorum.gone = [linked, never], [gone]
+        epoch = await online(desk.lab, desk.controller, 12)
+        end_offset = desk.controller.committed.end_offset
+        fetches = desk.door.fetches
+        polled_ms = desk.controller.time_of_day_ms()
+        await fetches.fetch(replace_struct(fetch_of(12, epoch, applied=end_offset), max_wait_ms=0), anybody())
+        desk.lab.now_ms += 50
+
+        async def described() -> list[Values]:
+            async with desk.client() as client:
+                _, _, [(_, [partition])], _ = await client.ask(DESCRIBE_QUORUM, 2, [(TOPIC, [(0,)])])
+            return list(partition[7])
+
+        def ago(ms: int) -> int:
+            return desk.controller.time_of_day_ms() - ms
+
+        assert [(row[0], *row[3:]) for row in await described()] == [
+            (4, ago(5), ago(7_000)),
+            (5, -1, -1),
+            (6, ago(299_000), ago(9_000)),
+            (12, polled_ms, polled_ms),
+        ]
+        assert (await described())[3] == (12, NO_DIRECTORY, end_offset, polled_ms, polled_ms)
+        desk.lab.now_ms += 300_000 - 51
+        assert [row[0] for row in await described()] == [4, 5, 6, 12]
+        desk.lab.now_ms += 1
+        assert [row[0] for row in await described()] == [4, 5, 6], "300 s after its last poll"
 
     at_kafka_desk(tmp_path, story)
 
