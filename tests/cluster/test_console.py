@@ -20,9 +20,11 @@ from playwright.async_api import Page, expect
 from ops.bench.chromium import chromium
 from ops.local_cluster import LocalCluster
 from quorum.node.config import ControllerSettings, DelegationTokenSettings
+from tests.support.active import active_of
+from tests.support.wire import calm
 
 pytestmark = pytest.mark.slow
-SEEN_MS: Final = 30_000
+SEEN_MS: Final = 60_000
 """How long a page may take on a busy machine to show what happened."""
 PAGES: Final = (
     *("overview", "quorum", "brokers", "topics", "log"),
@@ -103,13 +105,13 @@ async def opened(
         page = await browser.new_page(
             viewport={"width": width, "height": 800}, ignore_https_errors=True, color_scheme=scheme
         )
+        page.set_default_timeout(SEEN_MS)
         yield Browser(page, url)
 
 
 async def test_a_page_lives_through_a_lost_broker_and_a_lost_controller(tmp_path: Path) -> None:
-    async with LocalCluster(tmp_path / "cluster") as cluster, asyncio.timeout(240):
-        active = await cluster.active()
-        assert active is not None
+    async with LocalCluster(tmp_path / "cluster", adjust=calm) as cluster, asyncio.timeout(240):
+        active = await active_of(cluster)
         async with opened(cluster.http(active.controller_id)) as browser:
             page = browser.page
             await browser.open("overview")
@@ -118,7 +120,7 @@ async def test_a_page_lives_through_a_lost_broker_and_a_lost_controller(tmp_path
 
             # What another client writes is seen soon after it.
             body = {"name": "orders", "partitions": 4, "replication_factor": 3}
-            await asyncio.to_thread(cluster.client().write, "POST", "/v1/topics", body)
+            await asyncio.to_thread(cluster.client(timeout_s=60).write, "POST", "/v1/topics", body)
             await browser.open("topics")
             await page.get_by_role("link", name="orders", exact=True).click()
             await browser.shows("Partitions")
@@ -154,7 +156,7 @@ async def test_a_page_lives_through_a_lost_broker_and_a_lost_controller(tmp_path
 
 
 async def test_every_page_of_every_node_fits_and_asks_nobody_else(tmp_path: Path) -> None:
-    async with LocalCluster(tmp_path / "cluster", brokers=1) as cluster, asyncio.timeout(240):
+    async with LocalCluster(tmp_path / "cluster", brokers=1, adjust=calm) as cluster, asyncio.timeout(240):
         for member in (*cluster.controllers[:2], *cluster.brokers):
             for width, scheme in WINDOWS:
                 async with opened(member.http, width=width, scheme=scheme) as browser:
@@ -169,7 +171,7 @@ async def test_every_page_of_every_node_fits_and_asks_nobody_else(tmp_path: Path
 
 async def test_a_reader_logs_in_and_is_offered_no_change(tmp_path: Path) -> None:
     async with (
-        LocalCluster(tmp_path / "cluster", controllers=1, brokers=0, secure=True) as cluster,
+        LocalCluster(tmp_path / "cluster", controllers=1, brokers=0, secure=True, adjust=calm) as cluster,
         asyncio.timeout(240),
     ):
         principals = tmp_path / "cluster" / "principals.toml"
@@ -214,7 +216,7 @@ async def test_a_reader_logs_in_and_is_offered_no_change(tmp_path: Path) -> None
 
 async def test_who_may_do_what_is_shown_to_an_admin(tmp_path: Path) -> None:
     async with (
-        LocalCluster(tmp_path / "cluster", controllers=1, brokers=1, secure=True) as cluster,
+        LocalCluster(tmp_path / "cluster", controllers=1, brokers=1, secure=True, adjust=calm) as cluster,
         asyncio.timeout(240),
     ):
         principals = tmp_path / "cluster" / "principals.toml"
@@ -237,11 +239,11 @@ async def test_each_change_is_foreseen_and_carried_out(tmp_path: Path) -> None:
     """Goal: an operator needs no command line for these. Method: each by its dialog, and what came of it is asked."""
 
     def keeping(settings: ControllerSettings) -> ControllerSettings:
-        return replace(settings, topics=replace(settings.topics, undelete_window_ms=60_000))
+        return replace(calm(settings), topics=replace(settings.topics, undelete_window_ms=60_000))
 
     cluster = LocalCluster(tmp_path / "cluster", brokers=3, adjust=keeping)
     async with cluster, asyncio.timeout(300):
-        client = cluster.client()
+        client = cluster.client(timeout_s=60)
 
         async def asked(path: str) -> Any:
             return await asyncio.to_thread(client.read, path)
@@ -312,10 +314,7 @@ async def test_each_change_is_foreseen_and_carried_out(tmp_path: Path) -> None:
             await browser.press("Carry out")
             await expect(page.locator("dialog")).to_be_hidden(timeout=SEEN_MS)
 
-            active = await cluster.active()
-            assert active is not None
-            active = await cluster.active()
-            assert active is not None
+            active = await active_of(cluster)
             other = next(one.id for one in cluster.controllers if one.id != active.controller_id)
             await browser.open("quorum")
             await browser.titled("Quorum")
@@ -335,7 +334,7 @@ async def test_each_change_is_foreseen_and_carried_out(tmp_path: Path) -> None:
 
 async def test_an_address_with_names_of_the_language_shows_a_page(tmp_path: Path) -> None:
     async with (
-        LocalCluster(tmp_path / "cluster", controllers=1, brokers=0) as cluster,
+        LocalCluster(tmp_path / "cluster", controllers=1, brokers=0, adjust=calm) as cluster,
         asyncio.timeout(120),
         opened(cluster.http(1)) as browser,
     ):
@@ -348,18 +347,17 @@ async def test_an_address_with_names_of_the_language_shows_a_page(tmp_path: Path
 
 async def test_a_page_is_asked_again_for_what_concerns_it_and_comes_in_one_answer(tmp_path: Path) -> None:
     """Goal: changes of other topics cost a page nothing. The time of the first paint is printed, and not judged."""
-    async with LocalCluster(tmp_path / "cluster", brokers=1) as cluster, asyncio.timeout(240):
+    async with LocalCluster(tmp_path / "cluster", brokers=1, adjust=calm) as cluster, asyncio.timeout(240):
 
         async def write(path: str, body: dict[str, Any]) -> None:
-            await asyncio.to_thread(cluster.client().write, "POST", path, body)
+            await asyncio.to_thread(cluster.client(timeout_s=60).write, "POST", path, body)
 
         async def more(name: str, partitions: int) -> None:
             await write("/v1/topics/partitions", {"topics": [{"name": name, "partitions": partitions}]})
 
         for name in ("seen", "other"):
             await write("/v1/topics", {"name": name, "partitions": 1, "replication_factor": 1})
-        active = await cluster.active()
-        assert active is not None
+        active = await active_of(cluster)
         async with opened(cluster.http(active.controller_id)) as browser:
             asked: list[str] = []
             browser.page.on("request", lambda request: asked.append(urlsplit(request.url).path))
@@ -377,7 +375,7 @@ async def test_a_page_is_asked_again_for_what_concerns_it_and_comes_in_one_answe
             assert before == 1
             for count in (2, 3, 4):
                 await more("other", count)
-            end_offset = cluster.client().read("/v1/overview")["end_offset"]
+            end_offset = cluster.client(timeout_s=60).read("/v1/overview")["end_offset"]
             await browser.says(f"offset {end_offset:,}".replace(",", ",?"))
             assert asked.count("/v1/partitions") == before
             await more("seen", 2)
@@ -390,8 +388,11 @@ async def test_access_is_shown_explained_and_changed(tmp_path: Path) -> None:
     """Goal: rules, passwords and quotas need no command line. Method: each by its dialog, its records shown first, with the
     keyboard where a form is sent; what came of it is asked.
     """
-    async with LocalCluster(tmp_path / "cluster", controllers=1, brokers=0) as cluster, asyncio.timeout(240):
-        client = cluster.client()
+    async with (
+        LocalCluster(tmp_path / "cluster", controllers=1, brokers=0, adjust=calm) as cluster,
+        asyncio.timeout(240),
+    ):
+        client = cluster.client(timeout_s=60)
 
         async def asked(path: str) -> Any:
             return (await asyncio.to_thread(client.read, path))["items"]
@@ -545,9 +546,9 @@ async def test_a_token_is_issued_its_hmac_shown_once_and_it_is_renewed_and_expir
 
 
 async def test_a_past_state_and_a_loss_are_shown(tmp_path: Path) -> None:
-    async with LocalCluster(tmp_path / "cluster", brokers=2) as cluster, asyncio.timeout(240):
+    async with LocalCluster(tmp_path / "cluster", brokers=2, adjust=calm) as cluster, asyncio.timeout(240):
         body = {"name": "orders", "partitions": 2, "replication_factor": 1}
-        await asyncio.to_thread(cluster.client().write, "POST", "/v1/topics", body)
+        await asyncio.to_thread(cluster.client(timeout_s=60).write, "POST", "/v1/topics", body)
         async with opened(cluster.http(1)) as browser:
             await browser.open("timeline?at=0")
             await browser.shows("topic orders")
@@ -559,9 +560,8 @@ async def test_a_past_state_and_a_loss_are_shown(tmp_path: Path) -> None:
 
 async def test_a_change_by_another_client_is_seen_and_how_soon_is_said(tmp_path: Path) -> None:
     """Goal: what is committed is on the page without a reload. The time is printed, and not judged: machines differ."""
-    async with LocalCluster(tmp_path / "cluster", brokers=1) as cluster, asyncio.timeout(240):
-        active = await cluster.active()
-        assert active is not None
+    async with LocalCluster(tmp_path / "cluster", brokers=1, adjust=calm) as cluster, asyncio.timeout(240):
+        active = await active_of(cluster)
         async with opened(cluster.http(active.controller_id)) as browser:
             await browser.open("topics")
             await browser.shows("there is no topic yet")
@@ -569,7 +569,7 @@ async def test_a_change_by_another_client_is_seen_and_how_soon_is_said(tmp_path:
             for number in range(3):
                 began = time.monotonic()
                 body = {"name": f"t{number}", "partitions": 1, "replication_factor": 1}
-                await asyncio.to_thread(cluster.client().write, "POST", "/v1/topics", body)
+                await asyncio.to_thread(cluster.client(timeout_s=60).write, "POST", "/v1/topics", body)
                 committed = time.monotonic()
                 await expect(browser.page.get_by_role("link", name=f"t{number}")).to_be_visible(
                     timeout=SEEN_MS
