@@ -165,7 +165,7 @@ def _produce(producer: Producer, topic: str, per_second: float, sent: Sent, stop
 
 
 def read_to_end(
-    bootstrap: Sequence[str], topic: str, *, timeout_s: float = REQUEST_TIMEOUT_S, **more: str | float | bool
+    bootstrap: Sequence[str], topic: str, *, timeout_s: float = DELIVERY_TIMEOUT_S, **more: str | float | bool
 ) -> Counter[int]:
     """Return how often each number is in a topic, up to its present end.
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -54,7 +54,7 @@ class RealQuorum:
 
     `cluster_id` and `voters` (where each controller listens) are drawn where they are not given. `settings` are added to
     those of every node. With `further`, the voters can change: nodes find them in the log, which they look for at the
-    controllers' addresses and these; without it every node names the voters.
+    controllers' addresses and these; without it every node names the voters. No port that is `taken` is drawn.
     """
 
     def __init__(
@@ -68,11 +68,10 @@ class RealQuorum:
         voters: Mapping[int, HostPort] | None = None,
         settings: Mapping[str, str] = {},
         further: Sequence[HostPort] | None = None,
+        taken: Iterable[int] = (),
     ) -> None:
         rng = random.SystemRandom()
-        ports = free_ports(
-            {port for _, port in (voters or {}).values()} | {port for _, port in further or ()}, rng
-        )
+        ports = free_ports({port for _, port in (*(voters or {}).values(), *(further or ()))} | {*taken}, rng)
         self.directory = directory
         self._environment = dict(environment)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}

@@ -7,7 +7,7 @@ from metadata_log.errors import Unavailable
 from ops.kafka.java import TOOLS, java_command
 from ops.toolchain.jars import kafka_jars
 
-TIMEOUT_S: Final = 120.0
+TIMEOUT_S: Final = 240.0
 
 
 class ToolFailed(Unavailable):

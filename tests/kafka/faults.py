@@ -104,7 +104,7 @@ class Faults:
             await asyncio.sleep(0.1)
 
     def _is_whole(self) -> bool:
-        client = self._cluster.client()
+        client = self._cluster.client(timeout_s=60)
         voters = client.read("/v1/quorum")["voters"]
         brokers = client.read("/v1/brokers")["items"]
         partitions = client.read(f"/v1/topics/{TOPIC}")["partitions"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import random
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from metadata_log.metadata_versions import level_of
-from ops.cluster_layout import HOST
+from ops.cluster_layout import HOST, free_ports, ports_of
 from ops.java_properties import read_properties
 from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, producing, read_to_end
@@ -21,7 +22,7 @@ from ops.kafka.zookeeper import ensemble, old_broker, old_broker_properties
 from ops.local_cluster import LocalCluster
 from ops.toolchain.jars import KAFKA_VERSION
 from quorum.node.config import ControllerSettings
-from tests.support.processes import free_port, poll_until
+from tests.support.processes import poll_until
 
 TOPICS: Final = {"kept": 6, "other.one": 2}
 """Partitions by name."""
@@ -116,7 +117,8 @@ async def move(directory: Path, *, brokers: int = 2, release: str = KAFKA_VERSIO
     )
     with ExitStack() as stack:
         cluster.prepare()
-        hosts = stack.enter_context(ensemble(directory / "zookeeper", address=(HOST, free_port()))) + "/kafka"
+        port = next(free_ports(ports_of(cluster.members), random.Random()))
+        hosts = stack.enter_context(ensemble(directory / "zookeeper", address=(HOST, port))) + "/kafka"
         await asyncio.to_thread(_old_life, cluster, hosts, found)
         await asyncio.to_thread(_imported, cluster, hosts, found)
         try:
@@ -183,7 +185,7 @@ def _new_life(cluster: LocalCluster, found: Moved) -> None:
     poll_until(lambda: _whole(cluster) == sum(TOPICS.values()), deadline_s=DEADLINE_S, what="ISRs are whole")
     found.led = _whole(cluster)
     for name in TOPICS:
-        found.partitions[name] = len(cluster.client().read(f"/v1/topics/{name}")["partitions"])
+        found.partitions[name] = len(cluster.client(timeout_s=60).read(f"/v1/topics/{name}")["partitions"])
     bootstrap = tuple(broker.listens for broker in cluster.brokers)
     for name, acknowledged in found.acknowledged.items():
         read = read_to_end(bootstrap, name, timeout_s=DEADLINE_S)
@@ -192,7 +194,7 @@ def _new_life(cluster: LocalCluster, found: Moved) -> None:
 
 
 def _whole(cluster: LocalCluster) -> int:
-    client = cluster.client()
+    client = cluster.client(timeout_s=60)
     return sum(
         each["leader"] >= 0 and sorted(each["isr"]) == sorted(each["replicas"])
         for name in TOPICS

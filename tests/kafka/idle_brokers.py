@@ -131,7 +131,7 @@ async def _end_at_rest(cluster: LocalCluster) -> tuple[int, int]:
     async with asyncio.timeout(60):
         position = (-1, -1)
         while True:
-            end = cluster.client().read("/v1/brokers")  # linearizable
+            end = cluster.client(timeout_s=60).read("/v1/brokers")  # linearizable
             before, position = position, (end["end_offset"], end["controller_epoch"])
             if position == before:
                 return position

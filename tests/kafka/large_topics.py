@@ -6,6 +6,7 @@ Three brokers are registered, send heartbeats, and follow the log as observers, 
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -13,6 +14,8 @@ from typing import Final
 
 from metadata_log.node.addresses import HostPort, read_address
 from ops.local_cluster import LocalCluster
+from quorum.node.config import ControllerSettings
+from tests.support.active import active_of
 from tests.support.kafka_broker import heartbeat, registration
 from tests.support.kafka_client import KafkaClient
 from tests.support.kraft_observer import MAX_WAIT_MS, VERSION, KraftObserver, answered
@@ -50,15 +53,26 @@ class Large:
         )
 
 
-async def large_topics(directory: Path, *, times: int) -> Large:
-    """Create and delete a large topic so often; let the leader of the last one report all its ISRs, shrunk and whole."""
+def _as_it_is(settings: ControllerSettings) -> ControllerSettings:
+    return settings
+
+
+async def large_topics(
+    directory: Path,
+    *,
+    times: int,
+    adjust: Callable[[ControllerSettings], ControllerSettings] = _as_it_is,
+) -> Large:
+    """Create and delete a large topic so often; let the leader of the last one report all its ISRs, shrunk and whole.
+
+    `adjust` changes the settings of the controllers.
+    """
     large = Large()
     async with (
-        LocalCluster(directory, controllers=3, brokers=0, kafka=True) as cluster,
+        LocalCluster(directory, controllers=3, brokers=0, kafka=True, adjust=adjust) as cluster,
         asyncio.TaskGroup() as group,
     ):
-        before = await cluster.active()
-        assert before is not None
+        before = await active_of(cluster)
         address = read_address(cluster.member(before.controller_id).kafka or "")
         epochs: dict[int, int] = {}
         observers = [KraftObserver(broker_id) for broker_id in BROKERS]
@@ -75,15 +89,13 @@ async def large_topics(directory: Path, *, times: int) -> Large:
                 await _report(admin, topic_id, epochs, large)
             _, topics = await admin.ask(DELETE_TOPICS, 6, ((f"large-{number}", bytes(16)),), (), 60_000)
             assert topics[0][2] == 0
-        end = cluster.client().read("/v1/quorum")["high_watermark"]
+        end = cluster.client(timeout_s=60).read("/v1/quorum")["high_watermark"]
         async with asyncio.timeout(_FOLLOWED_S):
             while any(observer.position.offset < end for observer in observers):
                 await asyncio.sleep(0.05)
-        after = await cluster.active()
-        assert after is not None
-        large.elections = after.controller_epoch - before.controller_epoch
+        large.elections = (await active_of(cluster)).controller_epoch - before.controller_epoch
         for member in cluster.controllers:
-            answer = cluster.client().ask_one(member.http, "/metrics")
+            answer = cluster.client(timeout_s=60).ask_one(member.http, "/metrics")
             large.turns[member.id] = _longest_turn(answer.body.decode())
         admin.close()
         for task in tasks:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from confluent_kafka.cimpl import NewTopic
 from metadata_log.errors import Unavailable
 from metadata_log.node.addresses import HostPort, address_text, read_address
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT
-from ops.cluster_layout import HOST, free_ports
+from ops.cluster_layout import HOST, free_ports, ports_of
 from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, Sent, producing, read_to_end, settings
 from ops.kafka.properties import CLIENT_LISTENER, CONTROLLER_LISTENER, LOG_DIRS
@@ -121,13 +121,14 @@ class Takeover:
             brokers=brokers,
             cluster_id=self.ours.cluster_id,
             voters=(
-                _drawn(kafka_controllers, addresses)
+                _drawn(kafka_controllers, ports_of(self.ours.controllers))
                 if follows
                 else dict([*addresses.items()][:kafka_controllers])
             ),
             further=[*addresses.values()] if follows else None,
             settings=SETTINGS,
             environment={RELEASE_VARIABLE: release},
+            taken=ports_of(self.ours.controllers),
         )
         self.logins = self._let_users_log_in()
         self.bootstrap = self.kafka.bootstrap
@@ -140,9 +141,9 @@ class Takeover:
 
     def _let_users_log_in(self) -> list[str]:
         """Give each broker a listener for users of SCRAM; return where they listen."""
-        ports = free_ports(
-            {int(each.rpartition(":")[2]) for each in self.kafka.brokers.values()}, random.SystemRandom()
-        )
+        at_kafka = (*self.kafka.voters.values(), *map(read_address, self.kafka.brokers.values()))
+        taken = ports_of(self.ours.controllers) | {port for _, port in at_kafka}
+        ports = free_ports(taken, random.SystemRandom())
         found = []
         for node_id, address in self.kafka.brokers.items():
             at = address_text((HOST, next(ports)))
@@ -359,8 +360,8 @@ class Takeover:
         poll_until(created, deadline_s=DEADLINE_S, what=f"topic {name} is created")
 
 
-def _drawn(count: int, taken: Mapping[int, HostPort]) -> dict[int, HostPort]:
-    ports = free_ports({port for _, port in taken.values()}, random.SystemRandom())
+def _drawn(count: int, taken: set[int]) -> dict[int, HostPort]:
+    ports = free_ports(taken, random.SystemRandom())
     return {node_id: (HOST, next(ports)) for node_id in range(1, count + 1)}
 
 

@@ -77,7 +77,7 @@ def rights_come_and_go(cluster: LocalCluster, authority: Authority, folder: Path
     of_ann = ("--allow-principal", ANN, "--topic", "orders", "--resource-pattern-type", "prefixed")
     at_broker("--add", *of_ann, "--operation", "Write", "--operation", "Create")
 
-    listed = cluster.client().read("/v1/acls")["items"]
+    listed = cluster.client(timeout_s=60).read("/v1/acls")["items"]
     assert sorted(each["operation"] for each in listed) == ["CREATE", "WRITE"]
     assert {each["principal"] for each in listed} == {ANN}
     controller = cluster.controllers[0].kafka
@@ -93,7 +93,7 @@ def rights_come_and_go(cluster: LocalCluster, authority: Authority, folder: Path
         poll_until(lambda: len(sent.acknowledged) >= 20, deadline_s=60, what="ann's records are acknowledged")
 
     at_broker("--remove", "--force", *of_ann, "--operation", "Write", "--operation", "Create")
-    assert cluster.client().read("/v1/acls")["items"] == []
+    assert cluster.client(timeout_s=60).read("/v1/acls")["items"] == []
     poll_until(lambda: "orders" not in ann.topics(), deadline_s=60, what="the right is gone at the broker")
     with pytest.raises(NotAnswered):
         ann.create_topic("orders-us")

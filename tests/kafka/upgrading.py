@@ -110,7 +110,7 @@ def _rolled(cluster: LocalCluster, releases: dict[int, str], found: Upgraded) ->
         found.registered[1].extend(_levels(cluster))
         found.refusals += _refusal(cluster, NEW_LEVEL, "upgrade")
         found.refusals += _refusal(cluster, NEW_LEVEL - 1, "safe_downgrade")
-        features = cluster.client().read("/v1/features")["items"]
+        features = cluster.client(timeout_s=60).read("/v1/features")["items"]
         found.level = next(each["level"] for each in features if each["feature"] == METADATA_VERSION)
         _restart(cluster, cluster.brokers[0].id)
         _wait_until_whole(cluster)
@@ -138,7 +138,7 @@ def _refusal(cluster: LocalCluster, level: int, upgrade_type: str) -> list[str]:
     """Ask for a level, and return why it is refused; nothing where it is finalized."""
     update = {"feature": METADATA_VERSION, "level": level, "upgrade_type": upgrade_type}
     try:
-        cluster.client().write("POST", "/v1/features", {"updates": [update]})
+        cluster.client(timeout_s=60).write("POST", "/v1/features", {"updates": [update]})
     except MetadataError as error:
         return [error.message]
     return []
@@ -155,7 +155,7 @@ def _wait_until_whole(cluster: LocalCluster) -> None:
 
 
 def _is_whole(cluster: LocalCluster) -> bool:
-    client = cluster.client()
+    client = cluster.client(timeout_s=60)
     brokers = client.read("/v1/brokers")["items"]
     partitions = client.read(f"/v1/topics/{TOPIC}")["partitions"]
     return all(each["state"] == "ONLINE" for each in brokers) and all(
