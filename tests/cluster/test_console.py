@@ -66,12 +66,19 @@ class Browser:
         self, button: str, shows: str, fields: Mapping[str, str] = {}, *, carry: str = "Carry out"
     ) -> None:
         """Make a change: open its dialog, fill it in, wait until it shows what it would do, and carry it out."""
-        dialog = self.page.locator("dialog")
         await self.press(button)
-        for label, value in fields.items():
-            await dialog.get_by_label(label, exact=True).fill(value)
+        await self.fill(fields)
         await self.foresees(shows)
-        await dialog.get_by_role("button", name=carry, exact=True).click()
+        await self.carry_out(carry)
+
+    async def fill(self, fields: Mapping[str, str]) -> None:
+        """Fill in fields of the open dialog."""
+        for label, value in fields.items():
+            await self.page.locator("dialog").get_by_label(label, exact=True).fill(value)
+
+    async def carry_out(self, button: str = "Carry out") -> None:
+        dialog = self.page.locator("dialog")
+        await dialog.get_by_role("button", name=button, exact=True).click()
         await expect(dialog).to_be_hidden(timeout=SEEN_MS)
 
     async def foresees(self, shows: str) -> None:
@@ -398,19 +405,16 @@ async def test_access_is_shown_explained_and_changed(tmp_path: Path) -> None:
             return (await asyncio.to_thread(client.read, path))["items"]
 
         async with opened(cluster.http(1), width=360, scheme="dark") as browser:
-            page, dialog = browser.page, browser.page.locator("dialog")
+            page = browser.page
             await browser.open("access")
             await browser.titled("Access")
             await browser.shows("there is no rule yet")
-            fields = {"principal": "User:alice", "resource": "orders", "host": "example.com"}
             await browser.press("Create a rule")
-            for label, value in fields.items():
-                await dialog.get_by_label(label, exact=True).fill(value)
+            await browser.fill({"principal": "User:alice", "resource": "orders", "host": "example.com"})
             await browser.foresees("This matches nothing: host 'example.com'")
-            await dialog.get_by_label("host", exact=True).fill("*")
+            await browser.fill({"host": "*"})
             await browser.foresees("AccessControlEntry User:alice may read topic orders from host")
-            await dialog.get_by_role("button", name="Carry out", exact=True).click()
-            await expect(dialog).to_be_hidden(timeout=SEEN_MS)
+            await browser.carry_out()
             await browser.shows("allow.*User:alice.*read.*topic orders")
             (acl,) = await asked("/v1/acls")
             assert (acl["operation"], acl["host"], acl["permission_type"]) == ("READ", "*", "ALLOW")
@@ -434,15 +438,12 @@ async def test_access_is_shown_explained_and_changed(tmp_path: Path) -> None:
 
             await page.get_by_label("which").select_option("users")
             await browser.shows("no user has SCRAM credentials")
-            secret = {"user": "alice", "password": "a secret", "once more": "another"}
             await browser.press("Set a password")
-            for label, value in secret.items():
-                await dialog.get_by_label(label, exact=True).fill(value)
+            await browser.fill({"user": "alice", "password": "a secret", "once more": "another"})
             await browser.foresees("The two passwords differ")
-            await dialog.get_by_label("once more", exact=True).fill("a secret")
+            await browser.fill({"once more": "a secret"})
             await browser.foresees("UserScramCredential.*hmac-sha256:")
-            await dialog.get_by_role("button", name="Carry out", exact=True).click()
-            await expect(dialog).to_be_hidden(timeout=SEEN_MS)
+            await browser.carry_out()
             await browser.shows("SCRAM-SHA-256, 4,096 iterations")
             (user,) = await asked("/v1/users")
             assert user["credentials"] == [{"mechanism": "SCRAM-SHA-256", "iterations": 4096}]
