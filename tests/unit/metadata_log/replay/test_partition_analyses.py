@@ -79,7 +79,9 @@ STORY = (
 )
 
 
-def exported(directory: Path) -> None:
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("export")
     history: list[Step] = []
     image = EMPTY
     for code, records in STORY:
@@ -87,6 +89,7 @@ def exported(directory: Path) -> None:
         history.append(step_of(image, records, envelope=envelope))
         image = history[-1].image
     export_log(frames_of(history), directory, cluster_id=CLUSTER_ID)
+    return directory
 
 
 def answers(directory: Path, name: str, family: str, *columns: str) -> list[tuple[Any, ...]]:
@@ -98,9 +101,8 @@ def answers(directory: Path, name: str, family: str, *columns: str) -> list[tupl
     return [tuple(row[column] for column in columns) for row in duckdb.arrow(found).to_pylist()]
 
 
-def test_each_kind_of_election_is_counted_with_its_cause(tmp_path: Path) -> None:
-    exported(tmp_path)
-    assert answers(tmp_path, "elections", "partition_changes", "cause_code", "kind", "elections") == [
+def test_each_kind_of_election_is_counted_with_its_cause(exported: Path) -> None:
+    assert answers(exported, "elections", "partition_changes", "cause_code", "kind", "elections") == [
         ("LEADERS_BALANCED", "preferred", 1),
         ("SESSION_EXPIRED", "clean", 1),
         ("SESSION_EXPIRED", "lost", 1),
@@ -109,10 +111,9 @@ def test_each_kind_of_election_is_counted_with_its_cause(tmp_path: Path) -> None
     ]
 
 
-def test_a_reassignment_begins_and_ends_or_is_cancelled(tmp_path: Path) -> None:
+def test_a_reassignment_begins_and_ends_or_is_cancelled(exported: Path) -> None:
     """C21: the whole of each, from the log alone."""
-    exported(tmp_path)
-    log = Log(DuckDb(), open_export(tmp_path))
+    log = Log(DuckDb(), open_export(exported))
     found = log.engine.arrow(log.table_of("reassignments")).to_pylist()
     assert [(one["from_replicas"], one["to_replicas"], one["ended"]) for one in found] == [
         ([1, 2], [2, 3], "cancelled"),
@@ -120,9 +121,8 @@ def test_a_reassignment_begins_and_ends_or_is_cancelled(tmp_path: Path) -> None:
     ]
 
 
-def test_features_producer_ids_and_deleted_topics_are_told(tmp_path: Path) -> None:
-    exported(tmp_path)
-    text = report(DuckDb(), tmp_path)
+def test_features_producer_ids_and_deleted_topics_are_told(exported: Path) -> None:
+    text = report(DuckDb(), exported)
     for line in (
         "feature eligible.leader.replicas.version finalized at 1",
         "broker 1 got producer ids below 1,000",
