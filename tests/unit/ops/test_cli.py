@@ -171,11 +171,19 @@ def test_every_verb_has_its_function_and_examples(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_empty_text_is_no_value_of_any_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    """A script whose variable is not set: nothing is asked, read or founded for it."""
+    """A script whose variable is not set: nothing is asked, read or founded for it. What verbs share is tried at one of
+    them.
+    """
+    tried = set()
     for path, verb in declared():
+        shared = () if verb.shared is None else [field.name for field in dataclasses.fields(verb.shared)]
         for param in verb.params:
             if getattr(param, "may_be_empty", False) or getattr(param, "is_flag", False):
                 continue
+            place = verb.shared if param.name in shared else path
+            if (place, param.name) in tried:
+                continue
+            tried.add((place, param.name))
             words = [param.opts[-1], ""] if isinstance(param, click.Option) else [""]
             assert cli.main([*path.split(), *words]) == 2, (path, words)
             said = capsys.readouterr()
