@@ -102,6 +102,7 @@ def test_a_leader_is_not_deposed_by_its_own_entries(rate: float, count: int, has
     assert quorum.world.violations == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("large_journals")
 def test_what_an_observer_is_sent_deposes_nobody() -> None:
     quorum = Narrow(10 * MBIT, observers=1)
@@ -119,6 +120,7 @@ def test_what_an_observer_is_sent_deposes_nobody() -> None:
     assert quorum.world.violations == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("large_journals")
 def test_a_leader_that_dies_amid_a_large_entry_is_replaced() -> None:
     """What its kernel still sends is taken for a sign of life; that is little, and ends."""
@@ -133,6 +135,7 @@ def test_a_leader_that_dies_amid_a_large_entry_is_replaced() -> None:
     quorum.end()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("large_journals")
 def test_entries_share_messages_of_a_bounded_size_and_large_ones_fill_the_window(
     monkeypatch: pytest.MonkeyPatch,
@@ -202,6 +205,7 @@ def slow() -> Iterator[Quorum]:
     quorum.end()
 
 
+@pytest.mark.slow
 def test_a_leader_on_slow_disks_leads_on_while_snapshots_are_named_and_files_are_begun(slow: Quorum) -> None:
     """Goal: no work of several syncs is taken for one that hangs. Method: 120 frames each second fill files of 16 KiB, and
     are covered by snapshots, whose pointers are written in the journal's thread.

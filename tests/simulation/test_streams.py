@@ -26,6 +26,7 @@ def test_a_short_run_of_a_cluster() -> None:
     assert world.writes_acknowledged > 20
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run() -> None:
     traces = []
     for seed in (5, 5, 6):
