@@ -21,10 +21,10 @@ from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, claim, history_of, step_of
 from tests.support.plain_clock import gaps
 
-SEEDS = (21, 22)
+SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (21, 22)]
 
 
-@pytest.fixture(scope="module", params=[SEEDS[0], pytest.param(SEEDS[1], marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=SEEDS)
 def told(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[list[Step], replay.Log]:
@@ -43,7 +43,6 @@ def spells_of(log: replay.Log, name: str) -> Counter[plain.Spell]:
     return Counter(plain.Spell(*(row[field] for field in plain.Spell._fields)) for row in rows(log, name))
 
 
-@pytest.mark.slow
 def test_spells_under_replicated(told: tuple[list[Step], replay.Log]) -> None:
     history, log = told
     assert spells_of(log, "under_replicated_spells") == Counter(plain.spells(history, plain.under_replicated))
