@@ -24,7 +24,7 @@ from tests.support.plain_clock import Clock, Reading
 
 pytestmark = pytest.mark.slow
 
-WINDOWS = 25
+WINDOWS = 10
 """Of each history: another history shows more than further parts of the same one."""
 
 DAY_MS = 86_400_000

@@ -248,7 +248,7 @@ async def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(
             else:
                 await fed.configure(name, str(rng.randrange(1_000)))
         end_offset = fed.controller.committed.end_offset
-        for _ in range(12):
+        for _ in range(8):
             names = set(rng.sample(["a", "b", "c", "d", "never"], rng.randrange(3)))
             chosen = set(rng.sample(sorted(ids), rng.randrange(3)))
             if not names and not chosen:
