@@ -30,6 +30,7 @@ TOOLS: Final[Mapping[str, str]] = {
 """Kafka's shell scripts and the classes that they run."""
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_LOG_SETTINGS_BEFORE_4: Final = Path(__file__).with_name("log4j.properties")
 SMALL_HEAP: Final = "-Xms64m -Xmx384m"
 QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The optimizing compiler and a second collector thread cost more than they bring in a node that lives for minutes."""
@@ -47,6 +48,7 @@ def java_command(
         *environment.get("KAFKA_HEAP_OPTS", SMALL_HEAP).split(),
         *environment.get("KAFKA_JVM_PERFORMANCE_OPTS", QUICK_JVM).split(),
         f"-Dlog4j2.configurationFile=file:{_LOG_SETTINGS}",
+        f"-Dlog4j.configuration=file:{_LOG_SETTINGS_BEFORE_4}",
         f"-Dkafka.log.level={log_level}",
         *("-cp", jars.class_path, main),
         *arguments,

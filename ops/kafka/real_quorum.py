@@ -110,6 +110,10 @@ class RealQuorum:
         found = read_properties(self.config(node_id).read_text())
         self.config(node_id).write_text(properties_text({**found, **settings}))
 
+    def use(self, environment: Mapping[str, str]) -> None:
+        """Change variables of the nodes that are started from now on."""
+        self._environment |= environment
+
     @property
     def bootstrap(self) -> tuple[str, ...]:
         return tuple(self.brokers.values())

@@ -18,7 +18,6 @@ from ops.kafka.real_quorum import START_TIMEOUT_S, STOP_TIMEOUT_S, NotStarted
 from ops.toolchain.jars import ZOOKEEPER_VERSION, kafka_jars
 
 ENSEMBLE: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_LOG_SETTINGS: Final = Path(__file__).with_name("log4j.properties")
 _POLL_S: Final = 0.02
 _OF_KRAFT: Final = ("process.roles", "node.id", "controller.", "broker.rack", "share.")
 """Settings that a broker under ZooKeeper does not know, by how they begin."""
@@ -29,13 +28,7 @@ class OldProcess:
 
     def __init__(self, name: str, log: Path, main: str, settings: Path) -> None:
         self.name, self.log = name, log
-        command = java_command(
-            kafka_jars(ZOOKEEPER_VERSION),
-            main,
-            str(settings),
-            log_level="INFO",
-            environment={"KAFKA_HEAP_OPTS": f"-Xms64m -Xmx384m -Dlog4j.configuration=file:{_LOG_SETTINGS}"},
-        )
+        command = java_command(kafka_jars(ZOOKEEPER_VERSION), main, str(settings), log_level="INFO")
         with log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 no shell
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.from_kafka_3 import take_over_and_upgrade
 from tests.kafka.taking_over import take_over_and_back
 
 pytestmark = pytest.mark.slow
@@ -27,4 +28,14 @@ def test_a_quorum_is_taken_over_and_given_back_without_a_loss(tmp_path: Path) ->
         follows=False,
         again=True,
     )
+    assert found.holds, found.text()
+
+
+def test_brokers_of_kafka_3_go_on_and_are_rolled_to_the_newest_release(tmp_path: Path) -> None:
+    """Goal: a quorum of 3.9.2 comes with brokers that stay at 3.9.2, and no record is lost until they are of 4.3.1.
+
+    Its voters are in the log (kraft.version 1), and the brokers find ours by controller.quorum.bootstrap.servers. The level
+    of metadata.version stays at 3.9 until the last broker is of 4.3.1.
+    """
+    found = take_over_and_upgrade(tmp_path, controllers=1, kafka_controllers=1, brokers=2)
     assert found.holds, found.text()

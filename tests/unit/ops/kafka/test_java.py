@@ -24,8 +24,9 @@ def test_a_small_jvm_unless_kafkas_variables_say_otherwise() -> None:
 
 def test_the_log_settings_are_beside_the_code() -> None:
     command = java.java_command(JARS, java.TOOLS["kafka-topics"], "--list")
-    named = next(word for word in command if word.startswith("-Dlog4j2.configurationFile=file:"))
-    assert Path(named.partition("file:")[2]).is_file()
+    for option in ("-Dlog4j2.configurationFile=file:", "-Dlog4j.configuration=file:"):
+        named = next(word for word in command if word.startswith(option))
+        assert Path(named.partition("file:")[2]).is_file()
 
 
 @pytest.mark.slow
