@@ -36,7 +36,7 @@ from ops.takeover.kafka_state import KafkaState
 from ops.takeover.places import check_places
 from quorum.controller.standby import configured_voters
 from quorum.decide.features import supported
-from quorum.node.config import ControllerSettings
+from quorum.node.config import KAFKA_SECURITY, ControllerSettings
 from quorum.node.restoring import EPOCHS_SKIPPED, begin_directory, restored, surviving_state
 
 OFFSETS_SKIPPED: Final = 1_000_000
@@ -109,13 +109,24 @@ def begun_with(state: KafkaState, controllers: Sequence[ControllerSettings]) -> 
 
 
 def _check_listeners(image: MetadataImage, controllers: Sequence[ControllerSettings]) -> None:
-    """Check that brokers look for our controllers under the name that they look for Kafka's."""
+    """Check that brokers look for our controllers under the name that they look for Kafka's, and speak to both alike."""
     names = {endpoint.name for _, endpoint in listeners_of(image)}
+    spoken = {
+        endpoint.security_protocol
+        for controller in image.controllers.values()
+        for endpoint in controller.endpoints
+    }
     for settings in controllers:
         if names and settings.kafka.listener_name not in names:
             raise InvalidRequest(
                 f"controller {settings.node_id} is told to brokers under the listener {settings.kafka.listener_name}, and "
                 f"Kafka's controllers are under {', '.join(sorted(names))}: set listener_name in [kafka]"
+            )
+        if spoken and KAFKA_SECURITY.index(settings.kafka_security) not in spoken:
+            theirs = ", ".join(KAFKA_SECURITY[number] for number in sorted(spoken))
+            raise InvalidRequest(
+                f"controller {settings.node_id} speaks {settings.kafka_security} to Kafka's brokers, and their controllers "
+                f"spoke {theirs}: set security in [kafka], with [tls] and [identity] as it needs them"
             )
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -96,6 +96,9 @@ class TakenOver:
 class Takeover:
     """Both clusters of a run: Kafka's with its brokers, and our controllers, which have the same cluster id."""
 
+    login: Mapping[str, str] = {}
+    """How clients log in at brokers."""
+
     def __init__(
         self,
         directory: Path,
@@ -121,7 +124,7 @@ class Takeover:
             brokers=brokers,
             cluster_id=self.ours.cluster_id,
             voters=(
-                _drawn(kafka_controllers, ports_of(self.ours.controllers))
+                drawn(kafka_controllers, ports_of(self.ours.controllers))
                 if follows
                 else dict([*addresses.items()][:kafka_controllers])
             ),
@@ -312,7 +315,7 @@ class Takeover:
             for node_id in nodes:
                 self.kafka.wait_until_started(node_id)
 
-    def take_over(self) -> float:
+    def take_over(self, *options: str) -> float:
         """Kill Kafka's controllers, import what they left, and start ours; return what the import took."""
         for node_id in self.kafka.voters:
             self.kafka.kill(node_id)
@@ -321,7 +324,7 @@ class Takeover:
         for member in self.ours.controllers:
             if (self.ours.data(member.id) / "process.json").exists():  # it is from the takeover before
                 self.ours.data(member.id).rename(self.ours.data(member.id).with_name(f"{member.data}-before"))
-        took = _ran("import-kafka", sources, configs)
+        took = _ran("import-kafka", sources, configs, *options)
         for member in self.ours.controllers:
             asyncio.run(self.ours.start_one(member.id))
         return took
@@ -352,7 +355,9 @@ class Takeover:
 
         def created() -> bool:
             try:
-                Admin(self.bootstrap).create_topic(name, replicas=len(self.kafka.brokers), timeout_s=5.0)
+                Admin(self.bootstrap, **self.login).create_topic(
+                    name, replicas=len(self.kafka.brokers), timeout_s=5.0
+                )
             except Unavailable as error:
                 return "TOPIC_ALREADY_EXISTS" in error.message
             return True
@@ -360,7 +365,7 @@ class Takeover:
         poll_until(created, deadline_s=DEADLINE_S, what=f"topic {name} is created")
 
 
-def _drawn(count: int, taken: set[int]) -> dict[int, HostPort]:
+def drawn(count: int, taken: set[int]) -> dict[int, HostPort]:
     ports = free_ports(taken, random.SystemRandom())
     return {node_id: (HOST, next(ports)) for node_id in range(1, count + 1)}
 
@@ -370,8 +375,8 @@ def _all(futures: dict[Any, Any]) -> None:
         future.result()
 
 
-def _ran(verb: str, sources: Sequence[str], configs: Sequence[str]) -> float:
-    command = [sys.executable, "-m", "ops.cli", "storage", verb, *sources, "--json"]
+def _ran(verb: str, sources: Sequence[str], configs: Sequence[str], *options: str) -> float:
+    command = [sys.executable, "-m", "ops.cli", "storage", verb, *sources, "--json", *options]
     for config in configs:
         command += ["--config", config]
     began = time.monotonic()

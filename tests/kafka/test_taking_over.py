@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.from_kafka_3 import take_over_and_upgrade
+from tests.kafka.secure_takeover import take_over_secure_and_back
 from tests.kafka.taking_over import take_over_and_back
 
 pytestmark = pytest.mark.slow
@@ -39,3 +40,8 @@ def test_brokers_of_kafka_3_go_on_and_are_rolled_to_the_newest_release(tmp_path:
     """
     found = take_over_and_upgrade(tmp_path, controllers=1, kafka_controllers=1, brokers=2)
     assert found.holds, found.text()
+
+
+def test_a_quorum_with_tls_and_sasl_is_taken_over_and_given_back(tmp_path: Path) -> None:
+    """Goal: the broker's file stays as it is, and the broker runs on, both ways: it logs in by PLAIN under TLS each time."""
+    take_over_secure_and_back(tmp_path)

@@ -20,7 +20,7 @@ from metadata_log.records.quorum import Voter, VoterEndpoint
 from ops.takeover import taking_over
 from ops.takeover.kafka_state import KafkaState, kafka_state
 from ops.takeover.taking_over import OFFSETS_SKIPPED, begun_with, check_may_take_over, take_over
-from quorum.node.config import ControllerSettings, FeatureSettings
+from quorum.node.config import KAFKA_SECURITY, ControllerSettings, FeatureSettings
 from quorum.node.restoring import EPOCHS_SKIPPED, surviving_state
 from tests.support.kafka_log import batch, broker, feature, leader_change, partition, topic, written
 from tests.support.lab import settings, uuid
@@ -128,6 +128,23 @@ def test_brokers_look_for_one_name_of_a_listener(tmp_path: Path) -> None:
     known = replace(state.image, controllers=state.image.controllers.set(NodeId(1), registered))
     with pytest.raises(InvalidRequest, match="under CTRL: set listener_name"):
         begun_with(state._replace(image=known), ours(tmp_path))
+
+
+@pytest.mark.parametrize("spoken", [1, 2, 3])
+def test_brokers_speak_to_our_controllers_as_they_did_to_kafkas(tmp_path: Path, spoken: int) -> None:
+    """Goal: brokers that would find our listener and could not speak to it are known before their controllers are gone."""
+    state = kafka(tmp_path)
+    security = KAFKA_SECURITY[spoken]
+
+    def known(protocol: int) -> KafkaState:
+        listener = BrokerEndpoint(ours(tmp_path)[0].kafka.listener_name, "h", 1, protocol)
+        registered = RegisterControllerRecord(NodeId(1), uuid(1), 0, False, (listener,), ())
+        controllers = state.image.controllers.set(NodeId(1), registered)
+        return state._replace(image=replace(state.image, controllers=controllers))
+
+    with pytest.raises(InvalidRequest, match=f"controllers spoke {security}: set security in .kafka."):
+        begun_with(known(spoken), ours(tmp_path))
+    begun_with(known(0), ours(tmp_path))
 
 
 def test_a_controller_is_named_once(tmp_path: Path) -> None:
