@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from metadata_log.errors import ForeignDirectory, InvalidRequest
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.addresses import address_text
 from metadata_log.node.disk.data_directory import (
     FOLDERS,
     DirectoryLock,
@@ -33,6 +34,7 @@ from metadata_log.records.features import (
 )
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
 from ops.takeover.kafka_state import KafkaState
+from ops.takeover.majority import listed
 from ops.takeover.places import check_places
 from quorum.controller.standby import configured_voters
 from quorum.decide.features import supported
@@ -128,6 +130,37 @@ def _check_listeners(image: MetadataImage, controllers: Sequence[ControllerSetti
                 f"controller {settings.node_id} speaks {settings.kafka_security} to Kafka's brokers, and their controllers "
                 f"spoke {theirs}: set security in [kafka], with [tls] and [identity] as it needs them"
             )
+
+
+def not_found_by_brokers(state: KafkaState, controllers: Sequence[ControllerSettings]) -> str | None:
+    """Return why no broker would find our controllers without new settings; None: one is found, and tells of the others.
+
+    At kraft.version 0 the settings of each broker name the voters. The log says where these listen from metadata.version
+    3.7 on, and before it their ids alone.
+    """
+    if state.image.quorum.kraft_version or state.voters is None:
+        return None
+    listened = {
+        (node_id, (endpoint.host, endpoint.port))
+        for node_id, endpoint in listeners_of(state.image)
+        if node_id in state.voters
+    }
+    ours = {
+        (int(voter.id), voter.kafka)
+        for settings in controllers
+        for voter in settings.voters
+        if voter.id == settings.node_id and voter.kafka is not None
+    }
+    if listened & ours or (not listened and {node_id for node_id, _ in ours} & {*state.voters}):
+        return None
+    addresses = ",".join(address_text(address) for _, address in sorted(ours))
+    theirs = ", ".join(f"{node_id}@{address_text(address)}" for node_id, address in sorted(listened))
+    return (
+        f"Kafka's quorum was named by controller.quorum.voters (kraft.version 0): the brokers look for "
+        f"{theirs or listed(state.voters)} alone, and none of our controllers has such an id and address. Give ours one of "
+        f"these; or, while Kafka's controllers run, add controller.quorum.bootstrap.servers={addresses} and Kafka's "
+        "addresses to each broker's settings, beside that one, and restart the brokers one by one"
+    )
 
 
 def listeners_of(image: MetadataImage) -> Iterator[tuple[int, VoterEndpoint | BrokerEndpoint]]:

@@ -62,6 +62,10 @@ shared_import = _shared(
     "show what would be taken, and what would be lost; write nothing",
     flag("--drop", help="go on without what has no counterpart here, as --dry-run lists it"),
     flag(
+        "--brokers-told",
+        help="each broker knows our addresses: go on where none is one of Kafka's fixed voters (kraft.version 0)",
+    ),
+    flag(
         "--voters-unknown",
         help="go on where no directory says who votes: those of a majority are named, the newest among them",
     ),
@@ -79,6 +83,7 @@ def run_import(
     config: tuple[Path, ...],
     gone: tuple[int, ...],
     drop: bool,
+    brokers_told: bool,
     voters_unknown: bool,
     dry_run: bool,
 ) -> int:
@@ -86,7 +91,7 @@ def run_import(
     from ops.settings import load_controller_settings
     from ops.takeover.kafka_state import is_running, kafka_state
     from ops.takeover.progress import Progress
-    from ops.takeover.taking_over import begun_with, check_may_take_over, take_over
+    from ops.takeover.taking_over import begun_with, check_may_take_over, not_found_by_brokers, take_over
 
     keep_files_private()
     controllers = [load_controller_settings(each) for each in config]
@@ -109,10 +114,11 @@ def run_import(
         say(line)
     if state.voters is None:
         say("no directory says who votes in Kafka's quorum: be sure that those of a majority are named")
-    if begun.lost and not drop and not dry_run:
-        raise InvalidRequest(
-            f"this would be lost: {_listed(begun.lost)}. Look at it with --dry-run; go on without it with --drop"
-        )
+    unfound = None if brokers_told else not_found_by_brokers(state, controllers)
+    if dry_run and unfound is not None:
+        say(f"would be refused: {unfound}")
+    if not dry_run:
+        _check_agreed(begun.lost, drop, unfound)
     if not dry_run:
         with patience("the directories are being written"):
             image = take_over(image, controllers)
@@ -135,6 +141,16 @@ def run_import(
     if not dry_run:
         _say_what_comes(state)
     return 0
+
+
+def _check_agreed(lost: Mapping[str, int], drop: bool, unfound: str | None) -> None:
+    """Check that the operator accepts what a takeover costs."""
+    if unfound is not None:
+        raise InvalidRequest(f"{unfound}. Where that is done, say so: --brokers-told")
+    if lost and not drop:
+        raise InvalidRequest(
+            f"this would be lost: {_listed(lost)}. Look at it with --dry-run; go on without it with --drop"
+        )
 
 
 def _still_running(path: Path) -> str:
@@ -169,11 +185,10 @@ def _say_what_comes(state: "KafkaState") -> None:
     say(
         "start the controllers; the brokers go on by themselves if controller.quorum.bootstrap.servers names them"
     )
-    if not state.image.quorum.voters or not any(voter.endpoints for voter in state.image.quorum.voters):
+    if not state.image.quorum.kraft_version:
         say(
-            "Kafka's quorum was named by controller.quorum.voters (kraft.version 0): brokers find ours without a restart "
-            "where these have the ids and addresses of that setting; else give each broker "
-            "controller.quorum.bootstrap.servers in its place, and restart it"
+            "Kafka's quorum was named by controller.quorum.voters (kraft.version 0): put "
+            "controller.quorum.bootstrap.servers with all our addresses in its place, when a broker is restarted next"
         )
     say(
         "Kafka's directories stay as they are: keep them until you are sure, and never start controllers in them again"

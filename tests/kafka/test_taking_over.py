@@ -6,6 +6,7 @@ import pytest
 
 from tests.kafka.from_kafka_3 import take_over_and_upgrade
 from tests.kafka.secure_takeover import take_over_secure_and_back
+from tests.kafka.static_voters import take_over_elsewhere
 from tests.kafka.taking_over import take_over_and_back
 
 pytestmark = pytest.mark.slow
@@ -45,3 +46,8 @@ def test_brokers_of_kafka_3_go_on_and_are_rolled_to_the_newest_release(tmp_path:
 def test_a_quorum_with_tls_and_sasl_is_taken_over_and_given_back(tmp_path: Path) -> None:
     """Goal: the broker's file stays as it is, and the broker runs on, both ways: it logs in by PLAIN under TLS each time."""
     take_over_secure_and_back(tmp_path)
+
+
+def test_brokers_with_fixed_voters_are_told_where_ours_are_before_a_takeover(tmp_path: Path) -> None:
+    """Goal: no broker is left behind at kraft.version 0. Method: ours listen elsewhere, and brokers are told before."""
+    take_over_elsewhere(tmp_path)

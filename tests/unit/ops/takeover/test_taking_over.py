@@ -19,7 +19,13 @@ from metadata_log.records.features import METADATA_VERSION, METAQUORUM_VERSION, 
 from metadata_log.records.quorum import Voter, VoterEndpoint
 from ops.takeover import taking_over
 from ops.takeover.kafka_state import KafkaState, kafka_state
-from ops.takeover.taking_over import OFFSETS_SKIPPED, begun_with, check_may_take_over, take_over
+from ops.takeover.taking_over import (
+    OFFSETS_SKIPPED,
+    begun_with,
+    check_may_take_over,
+    not_found_by_brokers,
+    take_over,
+)
 from quorum.node.config import KAFKA_SECURITY, ControllerSettings, FeatureSettings
 from quorum.node.restoring import EPOCHS_SKIPPED, surviving_state
 from tests.support.kafka_log import batch, broker, feature, leader_change, partition, topic, written
@@ -145,6 +151,37 @@ def test_brokers_speak_to_our_controllers_as_they_did_to_kafkas(tmp_path: Path, 
     with pytest.raises(InvalidRequest, match=f"controllers spoke {security}: set security in .kafka."):
         begun_with(known(spoken), ours(tmp_path))
     begun_with(known(0), ours(tmp_path))
+
+
+def _at_kraft_version(state: KafkaState, level: int, *, of: int = 1, port: int = 9201) -> KafkaState:
+    """Return the state of a quorum of controller 1, which registered under this port unless it is 0."""
+    image = replace(state.image, quorum=state.image.quorum._replace(kraft_version=level))
+    if port:
+        listener = BrokerEndpoint("CONTROLLER", "127.0.0.1", port, 0)
+        registered = RegisterControllerRecord(NodeId(of), uuid(1), 0, False, (listener,), ())
+        image = replace(image, controllers=image.controllers.set(NodeId(of), registered))
+    return state._replace(image=image, voters=(of,))
+
+
+@pytest.mark.parametrize(
+    ("level", "of", "port", "found"),
+    [
+        (0, 1, 9201, True),  # ours has its id and its address
+        (0, 1, 9999, False),
+        (0, 7, 9201, False),
+        (0, 1, 0, True),  # before 3.7 no controller registers: the id is all that is known
+        (0, 7, 0, False),
+        (1, 7, 9999, True),  # the log names the voters, and the brokers look for servers
+    ],
+)
+def test_brokers_with_fixed_voters_find_one_of_ours_among_them(
+    tmp_path: Path, level: int, of: int, port: int, found: bool
+) -> None:
+    state = _at_kraft_version(kafka(tmp_path), level, of=of, port=port)
+    told = not_found_by_brokers(state, ours(tmp_path))
+    assert (told is None) is found
+    if told is not None:
+        assert "controller.quorum.bootstrap.servers=127.0.0.1:92" in told
 
 
 def test_a_controller_is_named_once(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from ops.verbs import storage_kafka
 from quorum.node.config import ControllerSettings
 from quorum.node.restoring import surviving_state
 from tests.support.kafka_log import batch as kafka_batch
-from tests.support.kafka_log import unpacked, value
+from tests.support.kafka_log import feature, leader_change, unpacked, value, written
 from tests.support.lab import settings, uuid
 
 CLUSTER_ID = "bWV0YXF1b3J1bS1wZWVyMA"
@@ -134,6 +134,27 @@ def test_a_quorum_that_runs_is_only_looked_at(
     command = words("import-kafka", sources, [config(tmp_path, 1)])
     assert "stop all of Kafka's controllers first" in str(ran(capsys, command, code=2)["said"])
     assert ran(capsys, [*command, "--dry-run"])["written"] is False
+
+
+def test_brokers_that_look_for_fixed_voters_elsewhere_are_told_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "kafka"
+    written(
+        source,
+        [
+            kafka_batch(0, [leader_change(7, (7,))], control=2),
+            kafka_batch(1, [feature("metadata.version", 30)]),
+        ],
+    )
+    meta = source / "meta.properties"
+    meta.write_text(f"node.id=7\ncluster.id={CLUSTER_ID}\n")
+    command = words("import-kafka", [source], [config(tmp_path, 1)])
+    assert cli.main([*command, "--dry-run"]) == 0
+    assert "would be refused: Kafka's quorum was named by controller.quorum.voters" in capsys.readouterr().err
+    assert "--brokers-told" in str(ran(capsys, command, code=3)["said"])
+    assert not (tmp_path / "controller-1").exists()
+    assert ran(capsys, [*command, "--brokers-told"])["written"] is True
 
 
 def test_damage_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
