@@ -21,6 +21,7 @@ from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.kafka.batches import Batch
 from metadata_log.kafka.counterparts import READ
 from metadata_log.kafka.records import CONTROL_TYPES_FROM, Decoded, encode
+from metadata_log.node.collector import no_collections
 from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.records.configs import MASK_KEY_BYTES, ConfigRecord, is_sensitive
 from metadata_log.records.declaration import declaration_of
@@ -216,7 +217,8 @@ def kafka_state(
     check_one_each([each.node_id for each in logs])
     chosen = max(logs, key=lambda each: each.end)
     fold = _Fold(chosen, rng=rng, progress=progress)
-    image = fold.image()
+    with no_collections():
+        image = fold.image()
     if fold.zk_migration in _ZK_MIGRATIONS:
         raise InvalidRequest(
             f"{chosen.path}: a migration from ZooKeeper {_ZK_MIGRATIONS[fold.zk_migration]} (ZkMigrationState "
