@@ -4,7 +4,7 @@
 first, ask before they begin, and show on request what they would do. Tests: tests/unit/ops/verbs/test_roll.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -43,15 +43,30 @@ class Routine(Network):
 
 
 def routine(
-    *, dry: str, local: str, patience_s: float = PATIENCE_S, accepts: bool = True
+    *,
+    dry: str,
+    local: str,
+    patience_s: float = PATIENCE_S,
+    accepts: bool = True,
+    more_codes: Collection[str] = (),
 ) -> Callable[[R], R]:
     """Declare a verb that visits nodes: it gets `asked`, a Routine.
 
-    `dry` says what a dry run shows, `local` what --local does. Without `accepts` the health is not looked at.
+    `dry` says what a dry run shows, `local` what --local does. Without `accepts` the health is not looked at. --accept
+    takes `more_codes` beside those of health.
     """
+
+    def code(text: str) -> str:
+        from ops.admin.health import CODES
+
+        if text not in CODES and text not in more_codes:
+            raise ValueError(f"{text!r} is none of {', '.join(sorted({*CODES, *more_codes}))}")
+        return text
+
     accept = option(
         "--accept",
         "accepted",
+        read=code,
         multiple=True,
         metavar="CODE",
         help="a reason of `quorum health` that does not matter; may be repeated",

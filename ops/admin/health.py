@@ -30,6 +30,46 @@ RED_CONDITIONS: Final = frozenset(
     }
 )
 """What nodes report of themselves is yellow, but where clients or other nodes are refused, or two histories grow."""
+CODES: Final = RED_CONDITIONS | {
+    *(
+        "ADDRESS_OUTDATED",
+        "CONTROLLER_UNREACHABLE",
+        "INCONSISTENT_CLUSTER_ID",
+        "DIGESTS_DIFFER",
+        "STATE_DIFFERS",
+    ),
+    *(
+        "VOTER_UNREACHABLE",
+        "VOTER_BEHIND",
+        "VOTER_FORGOT",
+        "VOTER_LOCKED_OUT",
+        "OBSERVER_LOCKED_OUT",
+        "NOT_A_VOTER",
+    ),
+    *(
+        "CHANGE_PENDING",
+        "ALREADY_FOUNDED",
+        "NO_ACTIVE_CONTROLLER",
+        "NO_LEADER",
+        "NOT_ACTIVE",
+        "NOTHING_COMMITTED",
+    ),
+    *("NOT_COMMITTING", "DISK_STALLED", "DISK_NEARLY_FULL", "LOG_CUT", "LOG_DAMAGED", "CACHE_SET_ASIDE"),
+    *("SNAPSHOT_FAILED", "SNAPSHOT_SET_ASIDE", "SNAPSHOT_NOT_FETCHED", "AUDIT_NOT_WRITTEN"),
+    *("INCONSISTENT_VOTER_SET", "VOTER_DIRECTORY_CHANGED", "KAFKA_LISTENER_MISSING"),
+    *(
+        "NO_BROKER",
+        "NO_BROKER_ONLINE",
+        "BROKERS_MISSING",
+        "BROKER_OFFLINE",
+        "BROKER_FENCED",
+        "BROKER_STOPPING",
+    ),
+    *("NOT_SERVING", "REPLICAS_STARTING", "PARTITIONS_UNDER_REPLICATED", "REASSIGNMENTS_STUCK"),
+    *("CERTIFICATE_ENDS_SOON", "AUTHORITY_ENDS_SOON", "CERTIFICATES_NOT_RELOADED", "PRINCIPALS_NOT_RELOADED"),
+    "REVOKED_NOT_RELOADED",
+}
+"""The codes of all reasons, from whichever node: `--accept` takes these."""
 BEHIND_MS: Final = VOTER_CAUGHT_UP_MS
 """A voter that caught up longer ago than this is behind. An idle leader commits every second, so a healthy one never is."""
 NO_DETAIL: Final = (

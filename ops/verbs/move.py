@@ -59,6 +59,7 @@ def _moving(run: R) -> R:
             routine(
                 dry="show where it is reached now and then, and what is unsafe; change nothing",
                 local="the node is one of `metaquorum up --dir DIR`: all files there are written, and it is started again",
+                more_codes=("NAME_UNKNOWN",),
             ),
         )
     ):
