@@ -1,14 +1,18 @@
 """Packages, units and containers: each file is what the code and the documents say it is."""
 
+import json
 import re
 import shutil
 import subprocess
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import pytest
 
+from ops import cli
 from ops.cli import NOUNS
 from tests import commands_page
 from tests.house.rules import ROOMS
@@ -51,8 +55,6 @@ def test_what_packages_bring_for_a_shell_is_what_the_command_prints(
     shell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Write it with `metaquorum completion SHELL`."""
-    from ops import cli
-
     assert cli.main(["completion", shell]) == 0
     assert (ROOT / "ops/completion" / COMPLETIONS[shell]).read_text() == capsys.readouterr().out
 
@@ -121,12 +123,46 @@ def test_what_is_wrong_with_a_containerfile_is_found(was: str, now: str, named: 
     assert any(named in fault for fault in containerfile.faults(text.replace(was, now)))
 
 
+def assert_is_a_command(words: list[str]) -> None:
+    """Check that our command line takes these words, without running them."""
+    command: click.Command = cli.ROOT
+    context = click.Context(command)
+    while isinstance(command, click.Group):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None, name
+        command, context = found, click.Context(found, info_name=name, parent=context)
+    command.parse_args(context, list(words))
+
+
+def assert_is_a_module(words: list[str]) -> None:
+    """Check that this starts a module of ours with the image's Python."""
+    python, flag, module, *_ = words
+    assert (python, flag) == ("/opt/metaquorum/bin/python", "-m")
+    assert find_spec(module) is not None, module
+
+
+def test_the_containers_own_command_and_check_are_ours() -> None:
+    _, final = containerfile.stages((CONTAINER / "Containerfile").read_text())
+    of = {each.keyword: each.rest for each in final}
+    assert json.loads(of["ENTRYPOINT"]) == ["/opt/metaquorum/bin/metaquorum"]
+    assert_is_a_command(json.loads(of["CMD"]))
+    assert_is_a_module(json.loads(of["HEALTHCHECK"].partition(" CMD ")[2]))
+    assert "--format docker" in (DOCS / "containers.md").read_text(), "an image of OCI has no health check"
+
+
 def test_compose_runs_three_controllers_and_a_console_without_rights() -> None:
     compose = yaml_subset.parsed((CONTAINER / "compose.yaml").read_text())
     services: dict[str, Any] = compose["services"]
     assert set(services) == {"settings", "controller-1", "controller-2", "controller-3", "console"}
     settings = (CONTAINER / "settings.sh").read_text()
+    build, final = containerfile.stages((CONTAINER / "Containerfile").read_text())
+    (volume,) = (each.rest for each in final if each.keyword == "VOLUME")
+    installed = {
+        script for each in build for script in re.findall(r"(\S+) (/opt/metaquorum/share/\S+)", each.rest)
+    }
+    assert set(compose["volumes"]) == {"cluster"}
     for name, service in services.items():
+        assert service["volumes"] == [f"cluster:{volume}"], name
         assert (service["user"], service["read_only"], service["cap_drop"]) == (
             "10001:10001",
             True,
@@ -142,4 +178,9 @@ def test_compose_runs_three_controllers_and_a_console_without_rights() -> None:
             assert service["command"][-1] == f"/var/lib/metaquorum/{name}.toml"
             assert service["healthcheck"]["test"][-1] == f"/var/lib/metaquorum/{name}"
             assert service["depends_on"] == {"settings": {"condition": "service_completed_successfully"}}
+            assert_is_a_command(service["command"])
+            assert_is_a_module(service["healthcheck"]["test"][1:])
+    shell, script = services["settings"]["entrypoint"]
+    assert (shell, services["settings"]["command"]) == ("/bin/sh", [volume])
+    assert ("ops/container/settings.sh", script) in installed
     assert services["console"]["ports"] == ["127.0.0.1:9101:9101"] and "http://0.0.0.0:9101" in settings
