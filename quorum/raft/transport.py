@@ -168,6 +168,7 @@ class TcpTransport:
             async with asyncio.TaskGroup() as tasks:
                 if self._tls is not None:
                     tasks.create_task(_keep_ending(self, self._tls))
+                    tasks.create_task(_keep_renewing(self.renewal))
                 try:
                     self.dialler.begin(tasks)
                     await self._failure
@@ -443,10 +444,17 @@ class TcpTransport:
 
 
 async def _keep_ending(transport: TcpTransport, tls: Tls) -> None:
-    """Drop links whose other end showed a certificate that counts no longer: TLS looks once, when a link begins. And replace
-    links that began with another certificate of this node, one in each TLS_CHECK_S.
-    """
+    """Drop links whose other end showed a certificate that counts no longer: TLS looks once, when a link begins."""
     while True:
         await asyncio.sleep(TLS_CHECK_S)
         transport.drop_ended(tls.now_s, tls.is_revoked)
-        await transport.renewal.renew_one()
+
+
+async def _keep_renewing(renewal: Renewal) -> None:
+    """Replace links that began with another certificate of this node, one in each TLS_CHECK_S.
+
+    A task of its own: a dial may take HANDSHAKE_TIMEOUT_MS, and a revoked certificate must not wait for it.
+    """
+    while True:
+        await asyncio.sleep(TLS_CHECK_S)
+        await renewal.renew_one()

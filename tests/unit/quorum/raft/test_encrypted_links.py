@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.tls import Tls
 from ops.certificates import Authority
 from quorum.raft.dialling import AddressInfo
+from quorum.raft.link import Link
 from tests.support.certificates import DAY_S, certified
 from tests.support.processes import free_ports
 from tests.unit.quorum.raft.test_transport import CLUSTER, NACK, Node, linked, say, until
@@ -183,6 +185,66 @@ async def test_links_are_replaced_once_a_node_has_a_new_certificate_and_no_end_i
         assert not any(event[0] == "lost" and event[2] for event in (*one.events, *two.events)), "by no peer"
         say(node.transport, other_id, NACK)
         await until(lambda: other.messages, "messages pass")
+
+
+async def test_a_peer_that_cannot_be_dialled_is_dialled_ever_more_seldom_and_keeps_its_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a peer behind a firewall, which dials us, costs no dial every 5 s. Method: nobody listens at its address."""
+    monkeypatch.setattr("quorum.raft.renewal.OLD_ENOUGH_MS", 0)
+    ours = Authority(tmp_path / "ca", cluster_id=CLUSTER)
+    node, other, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+    dialler, peer, now_ms, dialled_at = node.transport.dialler, NodeId(2), 0, list[int]()
+    async with node.running(), other.running():
+        await until(lambda: linked(node.transport) and linked(other.transport), "they are linked")
+        link = node.transport._established[peer]
+        other.transport.now_ms = lambda: time.monotonic_ns() // 1_000_000 + 20 * DIAL_GRACE_MS
+        now_s = int(time.time())
+        certified(ours, "controller", "1", begins_s=now_s - 9, ends_s=now_s + 99 * DAY_S)
+        assert node.transport._tls is not None
+        node.transport._tls.look_again()
+        dial = dialler.dial
+
+        async def noted(to: NodeId, link: Link | None = None) -> Link:
+            dialled_at.append(now_ms // 1_000)
+            return await dial(to, link)
+
+        monkeypatch.setattr(dialler, "dial", noted)
+        monkeypatch.setattr(dialler, "now_ms", lambda: now_ms)
+        dialler.addresses[peer] = ("127.0.0.1", free_ports(1)[0])
+        for _ in range(1_400):
+            await node.transport.renewal.renew_one()
+            now_ms += 1_000
+        rests = [later - earlier for earlier, later in pairwise(dialled_at)]
+        assert rests == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+        assert node.transport._established[peer] is link, "it works"
+        dialler.addresses[peer] = ("127.0.0.1", ports[2])
+        now_ms += 300_000
+        await node.transport.renewal.renew_one()
+        await until(link.lost.is_set, "the other end closes the first")
+        await node.transport.renewal.renew_one()
+        assert (node.transport.renewal.outdated(), node.transport.renewal._tried) == ([], {})
+
+
+async def test_certificates_that_ended_are_looked_for_while_a_dial_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorum.raft.transport.TLS_CHECK_S", 0.001)
+    ours = Authority(tmp_path / "ca", cluster_id=CLUSTER)
+    node, _, _ = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+    looked: list[str] = []
+
+    async def forever() -> None:
+        looked.append("renewing")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(node.transport.renewal, "renew_one", forever)
+    monkeypatch.setattr(node.transport, "drop_ended", lambda *_: looked.append("ended"))
+    async with node.running():
+        await until(
+            lambda: "renewing" in looked and looked[looked.index("renewing") :].count("ended") > 2,
+            "it looks on",
+        )
 
 
 @pytest.mark.parametrize("slow_ms", [0, 5, 20, 50, 200])
