@@ -30,7 +30,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "UNCLEAN_SWEEP": "the topic accepts lost messages, and nobody else could lead",
 }
 LINKS: Final[Mapping[str, str]] = {
-    "acknowledges": "its connection stayed up and acknowledged what was sent, so its process stood still",
+    "acknowledges": "its connection stayed up and acknowledged what was sent, so its process stood still or was too busy",
     "unanswered": "nothing that was sent to it was acknowledged: its link was cut, or its machine was gone",
     "ended": "its connection had ended",
     "unread": "what it had sent lay unread, so this controller was slow",

@@ -133,7 +133,7 @@ def test_c11_a_broker_that_stands_still_is_stalled(watched: Watched) -> None:
     assert watched.fencings(11) == [("stalled", "acknowledges", True)]
     assert watched.explained(11) == (
         "broker 11 was silent: its session ended after N ms; its connection stayed up and acknowledged what was sent, "
-        "so its process stood still"
+        "so its process stood still or was too busy"
     )
 
 

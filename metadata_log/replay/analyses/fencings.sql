@@ -1,7 +1,7 @@
 -- Ends of service of brokers, and a verdict on what lay behind each: stopped (it asked to, or the controller in its own process
 -- ended with it), stopped or lost (it led nothing, and Kafka's log does not tell which), removed (by an operator), disk (a
--- log directory failed), stalled (its process stood still: its connection was up, and acknowledged what was sent), broker (its
--- process ended: another one registered next), controller (what the broker had sent lay unread; or at least two brokers and half
+-- log directory failed), stalled (its process stood still, or was too busy: its connection was up, and acknowledged what was
+-- sent), broker (its process ended: another one registered next), controller (what the broker had sent lay unread; or at least two brokers and half
 -- of those that served fell silent within 2 s; or the controller itself was new, or had just been silent), network (its process
 -- lived on: it was cut off, or, in Kafka's log and in those of earlier releases, stalled), or unknown (it has not returned).
 -- columns:

@@ -18,7 +18,7 @@ VALUE_CHARS_MAX: Final = 80
 
 
 _LINKS: Final = {
-    "acknowledges": "its process stood still",
+    "acknowledges": "its process stood still or was too busy",
     "unanswered": "nothing sent to it was acknowledged",
     "ended": "its connection had ended",
     "unread": "the controller had not read it",

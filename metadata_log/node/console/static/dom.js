@@ -94,7 +94,7 @@ export function bytes(size) {
 }
 
 const LINKS = words({
-  acknowledges: "; its connection was up, so its process stood still",
+  acknowledges: "; its connection was up, so its process stood still or was too busy",
   unanswered: "; nothing that was sent to it was acknowledged",
   ended: "; its connection had ended",
   unread: "; what it had sent lay unread",
