@@ -1,5 +1,6 @@
 """The post-mortem of fencings: each verdict, and the time that was lost (C11)."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.registry import Record
 from metadata_log.replay.export import export_log
+from metadata_log.replay.report.words import cause
 from quorum.controller.controller import Controller
 from tests.support.callers import anybody
 from tests.support.lab import CLUSTER, Lab, online, poll, uuid
@@ -186,6 +188,22 @@ def test_c11_brokers_that_stand_still_together_are_not_the_controllers_fault(tmp
         told.fence(MINUTE_MS, broker_id, "SESSION_EXPIRED", "acknowledges")
     found = rows(opened(told.story, tmp_path), "fencings", "broker_id", "verdict", "burst")
     assert found == [(11, "stalled", 2), (12, "stalled", 2)]
+
+
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [
+        ("acknowledges", ", its process stood still or was too busy"),
+        ("unanswered", ", nothing sent to it was acknowledged"),
+        ("ended", ", its connection had ended"),
+        ("unread", ", the controller had not read it"),
+        ("of a later release", ""),
+        (None, ""),
+    ],
+)
+def test_c11_the_report_says_what_the_connection_showed(link: str | None, says: str) -> None:
+    detail = json.dumps({"broker_id": 11, "silent_ms": 9_001} | ({} if link is None else {"link": link}))
+    assert cause("SESSION_EXPIRED", detail) == f"session expired, silent 9,001 ms{says}"
 
 
 def logged(lab: Lab, to: Path) -> replay.Log:
