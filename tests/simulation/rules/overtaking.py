@@ -1,6 +1,9 @@
 """Rules of the large requests of a controller: what overtakes each while it rests, and how often it begins again."""
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.wire.commands import Command
 from tests.simulation.rules.rule import rule
@@ -10,7 +13,6 @@ if TYPE_CHECKING:
 
 OVERTAKEN_TIMES: Final = 3
 """From then on a large request is decided before anything else is."""
-REQUESTS_KEPT: Final = 64
 
 
 class Overtaking:
@@ -24,21 +26,26 @@ class Overtaking:
 
     def __init__(self, controller: "SimulatedController") -> None:
         self._controller = controller
-        self._begun: dict[int, tuple[Command, int]] = {}
-        """How often each of the newest requests has been decided, by the identity of its command."""
+        self._decided: dict[asyncio.Task[Any] | None, int] = {}
+        """How often the request has been decided that each task carries out. One may outlive many that come later."""
         self._times = 0
-        """The same of the request that is decided now, or was decided last."""
+        """How often the request has been decided that is decided now, or was decided last."""
 
-    def asked(self, command: Command) -> None:
-        self._begun[id(command)] = command, 0
-        if len(self._begun) > REQUESTS_KEPT:
-            del self._begun[next(iter(self._begun))]
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Follow a request for as long as the task that calls this carries it out."""
+        task = asyncio.current_task()
+        self._decided[task] = 0
+        try:
+            yield
+        finally:
+            del self._decided[task]
 
     def begins(self, command: Command) -> None:
         """Note that a request is decided, perhaps once more."""
-        _, times = self._begun.get(id(command), (command, 0))
-        self._begun[id(command)] = command, times + 1
-        self._times = times + 1
+        task = asyncio.current_task()
+        times = self._decided[task]
+        self._decided[task] = self._times = times + 1
         if times > OVERTAKEN_TIMES:
             self._violated(self.what_is_overtaken_is_decided(f"{type(command).__name__} begins again"))
 

@@ -334,8 +334,8 @@ class SimulatedController(Controller):
         return batch
 
     async def _begin(self, command: Command, caller: Caller) -> _Begun:
-        self.overtaking.asked(command)
-        return await super()._begin(command, caller)
+        with self.overtaking.asked():
+            return await super()._begin(command, caller)
 
     def _writing(
         self,
