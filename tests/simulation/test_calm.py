@@ -37,6 +37,7 @@ def test_a_fast_run_waits_for_no_parts(world: ClusterWorld) -> None:
     world.costs.rates = FAST
     assert world.calm.liveness_seconds() == LIVENESS_SECONDS
     assert world.calm.convergence_seconds() == CONVERGENCE_SECONDS
+    assert world.calm.changes_seconds() == 0
 
 
 def test_a_heavy_run_waits_for_the_parts_of_each_broker_that_is_not_online(
@@ -47,6 +48,7 @@ def test_a_heavy_run_waits_for_the_parts_of_each_broker_that_is_not_online(
     one_change = (PARTITIONS - 1) * PART_SECONDS
     assert world.calm.liveness_seconds() == pytest.approx(LIVENESS_SECONDS + 2 * CHANGES * one_change)
     assert world.calm.convergence_seconds() == pytest.approx(CONVERGENCE_SECONDS + LAST_CHANGES * one_change)
+    assert world.calm.changes_seconds() == pytest.approx(CHANGES * one_change)
     monkeypatch.setattr(world.calm, "_not_online", list)
     assert world.calm.liveness_seconds() == LIVENESS_SECONDS
 

@@ -142,6 +142,10 @@ class Calm:
         changes = LAST_CHANGES * self._parts_seconds(self._world.image.topics.counts.partitions)
         return CONVERGENCE_SECONDS + self._catch_up_seconds() + changes
 
+    def changes_seconds(self) -> float:
+        """Return how long all partitions go on to change in parts if a broker leaves, comes back and leads again."""
+        return CHANGES * self._parts_seconds(self._world.image.topics.counts.partitions)
+
     def _parts_seconds(self, partitions: int) -> float:
         """Return how long a change of so many partitions goes on in this run after its first part."""
         per_part = max(Controller.records_per_part_max - 1, 1)

@@ -51,7 +51,7 @@ FAULTS_PER_CUT: Final = 1.5
 ROLLED_MAX: Final = 5
 """So many brokers are rolled at the end, in any order."""
 ROLL_SECONDS: Final = 10.0
-"""A session (3 s) may have to end, and a follower must catch up."""
+"""A session (3 s) may have to end, and a follower must catch up; where changes have several parts, these come on top."""
 EQUAL_SECONDS: Final = 5.0
 LOST_MAX: Final = 15
 """So many records of a log a loss of power may take."""
@@ -93,7 +93,9 @@ class DataPlane:
     no_acknowledged_record_is_lost = rule("a replica that begins to lead holds every acknowledged record")
     truncates_nothing_committed = rule("a follower cuts nothing below its high watermark")
     roll_keeps_leaders = rule("no partition of two replicas or more is leaderless during a roll")
-    roll_ends_whole = rule("after each broker of the roll every ISR is whole within ROLL_SECONDS")
+    roll_ends_whole = rule(
+        "after each broker of the roll every ISR is whole within ROLL_SECONDS and the time of parts"
+    )
     directories_are_left = rule("a broker leaves the ISRs of what lay in a directory that failed")
     data_converges = rule("in the calm each partition takes appends, and then all its logs are equal")
 
@@ -455,7 +457,7 @@ class DataPlane:
     async def end(self) -> Violation | None:
         """Let a directory fail, roll all brokers in order while clients append, and compare the logs."""
         world = self.world
-        trouble = await world.within(ROLL_SECONDS, self._not_whole)
+        trouble = await self._within_a_roll(self._not_whole)
         if trouble is None:
             trouble = await self._fail_a_directory()
         before = {key: len(acknowledged) for key, acknowledged in self.acknowledged.items()}
@@ -466,12 +468,12 @@ class DataPlane:
             world.tell(broker, "is rolled")
             if broker.session is not None:
                 broker.session.want_shut_down = True
-            trouble = await world.within(ROLL_SECONDS, partial(_not_stopped, broker, broker.runs))
+            trouble = await self._within_a_roll(partial(_not_stopped, broker, broker.runs))
             if trouble is None:
                 await asyncio.sleep(self.rng.uniform(0.0, 1.0))
                 if broker.session is None:  # else a timer of the weather has started it again
                     broker.start(keep_cache=True)
-                trouble = await world.within(ROLL_SECONDS, self._not_whole)
+                trouble = await self._within_a_roll(self._not_whole)
         self.is_rolling = False
         if trouble is None:
             trouble = await world.within(EQUAL_SECONDS, partial(self._not_written, before))
@@ -479,6 +481,10 @@ class DataPlane:
         if trouble is None:
             trouble = await world.within(EQUAL_SECONDS, self._not_equal)
         return None if trouble is None else self.data_converges(trouble)
+
+    async def _within_a_roll(self, trouble: Callable[[], str | None]) -> str | None:
+        """Return None as soon as there is no trouble, or what it still is once a broker should be rolled."""
+        return await self.world.within(ROLL_SECONDS + self.world.calm.changes_seconds(), trouble)
 
     async def _fail_a_directory(self) -> str | None:
         """Let a directory fail, see its replicas leave their ISRs, and start the broker on sound disks."""
@@ -489,14 +495,14 @@ class DataPlane:
         host = self.rng.choice(several)
         directory = self.rng.choice([*host.replicas.values()]).log.directory
         self.directories.fail(host, directory)
-        trouble = await world.within(ROLL_SECONDS, partial(self._still_in_sync, host.broker_id, directory))
+        trouble = await self._within_a_roll(partial(self._still_in_sync, host.broker_id, directory))
         if trouble is None:
             host.broker.crash()
             host.broker.start(keep_cache=True)
-            trouble = await world.within(ROLL_SECONDS, partial(self._not_back, host.broker))
+            trouble = await self._within_a_roll(partial(self._not_back, host.broker))
         if trouble is None:
             await world.calm.elect_stranded()
-            trouble = await world.within(ROLL_SECONDS, self._not_whole)
+            trouble = await self._within_a_roll(self._not_whole)
         return trouble
 
     def _not_back(self, broker: "SimulatedBroker") -> str | None:
