@@ -12,6 +12,7 @@ import pytest
 
 from metadata_log.errors import Unavailable
 from metadata_log.node.addresses import address_text, read_address
+from ops.cluster_layout import ports_of
 from ops.kafka.clients import producing, read_to_end
 from ops.kafka.real_quorum import RealQuorum
 from ops.local_cluster import LocalCluster
@@ -33,7 +34,7 @@ class MovedTakeover(Takeover):
             directory / "kafka",
             brokers=1,
             cluster_id=self.ours.cluster_id,
-            voters={KAFKAS: drawn(1, self.addresses)[1]},
+            voters={KAFKAS: drawn(1, ports_of(self.ours.controllers))[1]},
         )
         self.bootstrap = self.kafka.bootstrap
         self.sent = []
