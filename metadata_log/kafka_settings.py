@@ -315,6 +315,8 @@ STATIC: Final = frozenset(
     """.split()  # noqa: SIM905 (one name a line would be 250 lines)
 )
 """Settings of a broker's own file, which count from its next start."""
+REMOTE_STORAGE_SYSTEM: Final = "remote.log.storage.system.enable"
+"""Whether topics may have tiers."""
 CLIENT_METRICS_SETTINGS: Final[Mapping[str, Known]] = {
     "interval.ms": Known("INT", "300000"),
     "match": Known("LIST", ""),

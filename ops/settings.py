@@ -101,6 +101,9 @@ def _keys(table: str, roles: tuple[Role, ...], kind: Kind, /, **does: str) -> It
         yield Key(table, key, kind, told, roles)
 
 
+_REMOTE: Final = (
+    "As remote.log.storage.system.enable of Kafka's brokers: topics may have remote.storage.enable."
+)
 _UNSTABLE: Final = "Whether levels that Kafka may still change can be finalized; the same on all controllers."
 _FOUNDING: Final = "With which a cluster is founded: a level, its name, or a release (4.1)."
 KEYS: Final = (
@@ -225,6 +228,7 @@ KEYS: Final = (
         partitions_per_topic_max="More partitions are refused with POLICY_VIOLATION.",
         replication_factor_min="A new topic with fewer replicas is refused with POLICY_VIOLATION.",
     ),
+    *_keys("topics", CONTROLLER, of.YES_OR_NO, remote_log_storage_system_enable=_REMOTE),
     *_keys("features", CONTROLLER, of.METADATA_VERSION, founding_metadata_version=_FOUNDING),
     *_keys("features", CONTROLLER, of.YES_OR_NO, unstable_levels=_UNSTABLE),
     *_keys(

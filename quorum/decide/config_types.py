@@ -9,7 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from metadata_log.errors import InvalidConfig, InvalidRequest
-from metadata_log.kafka_settings import INTERNAL_SEGMENT_BYTES, OF_LISTENER, PER_BROKER, PER_LISTENER, STATIC
+from metadata_log.kafka_settings import (
+    INTERNAL_SEGMENT_BYTES,
+    OF_LISTENER,
+    PER_BROKER,
+    PER_LISTENER,
+    STATIC,
+    TOPIC_SETTINGS,
+)
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, is_sensitive
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
 
@@ -122,6 +129,11 @@ TOPIC_CONFIGS: Final[Mapping[str, Check]] = {
 
 
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
+_END_OF_REMOTE_STORAGE: Final = (
+    f"set {REMOTE_STORAGE_ENABLE}=false and remote.log.delete.on.disable=true in one request"
+)
+_AS_THE_WHOLE: Final = -2
+"""Of what a broker keeps itself: as much as the whole log."""
 LIST_CONFIGS: Final[Mapping[int, Mapping[str, str]]] = {
     TOPIC: {
         "cleanup.policy": "delete",
@@ -148,8 +160,12 @@ LIST_CONFIGS: Final[Mapping[int, Mapping[str, str]]] = {
 """By type of resource: settings that are lists, each with its default."""
 
 
-def check_topic_configs(settings: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
+def check_topic_configs(
+    settings: Mapping[str, str], before: Mapping[str, str] | None = None, *, has_remote_storage: bool = False
+) -> None:
     """Check a topic's settings by name, by value, against each other, and against those that it had `before`.
+
+    With `has_remote_storage` a topic may have tiers: remote.log.storage.system.enable is true in the controller's settings.
 
     Raises:
         InvalidConfig: names the first that is wrong.
@@ -161,28 +177,54 @@ def check_topic_configs(settings: Mapping[str, str], before: Mapping[str, str] |
         fault = check(value.strip())
         if fault is not None:
             raise InvalidConfig(f"{name} = {value!r} is {fault}")
-    low = int(settings.get("min.compaction.lag.ms", "0"))
-    high = int(settings.get("max.compaction.lag.ms", str(INT64_MAX)))
-    if low > high:
+    if (low := _number_of(settings, "min.compaction.lag.ms")) > (
+        high := _number_of(settings, "max.compaction.lag.ms")
+    ):
         raise InvalidConfig(f"min.compaction.lag.ms {low} exceeds max.compaction.lag.ms {high}")
-    _check_remote_storage(settings, before or {})
+    if _is_true(settings, REMOTE_STORAGE_ENABLE):
+        _check_remote_storage(settings, has_remote_storage=has_remote_storage)
+    else:
+        _check_end_of_remote_storage(settings, before or {})
 
 
-def _check_remote_storage(settings: Mapping[str, str], before: Mapping[str, str]) -> None:
-    """Refuse tiered storage as Kafka does where remote.log.storage.system.enable is false, its default.
-
-    A topic may have it from an older release of ours; then the only change that is accepted is the one that turns it off.
-    """
-    cure = "set remote.storage.enable=false and remote.log.delete.on.disable=true in one request"
-    if settings.get(REMOTE_STORAGE_ENABLE, "false").strip().lower() == "true":
+def _check_remote_storage(settings: Mapping[str, str], *, has_remote_storage: bool) -> None:
+    """Check the settings of a topic with tiers. Source: LogConfig.validateTopicLogConfigValues of Kafka 4.3.1."""
+    if not has_remote_storage:
         raise InvalidConfig(
-            f"{REMOTE_STORAGE_ENABLE} = 'true': tiered storage is not built; leave it out, or {cure}"
+            f"{REMOTE_STORAGE_ENABLE} = 'true': the controllers' settings say that brokers have no remote storage "
+            f"(remote_log_storage_system_enable); leave it out, or {_END_OF_REMOTE_STORAGE}"
         )
-    deletes = settings.get("remote.log.delete.on.disable", "false").strip().lower() == "true"
-    if before.get(REMOTE_STORAGE_ENABLE, "false").lower() == "true" and not deletes:
+    if items_of(settings.get("cleanup.policy", "delete").strip()) not in ([], ["delete"]):
+        raise InvalidConfig(f"{REMOTE_STORAGE_ENABLE} = 'true' needs cleanup.policy=delete, or an empty one")
+    for unit, unlimited in (("bytes", range(-INT64_MAX - 1, 0)), ("ms", (-1,))):
+        whole = _number_of(settings, f"retention.{unit}")
+        local = _number_of(settings, f"local.retention.{unit}")
+        if local == _AS_THE_WHOLE:
+            continue
+        if whole not in unlimited and (local == -1 or local > whole):
+            raise InvalidConfig(f"local.retention.{unit} {local} exceeds retention.{unit} {whole}")
+        if _is_true(settings, "remote.log.copy.disable") and local != whole:
+            raise InvalidConfig(
+                f"with remote.log.copy.disable, local.retention.{unit} {local} must be retention.{unit} {whole}: nothing "
+                "more is copied"
+            )
+
+
+def _check_end_of_remote_storage(settings: Mapping[str, str], before: Mapping[str, str]) -> None:
+    """Refuse that a topic loses its tiers while what lies there stays."""
+    had_tiers = before.get(REMOTE_STORAGE_ENABLE, "false").lower() == "true"  # as in Kafka with its spaces
+    if had_tiers and not _is_true(settings, "remote.log.delete.on.disable"):
         raise InvalidConfig(
-            f"{REMOTE_STORAGE_ENABLE} cannot be turned off while its remote data stays: {cure}"
+            f"{REMOTE_STORAGE_ENABLE} cannot be turned off while its remote data stays: {_END_OF_REMOTE_STORAGE}"
         )
+
+
+def _is_true(settings: Mapping[str, str], name: str) -> bool:
+    return settings.get(name, "false").strip().lower() == "true"
+
+
+def _number_of(settings: Mapping[str, str], name: str) -> int:
+    return int(settings.get(name) or TOPIC_SETTINGS[name].default or 0)
 
 
 BROKER_CONFIGS: Final[Mapping[str, Check]] = {

@@ -401,7 +401,7 @@ def _check(
         after[record.name] = record.value
     given = {name: value for name, value in after.items() if value is not None}
     if resource.resource_type == TOPIC:
-        check_topic_configs(given, before)
+        check_topic_configs(given, before, has_remote_storage=context.has_remote_storage)
     elif resource.resource_type == CLIENT_METRICS:
         check_client_metrics(resource.resource_name, given)
     elif resource.resource_type == GROUP:

@@ -9,6 +9,7 @@ import msgspec
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
+from metadata_log.kafka_settings import REMOTE_STORAGE_SYSTEM
 from metadata_log.limits import RECORDS_PER_PART_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from quorum.decide.decision import Walk
@@ -127,3 +128,7 @@ class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     requester: str = ""
     is_administrator: bool = False
     tokens: TokenRules | None = None
+
+    @property
+    def has_remote_storage(self) -> bool:
+        return self.static_configs.get(REMOTE_STORAGE_SYSTEM) == "true"

@@ -245,7 +245,7 @@ def _created(
         )
     check_name(wanted.name)
     check_collision(image, wanted.name)
-    configs = _checked_configs(wanted.configs)
+    configs = _checked_configs(context, wanted.configs)
     partitions = yield from _partitions(context, new, wanted)
     _check_policy(context, len(partitions), len(partitions[0].replicas))
     _count(context, len(partitions))
@@ -272,12 +272,12 @@ def _partition_records(
     return records
 
 
-def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+def _checked_configs(context: DecideContext, configs: Mapping[str, str | None]) -> dict[str, str]:
     without = sorted(name for name, value in configs.items() if value is None)
     if without:
         raise InvalidConfig(f"a setting of a new topic needs a value: {', '.join(without)}")
     checked = {name: value for name, value in configs.items() if value is not None}
-    check_topic_configs(checked)
+    check_topic_configs(checked, has_remote_storage=context.has_remote_storage)
     return checked
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.kafka_settings import REMOTE_STORAGE_SYSTEM
 from metadata_log.metadata_versions import OUR_BROKERS_FROM, UNSTABLE_LEVEL, newest
 from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable, read_url
 from metadata_log.node.audit_settings import BOUNDS as OF_AUDIT
@@ -99,11 +100,16 @@ class TopicSettings:
     """More are refused with POLICY_VIOLATION, at a creation and when a topic grows."""
     replication_factor_min: int = 1
     """A new topic with fewer replicas is refused with POLICY_VIOLATION."""
+    remote_log_storage_system_enable: bool = False
+    """Whether Kafka's brokers have a remote storage, so that topics may have remote.storage.enable."""
 
     @property
     def static_configs(self) -> dict[str, str]:
         """The settings of this file that count where the log has none, by their names in the log."""
-        return {MIN_IN_SYNC_REPLICAS: str(self.min_insync_replicas)}
+        return {
+            MIN_IN_SYNC_REPLICAS: str(self.min_insync_replicas),
+            REMOTE_STORAGE_SYSTEM: str(self.remote_log_storage_system_enable).lower(),
+        }
 
 
 KAFKA_SECURITY: Final = ("plaintext", "tls", "sasl_plaintext", "sasl_tls")
@@ -170,7 +176,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "snapshot.keep": (1, _INT64_MAX),
     **dict.fromkeys((f"elections.{name}" for name in ElectionSettings.__slots__), (0, INT32_MAX)),
     "elections.leader_imbalance_per_broker_percentage": (0, 100),
-    **dict.fromkeys((f"topics.{name}" for name in TopicSettings.__slots__), (1, limits.LIST_ITEMS_MAX)),
+    **dict.fromkeys((f"topics.{name}" for name in TopicSettings.__slots__[:-1]), (1, limits.LIST_ITEMS_MAX)),
     **dict.fromkeys(
         (f"delegation_tokens.{name}" for name in DelegationTokenSettings.__slots__[1:]), (1, _INT64_MAX)
     ),

@@ -16,6 +16,7 @@ from metadata_log.codec import packed_records
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.kafka_settings import REMOTE_STORAGE_SYSTEM
 from metadata_log.limits import RECORDS_PER_BATCH_MAX, SESSION_CHECK_AGAIN_MS
 from metadata_log.metadata_versions import TRANSACTIONS_FROM
 from metadata_log.records.brokers import RegisterBrokerRecord
@@ -63,6 +64,7 @@ class Options:
     undelete_window_ms: int = 0
     partitions_per_topic_max: int = INT32_MAX
     replication_factor_min: int = 1
+    remote_log_storage_system_enable: bool = False
     unclean_leader_election_enable: bool = False
     leader_imbalance_check_interval_seconds: int = 300
     leader_imbalance_per_broker_percentage: int = 0
@@ -236,6 +238,7 @@ class Cluster:
             static_configs={
                 MIN_IN_SYNC_REPLICAS: str(options.min_insync_replicas),
                 UNCLEAN_LEADER_ELECTION: str(options.unclean_leader_election_enable).lower(),
+                REMOTE_STORAGE_SYSTEM: str(options.remote_log_storage_system_enable).lower(),
             },
             topic_defaults=TopicDefaults(
                 options.num_partitions, options.default_replication_factor, options.undelete_window_ms

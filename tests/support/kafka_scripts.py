@@ -104,6 +104,7 @@ def _topic_settings(run: Run) -> TopicSettings:
         num_partitions=options.num_partitions,
         default_replication_factor=options.default_replication_factor,
         min_insync_replicas=options.min_insync_replicas,
+        remote_log_storage_system_enable=options.remote_log_storage_system_enable,
     )
 
 

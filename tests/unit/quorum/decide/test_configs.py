@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import tests.golden
 from metadata_log.digest import hex_of_text
 from metadata_log.errors import InvalidConfig, InvalidRequest
+from metadata_log.ids import BrokerId
 from metadata_log.image.configs import config_line, configs_items
 from metadata_log.records.configs import (
     BROKER,
@@ -27,7 +29,9 @@ from quorum.decide.config_types import TOPIC_CONFIGS, check_broker_configs, chec
 from quorum.decide.configs import ELIGIBLE_CLEARED, AlterConfigs, ConfigsAltered
 from quorum.decide.described_configs import describe_cluster_configs
 from quorum.decide.effective_configs import min_isr_number
-from tests.support.decisions import World
+from quorum.decide.registry import decide
+from quorum.node.config import TopicSettings
+from tests.support.decisions import World, creation
 
 GOLDEN = Path(tests.golden.__path__[0]) / "kafka"
 
@@ -121,7 +125,7 @@ def test_settings_that_contradict_each_other() -> None:
 @pytest.mark.parametrize("value", ["true", "TRUE", " true "])
 def test_tiered_storage_is_refused(value: str) -> None:
     """B83: Kafka 4.3.1 refuses it while remote.log.storage.system.enable is false; `B83-remote-storage` has its answers."""
-    with pytest.raises(InvalidConfig, match="tiered storage is not built"):
+    with pytest.raises(InvalidConfig, match="brokers have no remote storage"):
         check_topic_configs({"remote.storage.enable": value})
     check_topic_configs({"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"})
 
@@ -129,7 +133,7 @@ def test_tiered_storage_is_refused(value: str) -> None:
 @pytest.mark.parametrize(
     ("after", "refusal"),
     [
-        ({"remote.storage.enable": "true", "retention.ms": "5"}, "tiered storage is not built"),
+        ({"remote.storage.enable": "true", "retention.ms": "5"}, "brokers have no remote storage"),
         ({"remote.storage.enable": "false"}, "cannot be turned off while its remote data stays"),
         ({}, "cannot be turned off while its remote data stays"),
         ({"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}, None),
@@ -146,6 +150,60 @@ def test_a_topic_that_has_tiered_storage_from_an_older_release_loses_it_with_its
     else:
         with pytest.raises(InvalidConfig, match=refusal):
             check_topic_configs(after, before)
+
+
+TIERED = {"remote.storage.enable": "true"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        ({}, None),
+        ({"cleanup.policy": "compact"}, "needs cleanup.policy=delete"),
+        ({"cleanup.policy": "delete,compact"}, "needs cleanup.policy=delete"),
+        ({"cleanup.policy": ""}, None),
+        ({"local.retention.ms": "604800000"}, None),
+        ({"local.retention.ms": "604800001"}, "exceeds retention.ms 604800000"),
+        ({"local.retention.ms": "-1"}, "exceeds retention.ms"),
+        ({"local.retention.ms": "-1", "retention.ms": "-1"}, None),
+        ({"local.retention.ms": "9", "retention.ms": "8"}, "exceeds retention.ms 8"),
+        ({"local.retention.ms": "-2", "retention.ms": "8"}, None),
+        ({"local.retention.bytes": "9"}, None),
+        ({"local.retention.bytes": "9", "retention.bytes": "8"}, "exceeds retention.bytes 8"),
+        ({"local.retention.bytes": "9", "retention.bytes": "-5"}, None),
+        ({"remote.log.copy.disable": "true"}, None),
+        ({"remote.log.copy.disable": "true", "local.retention.ms": "9"}, "must be retention.ms"),
+        ({"remote.log.copy.disable": "true", "local.retention.ms": "9", "retention.ms": "9"}, None),
+        ({"remote.log.copy.disable": "true", "local.retention.bytes": "9"}, "must be retention.bytes -1"),
+    ],
+)
+def test_where_brokers_have_a_remote_storage_a_topic_with_tiers_has_settings_that_suit_them(
+    settings: dict[str, str], refusal: str | None
+) -> None:
+    """B83: as LogConfig of Kafka 4.3.1 where remote.log.storage.system.enable is true."""
+    if refusal is None:
+        check_topic_configs(TIERED | settings, has_remote_storage=True)
+    else:
+        with pytest.raises(InvalidConfig, match=refusal):
+            check_topic_configs(TIERED | settings, has_remote_storage=True)
+    check_topic_configs(settings)
+
+
+def test_the_controllers_settings_say_whether_brokers_have_a_remote_storage() -> None:
+    """B83: at a creation, and at a change; the setting of the log does not count, as in Kafka."""
+    for static, error in (
+        (TopicSettings(), "INVALID_CONFIG"),
+        (TopicSettings(remote_log_storage_system_enable=True), None),
+    ):
+        world = world_with_topic()
+        world.run("set cluster: remote.log.storage.system.enable=true")
+        context = replace(world.context(), static_configs=static.static_configs)
+        for command in (
+            altered(TOPIC, "t", TIERED),
+            creation("new", assignment=((BrokerId(1),),), configs=TIERED),
+        ):
+            decision = decide(context, command)
+            assert (decision.refusal and decision.refusal.error) == error
 
 
 def world_with_topic() -> World:

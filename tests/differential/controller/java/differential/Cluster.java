@@ -69,6 +69,8 @@ final class Cluster implements AutoCloseable {
             props.put("min.insync.replicas", options.get("min_insync_replicas").asText());
         if (options.hasNonNull("unclean_leader_election_enable"))
             props.put("unclean.leader.election.enable", options.get("unclean_leader_election_enable").asText());
+        if (options.hasNonNull("remote_log_storage_system_enable"))
+            props.put("remote.log.storage.system.enable", options.get("remote_log_storage_system_enable").asText());
         KafkaConfig config = KafkaConfig.fromProps(props);
 
         List<ApiMessageAndVersion> bootstrap = new ArrayList<>();
