@@ -211,7 +211,6 @@ class KafkaConnection(asyncio.Protocol):
         "_is_unread",
         "_known",
         "_known_until_s",
-        "_link",
         "_login",
         "_loop",
         "_parked",
@@ -219,6 +218,7 @@ class KafkaConnection(asyncio.Protocol):
         "_serving",
         "_since_s",
         "_transport",
+        "link",
     )
 
     def __init__(self, serving: Serving) -> None:
@@ -227,7 +227,7 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._address = ""
         """Set while the connection counts among those of its address."""
-        self._link = BrokerLink(None)
+        self.link = BrokerLink(None)
         """The client's address, and what the socket tells of a broker that is silent."""
         self._certificate: Mapping[str, Any] | None = None
         self._login = Login()
@@ -271,14 +271,14 @@ class KafkaConnection(asyncio.Protocol):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.HTTP_SEND_BUFFER_BYTES)
         transport.set_write_buffer_limits(high=limits.KAFKA_UNREAD_BYTES_MAX)
         self._transport = transport
-        self._link = BrokerLink(transport)
+        self.link = BrokerLink(transport)
         if serving.door.access.is_on:
             self._certificate = peer_certificate(transport)
         serving.connections.add(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         serving = self._serving
-        self._link.ended(exc)
+        self.link.ended(exc)
         if self._give_up is not None:
             self._give_up()
         leave_no_cycle(self._transport)
@@ -327,7 +327,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Close the connection, as Kafka does where there is no answer that its client would understand."""
-        self._serving.closing(reason, self._link.address)
+        self._serving.closing(reason, self.link.address)
         if self._transport is not None:
             self._transport.abort()
 
@@ -491,7 +491,7 @@ class KafkaConnection(asyncio.Protocol):
         client_id, caller = header.client_id or "", self._caller
         if caller is None or caller.principal is not principal or caller.client_id != client_id:
             caller = self._caller = Caller(
-                principal, self._link.address, door="kafka", client_id=client_id, link=self._link
+                principal, self.link.address, door="kafka", client_id=client_id, link=self.link
             )
         return Asked(header.version, values, caller, self._login)
 
@@ -590,7 +590,7 @@ class KafkaConnection(asyncio.Protocol):
             self._login.is_new, self._known_until_s = False, 0.0
             self._principal()
         if self._login.has_failed:
-            self._serving.closing("login", self._link.address)
+            self._serving.closing("login", self.link.address)
             transport.close()
             return
         if self._buffer and not self._is_unread:

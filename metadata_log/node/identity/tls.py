@@ -332,6 +332,10 @@ class _Encrypted(sslproto.SSLProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._on_lost()
         leave_no_cycle(self._transport)
+        link: Any = getattr(self._app_protocol, "link", None)
+        if link is not None:  # it asks the socket, and its own loss comes once that is closed
+            is_eof = self._app_state is sslproto.AppProtocolState.STATE_EOF  # type: ignore[attr-defined]
+            link.ended(EOFError() if is_eof else exc)
         super().connection_lost(exc)
 
 

@@ -4,13 +4,18 @@ import asyncio
 import ctypes
 import errno
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from metadata_log.node.identity.credentials import trusting
+from metadata_log.node.identity.tls import Encrypting, Tls
+from ops.certificates import Authority
 from quorum.controller.broker_link import (
     ACKNOWLEDGES,
     ENDED,
@@ -18,6 +23,7 @@ from quorum.controller.broker_link import (
     UNREAD,
     BrokerLink,
     evidence_of,
+    shown,
 )
 
 SESSION_MS = 3_000
@@ -71,17 +77,24 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def linked() -> AsyncIterator[Linked]:
-    """Yield a connection over which a broker has polled."""
+async def linked(encrypted: tuple[Tls, ssl.SSLContext] | None = None) -> AsyncIterator[Linked]:
+    """Yield a connection over which a broker has polled; `encrypted` has the TLS of the door and of the broker."""
     doors: list[_Door] = []
 
     def made() -> _Door:
         doors.append(_Door())
         return doors[-1]
 
-    server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
+    def accepted() -> asyncio.BaseProtocol:
+        if encrypted is None:
+            return made()
+        return Encrypting(made, encrypted[0].server, lambda _: lambda: None)
+
+    server = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
     async with server:
         broker = socket.create_connection(server.sockets[0].getsockname())
+        if encrypted is not None:
+            broker = await asyncio.to_thread(encrypted[1].wrap_socket, broker)
         try:
             broker.sendall(b"poll")
             await until(lambda: bool(doors) and doors[0].read == b"poll")
@@ -156,3 +169,85 @@ async def test_no_connection_tells_nothing() -> None:
         assert evidence_of(found.door.link) == {}
         await found.shows(ACKNOWLEDGES)
         assert evidence_of(found.door.link) == {"link": ACKNOWLEDGES}
+
+
+@pytest.mark.parametrize("number", [errno.EHOSTUNREACH, errno.ENETUNREACH])
+def test_a_machine_that_no_router_reaches_was_not_answered(number: int) -> None:
+    """The kernel then gives the connection up with what a router, or its own table of neighbours, said."""
+    link = BrokerLink(None)
+    link.ended(OSError(number, "unreachable"))
+    assert link.evidence() == UNANSWERED
+
+
+async def test_a_connection_in_memory_tells_nothing() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
+    link = BrokerLink(transport)
+    link.watch(SESSION_MS)
+    assert link.evidence() is None
+    link.ended(None)
+    assert link.evidence() is None
+    transport.abort()
+    theirs.close()
+
+
+def info(*, state: int = 1, retransmissions: int = 0, probes: int = 0, data_ms: int, ack_ms: int) -> bytes:
+    return struct.pack("=8B24I", state, 0, retransmissions, probes, *[0] * 15, data_ms, ack_ms, *[0] * 11)
+
+
+def test_an_acknowledgement_before_the_cut_is_none_of_the_silence() -> None:
+    """Method: in a long session a probe is answered while the poll is parked; the poll's answer is not, after a cut."""
+    assert shown(info(data_ms=75_000, ack_ms=30_000), unread_bytes=0) == ACKNOWLEDGES
+    assert shown(info(data_ms=75_000, ack_ms=30_000, retransmissions=3), unread_bytes=0) == UNANSWERED
+    assert shown(info(data_ms=75_000, ack_ms=30_000, probes=1), unread_bytes=0) == ACKNOWLEDGES, "just sent"
+    assert shown(info(data_ms=75_000, ack_ms=70_000, probes=1), unread_bytes=0) == UNANSWERED
+    assert shown(info(data_ms=75_000, ack_ms=30_000)[:100], unread_bytes=0) is None, (
+        "a kernel that tells less"
+    )
+
+
+@pytest.fixture(name="encrypted")
+def _encrypted(tmp_path: Path) -> tuple[Tls, ssl.SSLContext]:
+    authority = Authority(tmp_path, cluster_id="4L6g3nShT-eMCtK--X86sw")
+    files = authority.certify("controller", "1")
+    client = trusting(files.ca)
+    client.check_hostname = False
+    return Tls(files, cluster_id="4L6g3nShT-eMCtK--X86sw"), client
+
+
+async def test_a_connection_with_tls_that_this_node_closes_keeps_what_it_showed(
+    encrypted: tuple[Tls, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its application hears of the end once the socket is closed, and after a timeout of TLS, which is none of TCP."""
+    monkeypatch.setattr("metadata_log.node.identity.tls.SHUTDOWN_S", 0.1)
+    for is_cut in (False, True):
+        async with linked(encrypted) as found:
+            await found.shows(ACKNOWLEDGES)
+            if is_cut:
+                found.cut()
+                await found.shows(UNANSWERED)
+            found.door.transport.close()
+            await found.door.is_lost.wait()
+            assert found.door.link.evidence() == (UNANSWERED if is_cut else ACKNOWLEDGES)
+
+
+async def test_a_connection_with_tls_ends_with_its_process(encrypted: tuple[Tls, ssl.SSLContext]) -> None:
+    for takes_leave in (False, True):
+        async with linked(encrypted) as found:
+            if takes_leave:
+                assert isinstance(found.broker, ssl.SSLSocket)
+                await asyncio.to_thread(found.broker.unwrap)
+            else:
+                found.broker.close()
+            await found.door.is_lost.wait()
+            assert found.door.link.evidence() == ENDED
+
+
+async def test_a_poll_that_comes_once_its_socket_is_closed_is_watched_no_more() -> None:
+    async with linked() as found:
+        link = BrokerLink(found.door.transport)
+        found.door.transport.abort()
+        await found.door.is_lost.wait()
+        await until(lambda: found.door.transport.get_extra_info("socket").fileno() < 0)
+        link.watch(SESSION_MS)
+        assert link.evidence() == ENDED
