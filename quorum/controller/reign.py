@@ -66,10 +66,16 @@ class Reign:
                 self.sessions.forget(broker_id, committed.brokers[broker_id].broker_epoch)
 
     def heard(self, broker_id: BrokerId, link: BrokerLink | None) -> None:
-        """Note over which connection a broker was heard."""
-        if link is not None and self.links.get(broker_id) is not link:
-            self.links[broker_id] = link
-            link.watch(self.sessions.session_timeout_ms)
+        """Note over which connection a registered broker was heard; None: its door keeps none."""
+        if self.links.get(broker_id) is link:
+            return
+        if link is None:
+            del self.links[broker_id]
+            return
+        self.links[broker_id] = link
+        link.watch(self.sessions.session_timeout_ms)
+        if len(self.links) > len(self.tip.brokers):  # some were removed
+            self.links = {each: kept for each, kept in self.links.items() if each in self.tip.brokers}
 
     def carry_out(self, decision: Decision, *, now_ms: int) -> None:
         """Make what a decision changes beside the log, once its records are appended."""

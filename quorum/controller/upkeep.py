@@ -323,18 +323,19 @@ class Upkeep(Standby):
         """
         authorize_command(caller, command, self.committed)
         reign, broker_id = self.active_reign, command.broker_id
-        reign.heard(broker_id, caller.link)
         if command.is_late:
             self.metrics.heartbeats_late.inc()
         if is_contact or reign.changes.under_way(broker_id) is not None:
             command = dataclasses.replace(command, is_late=True)
         decision = unchanged(reign.tip, reign.sessions, command)
         if decision is not None:
+            reign.heard(broker_id, caller.link)
             self._change_sessions(decision)
             return decision, self._in_flight_about(reign, broker_id)
         began_ms = self._now_ms()
         decision = decide(self._context(), command)
         decision.result()
+        reign.heard(broker_id, caller.link)
         actor = caller.actor_of(command)
         batch = self._carry_out(decision, Envelope(actor=actor, cause=decision.cause, operation=HEARTBEAT))
         walk, cause = decision.walked, decision.cause

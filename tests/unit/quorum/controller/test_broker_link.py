@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.errors import MetadataError
+from metadata_log.ids import BrokerId
 from metadata_log.node.identity.credentials import trusting
 from metadata_log.node.identity.tls import Encrypting, Tls
 from ops.certificates import Authority
@@ -25,6 +27,9 @@ from quorum.controller.broker_link import (
     evidence_of,
     shown,
 )
+from quorum.decide.brokers import UnregisterBroker
+from tests.support.callers import anybody
+from tests.support.lab import Lab, online, poll, run
 
 SESSION_MS = 3_000
 SO_ATTACH_FILTER = 26
@@ -251,3 +256,27 @@ async def test_a_poll_that_comes_once_its_socket_is_closed_is_watched_no_more() 
         await until(lambda: found.door.transport.get_extra_info("socket").fileno() < 0)
         link.watch(SESSION_MS)
         assert link.evidence() == ENDED
+
+
+def test_links_are_kept_of_registered_brokers_alone() -> None:
+    """Goal: brokers that a stranger makes up take no memory, and take no other broker's connection from it."""
+
+    async def story(lab: Lab) -> None:
+        controller, link = lab.lead(1), BrokerLink(None)
+        epochs = {each: await online(lab, controller, each) for each in (11, 12)}
+        caller = anybody()._replace(link=link)
+        for each, epoch in epochs.items():
+            controller.heartbeat(poll(each, epoch, applied=5), caller)
+        stranger = anybody()._replace(link=BrokerLink(None))
+        for each, epoch in ((11, epochs[11] + 1), (4_711, 0)):
+            with pytest.raises(MetadataError):
+                controller.heartbeat(poll(each, epoch, applied=5), stranger)
+        links = controller.active_reign.links
+        assert links == {11: link, 12: link}
+        controller.heartbeat(poll(12, epochs[12], applied=5), anybody())
+        assert links == {11: link}, "it was heard elsewhere"
+        await lab.write(controller, UnregisterBroker(broker_id=BrokerId(11)))
+        controller.heartbeat(poll(12, epochs[12], applied=5), stranger)
+        assert controller.active_reign.links == {12: stranger.link}, "a removed one is forgotten"
+
+    run(story)
