@@ -80,7 +80,8 @@ class TokenLogins:
         self._of_address[making.address] -= 1
         if not self._of_address[making.address]:
             del self._of_address[making.address]
-        if outcome.cancelled():
+        # All its logins may be gone since it was made, and another credential of this token be under way.
+        if outcome.cancelled() or self._makings.get(key) is not making:
             return
         del self._makings[key]
         credential = outcome.result()

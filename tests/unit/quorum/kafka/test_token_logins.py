@@ -238,3 +238,21 @@ async def test_a_credential_that_was_given_up_is_made_for_the_next_that_needs_it
     await until(lambda: bool(made))
     assert len(made) == 1 and len(gate.on_loop) == 2
     await threads.shut_down()
+
+
+async def test_a_login_that_is_gone_once_its_credential_is_made_takes_nothing_from_the_next(
+    gate: Gate,
+) -> None:
+    """Goal: the next login is answered. Method: the first is given up in the turn of the loop in which its outcome comes."""
+    waiting, threads = logins()
+    made: list[str] = []
+    give_up = waiting.wait_for("a", 1, address=None, done=lambda _: made.append("first"))
+    (making,) = waiting._makings.values()
+    gate.open.set()
+    while not making.outcome.done():
+        await asyncio.sleep(0)
+    give_up()
+    waiting.wait_for("a", 1, address=None, done=lambda _: made.append("next"))
+    await until(lambda: bool(made))
+    assert made == ["next"] and not waiting._makings and not waiting._of_address
+    await threads.shut_down()
