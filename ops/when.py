@@ -8,8 +8,9 @@ from typing import Final, TypeAlias
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _AGO: Final = re.compile(r"-((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)")
+_UNIX_MS_MIN: Final = -62_135_596_800_000
 _UNIX_MS_MAX: Final = 253_402_300_799_999
-"""The end of the year 9999: what every calendar at hand can print."""
+"""The years 1 to 9999: what every calendar at hand can print."""
 OFFSET_MAX: Final = 2**63 - 1
 
 
@@ -85,7 +86,9 @@ def parse_duration_ms(text: str) -> int:
 
 
 def time_text(unix_ms: int) -> str:
-    """Return a Unix time for people: 2026-01-01T10:00:00.000Z."""
+    """Return a Unix time for people: 2026-01-01T10:00:00.000Z. A time of the log may lie beyond every calendar."""
+    if not _UNIX_MS_MIN <= unix_ms <= _UNIX_MS_MAX:
+        return "before the year 1" if unix_ms < 0 else "after the year 9999"
     seconds, ms = divmod(unix_ms, 1_000)
     moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"

@@ -471,7 +471,8 @@ async def test_a_token_is_issued_its_hmac_shown_once_and_it_is_renewed_and_expir
     key.chmod(0o600)
 
     def with_key(settings: ControllerSettings) -> ControllerSettings:
-        return replace(settings, delegation_tokens=DelegationTokenSettings(secret_key_file=key))
+        tokens = DelegationTokenSettings(secret_key_file=key, max_lifetime_ms=2**63 - 1)
+        return replace(settings, delegation_tokens=tokens)
 
     cluster = LocalCluster(tmp_path / "cluster", controllers=1, brokers=0, secure=True, adjust=with_key)
     async with cluster, asyncio.timeout(240):
@@ -532,8 +533,11 @@ async def test_a_token_is_issued_its_hmac_shown_once_and_it_is_renewed_and_expir
             # A token of another owner, whom an administrator may end and not renew.
             await browser.press("Create a token")
             await dialog.get_by_label("owner").fill("User:ann")
-            await browser.foresees("DelegationToken of User:ann, asked for by User:desk")
+            await browser.foresees(
+                "DelegationToken of User:ann, asked for by User:desk.*at last after the year 9999"
+            )
             await dialog.get_by_role("button", name="Carry out", exact=True).click()
+            await expect(dialog).to_contain_text("shown this once", timeout=SEEN_MS)
             await browser.press("I have kept it")
             await page.get_by_role("search", name="filter").get_by_label("owner or renewer").fill("User:ann")
             await page.keyboard.press("Enter")

@@ -90,5 +90,8 @@ def test_what_is_no_duration(text: str) -> None:
 def test_times_and_durations_for_people() -> None:
     assert time_text(NOW_MS + 7) == "2026-01-01T12:00:00.007Z"
     assert time_text(0) == "1970-01-01T00:00:00.000Z"
+    assert time_text(253_402_300_799_999) == "9999-12-31T23:59:59.999Z"
+    assert [time_text(253_402_300_800_000), time_text(2**63 - 1)] == ["after the year 9999"] * 2
+    assert [time_text(-62_135_596_800_001), time_text(-(2**63))] == ["before the year 1"] * 2
     told = [duration_text(ms) for ms in (850, 12_000, 61_000, 3_900_000, 90_000_000)]
     assert told == ["850ms", "12s", "1m01s", "1h05m", "1d01h"]

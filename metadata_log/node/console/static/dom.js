@@ -68,8 +68,11 @@ export function table(columns, rows, empty = "none") {
 export const number = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en-US"));
 export const ids = (list) => (list && list.length ? list.join(", ") : "–");
 
+const CLOCK_MS = [-62_135_596_800_000, 253_402_300_799_999]; // of the years 1 to 9999
+
 export function clock(ms) {
   if (ms === null || ms === undefined) return "–";
+  if (ms < CLOCK_MS[0] || ms > CLOCK_MS[1]) return ms < 0 ? "before the year 1" : "after the year 9999";
   const at = new Date(ms);
   const time = at.toISOString().slice(11, 23);
   return at.toISOString().slice(0, 10) === new Date().toISOString().slice(0, 10) ? time : `${at.toISOString().slice(0, 10)} ${time.slice(0, 8)}`;

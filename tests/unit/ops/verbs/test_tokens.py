@@ -45,6 +45,14 @@ def test_a_token_is_created_and_its_hmac_shown(capsys: pytest.CaptureFixture[str
     assert HMAC in capsys.readouterr().out
 
 
+def test_a_token_may_end_beyond_every_calendar(capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: its HMAC is shown all the same. A lifetime without end is 2^63 - 1 ms to Kafka."""
+    ends = {"max_timestamp_ms": 2**63 - 1, "expiry_timestamp_ms": 2**63 - 1}
+    run("create", answer=TOKEN | ends | OFFSETS | {"hmac": HMAC})
+    shown = capsys.readouterr().out
+    assert HMAC in shown and shown.count("after the year 9999") == 2
+
+
 def test_a_token_is_renewed_and_expired_by_its_id_or_its_hmac() -> None:
     answer = OFFSETS | {"expiry_timestamp_ms": 5}
     for name, key in ((TOKEN["token_id"], "token_id"), (HMAC, "hmac")):
