@@ -3,8 +3,8 @@
 # lowest weight. It needs a folder `scratch`.
 
 in_background=() said=()
-failed=() # tests that failed beside others, and shall run once more
-FAILED_MAX=8 # more than these are no accident of a busy machine
+failed=() again=() # tests that failed beside others, and their files, which shall run once more
+AGAIN_MAX=4 # more files than these are no accident of a busy machine
 
 # beside TESTS... [-- TESTS...]...: run each with pytest, in a process of its own. What the others print is shown once all are done.
 beside() {
@@ -35,29 +35,36 @@ beside() {
 pytest_of() {
     PYTEST_XDIST_WORKER=gw$1 PYTEST_XDIST_WORKER_COUNT=$2 "$VENV/bin/python" -m pytest -q "${@:3}"
 }
+# The greatest status of all: 1 only if none ended otherwise than with tests that failed.
 wait_for_all() {
-    local status=0 pid
+    local status=0 pid ended
     for pid in "$@"; do
-        wait "$pid" || status=$?
+        ended=0
+        wait "$pid" || ended=$?
+        [ "$ended" -le "$status" ] || status=$ended
     done
     return "$status"
 }
 
-# in_lanes ARGUMENTS...: run pytest in three processes, each of which takes the next file that none has. If only a few tests
-# fail, that is a success for now: `failed` has them.
+# in_lanes ARGUMENTS...: run pytest in three processes, each of which takes the next file that none has. If tests of only a
+# few files fail, that is a success for now: `failed` has the tests, `again` their files. A file runs again as a whole: what
+# its first tests leave behind may be why a later one fails, and a cluster that did not start fails all that share it.
 in_lanes() {
     local status=0 lists
     mkdir "$scratch/taken" "$scratch/failures"
     TEST_FILES_TAKEN=$scratch/taken TEST_FAILURES=$scratch/failures beside "$@" -- "$@" -- "$@" || status=$?
     [ "$status" != 0 ] || return 0
+    [ "$status" = 1 ] || return "$status"
     lists=("$scratch/failures"/*) # a process that ends before its last test leaves none
     [ ${#lists[@]} = 3 ] || return "$status"
     mapfile -t failed < <(sort -u "${lists[@]}")
-    [ ${#failed[@]} -gt 0 ] && [ ${#failed[@]} -le "$FAILED_MAX" ] || return "$status"
-    say "${#failed[@]} tests failed beside others, and run once more when all else has ended: ${failed[*]}"
+    mapfile -t again < <(sed 's/::.*//' "${lists[@]}" | sort -u)
+    [ ${#again[@]} -gt 0 ] && [ ${#again[@]} -le "$AGAIN_MAX" ] || return "$status"
+    say "${#failed[@]} tests failed beside others: ${failed[*]}"
+    say "their files run once more when all else has ended: ${again[*]}"
 }
 failed_alone() {
-    [ ${#failed[@]} = 0 ] || "$VENV/bin/python" -m pytest -q "${failed[@]}"
+    [ ${#again[@]} = 0 ] || "$VENV/bin/python" -m pytest -q "${again[@]}"
 }
 say_unsteady() {
     [ ${#failed[@]} = 0 ] || say "unsteady: ${#failed[@]} tests failed beside others and passed alone: ${failed[*]}"

@@ -25,12 +25,23 @@ say_unsteady
 SOUND: Final = "def test_sound(): pass\n"
 UNSTEADY: Final = """
 import os, pytest
-@pytest.mark.parametrize("number", range(8))
-def test_alone(number):
+@pytest.fixture(scope="module")
+def cluster():
     assert "PYTEST_XDIST_WORKER" not in os.environ
+@pytest.mark.parametrize("which", [f"no {number}: [a::b]" for number in range(9)])
+def test_alone(cluster, which):
+    pass
 """
+"""Its module's fixture fails beside others, and with it each test."""
+LATER: Final = """
+left = []
+def test_first(): left.append(1)
+def test_later(): assert not left
+"""
+"""A test that fails behind another one, and by itself would pass."""
 BROKEN: Final = "def test_broken(): assert False\n"
 ENDS: Final = "import os\ndef test_ends(): os._exit(1)\n"
+ENDS_LATE: Final = "import atexit, os\ndef test_ends(): atexit.register(os._exit, 139)\n"
 
 
 def run(checkout: Path, **files: str) -> subprocess.CompletedProcess[str]:
@@ -62,28 +73,33 @@ def test_what_passes_beside_others_is_not_run_again(tmp_path: Path) -> None:
 
 
 def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path) -> None:
+    """Goal: a cluster that did not start is one fault, however many tests share it. Their names have any characters."""
     ran = run(tmp_path, unsteady=UNSTEADY)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    names = " ".join(f"tests/real/test_unsteady.py::test_alone[{number}]" for number in range(8))
+    names = " ".join(f"tests/real/test_unsteady.py::test_alone[no {number}: [a::b]]" for number in range(9))
     assert ran.stderr.splitlines() == [
-        f"8 tests failed beside others, and run once more when all else has ended: {names}",
-        f"unsteady: 8 tests failed beside others and passed alone: {names}",
+        f"9 tests failed beside others: {names}",
+        "their files run once more when all else has ended: tests/real/test_unsteady.py",
+        f"unsteady: 9 tests failed beside others and passed alone: {names}",
     ]
-    assert "8 failed" in ran.stdout and ran.stdout.splitlines()[-1].startswith("8 passed")
+    assert "9 errors" in ran.stdout and ran.stdout.splitlines()[-1].startswith("9 passed")
 
 
-def test_what_fails_again_fails(tmp_path: Path) -> None:
-    ran = run(tmp_path, broken=BROKEN)
+@pytest.mark.parametrize("failing", [BROKEN, LATER], ids=["by itself", "behind another one"])
+def test_what_fails_again_fails(tmp_path: Path, failing: str) -> None:
+    ran = run(tmp_path, failing=failing)
     assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, "ended alone"), ran.stdout + ran.stderr
     assert ran.stdout.count("1 failed") == 2
 
 
-def test_more_than_eight_are_not_run_again(tmp_path: Path) -> None:
-    ran = run(tmp_path, unsteady=UNSTEADY, broken=BROKEN)
-    assert (ran.returncode, ran.stderr.splitlines()) == (1, ["ended in the lanes"]), ran.stdout + ran.stderr
+@pytest.mark.parametrize(("count", "ended"), [(4, "ended alone"), (5, "ended in the lanes")])
+def test_failures_in_more_than_four_files_are_not_run_again(tmp_path: Path, count: int, ended: str) -> None:
+    ran = run(tmp_path, **{f"broken_{number}": BROKEN for number in range(count)})
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, ended), ran.stdout + ran.stderr
 
 
-def test_nothing_is_run_again_where_a_process_ended_before_its_last_test(tmp_path: Path) -> None:
-    """Its tests that were not run would be forgotten."""
-    ran = run(tmp_path, broken=BROKEN, ends=ENDS)
+@pytest.mark.parametrize("ends", [ENDS, ENDS_LATE], ids=["before its last test", "behind it"])
+def test_nothing_is_run_again_where_a_process_ended_by_itself(tmp_path: Path, ends: str) -> None:
+    """Its tests that were not run would be forgotten, or why it ended."""
+    ran = run(tmp_path, broken=BROKEN, ends=ends)
     assert (ran.returncode, ran.stderr.splitlines()) == (1, ["ended in the lanes"]), ran.stdout + ran.stderr
