@@ -75,6 +75,8 @@ DIRECTORIES_FROM: Final = 17
 """The first level at which brokers say their log directories, and partitions those of their replicas. Source: KIP-858."""
 OUR_BROKERS_FROM: Final = DIRECTORIES_FROM
 """The oldest level at which brokers that are not Kafka's register: their hosts say where replicas lie."""
+OTHER_LEADERS_FROM: Final = 21
+"""The newest level of 3.9, whose brokers follow a leader that controller.quorum.voters does not name. Source: KIP-853."""
 ELIGIBLE_FROM: Final = 23
 """The first level whose partitions have eligible leader replicas. Source: KIP-966."""
 CORDONED_FROM: Final = 30

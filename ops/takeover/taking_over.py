@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from metadata_log.errors import ForeignDirectory, InvalidRequest
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.metadata_versions import OTHER_LEADERS_FROM
 from metadata_log.node.addresses import address_text
 from metadata_log.node.disk.data_directory import (
     FOLDERS,
@@ -25,7 +26,7 @@ from metadata_log.node.disk.data_directory import (
     read_meta,
 )
 from metadata_log.node.disk.durable_files import renamed_os_errors, sync_directory
-from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.brokers import BrokerEndpoint, RegisterBrokerRecord
 from metadata_log.records.features import (
     METADATA_VERSION,
     METADATA_VERSION_MIN,
@@ -133,10 +134,10 @@ def _check_listeners(image: MetadataImage, controllers: Sequence[ControllerSetti
 
 
 def not_found_by_brokers(state: KafkaState, controllers: Sequence[ControllerSettings]) -> str | None:
-    """Return why no broker would find our controllers without new settings; None: one is found, and tells of the others.
+    """Return why brokers would not find our controllers without new settings; None: one is found, and tells of the others.
 
     At kraft.version 0 the settings of each broker name the voters. The log says where these listen from metadata.version
-    3.7 on, and before it their ids alone.
+    3.7 on, and before it their ids alone. A broker from before 3.9 knows no others: it ends when another one leads.
     """
     if state.image.quorum.kraft_version or state.voters is None:
         return None
@@ -151,16 +152,36 @@ def not_found_by_brokers(state: KafkaState, controllers: Sequence[ControllerSett
         for voter in settings.voters
         if voter.id == settings.node_id and voter.kafka is not None
     }
-    if listened & ours or (not listened and {node_id for node_id, _ in ours} & {*state.voters}):
+    found = {(node_id, at) for node_id, at in ours if (node_id, at) in listened}
+    if not listened:
+        found = {(node_id, at) for node_id, at in ours if node_id in state.voters}
+    old = [int(each) for each, broker in sorted(state.image.brokers.items()) if _finds_only_voters(broker)]
+    if found and (found == ours or not old):
         return None
     addresses = ",".join(address_text(address) for _, address in sorted(ours))
     theirs = ", ".join(f"{node_id}@{address_text(address)}" for node_id, address in sorted(listened))
-    return (
-        f"Kafka's quorum was named by controller.quorum.voters (kraft.version 0): the brokers look for "
-        f"{theirs or listed(state.voters)} alone, and none of our controllers has such an id and address. Give ours one of "
-        f"these; or, while Kafka's controllers run, add controller.quorum.bootstrap.servers={addresses} and Kafka's "
-        "addresses to each broker's settings, beside that one, and restart the brokers one by one"
+    quorum = (
+        "Kafka's quorum was named by controller.quorum.voters (kraft.version 0): its controllers were "
+        f"{theirs or listed(state.voters)}, and "
     )
+    if old:
+        unfound = ", ".join(f"{node_id}@{address_text(at)}" for node_id, at in sorted(ours - found))
+        return (
+            f"{quorum}{unfound} is none of them. Broker{'s' if len(old) > 1 else ''} {listed(old)} of a release before 3.9 "
+            "would end when one leads that this setting does not name: give each of ours the id and the address of one of "
+            "these, or upgrade the brokers first"
+        )
+    return (
+        f"{quorum}none of ours has such an id and address, so the brokers would not find them. Give ours one of these; or, "
+        f"while Kafka's controllers run, add controller.quorum.bootstrap.servers={addresses} and Kafka's addresses to each "
+        "broker's settings, beside that one, and restart the brokers one by one"
+    )
+
+
+def _finds_only_voters(broker: RegisterBrokerRecord) -> bool:
+    """Answer whether a broker of Kafka's is of a release that follows no leader but the voters of its settings."""
+    levels = [each.max_version for each in broker.features if each.name == METADATA_VERSION]
+    return any(level < OTHER_LEADERS_FROM for level in levels)
 
 
 def listeners_of(image: MetadataImage) -> Iterator[tuple[int, VoterEndpoint | BrokerEndpoint]]:

@@ -146,7 +146,10 @@ def run_import(
 def _check_agreed(lost: Mapping[str, int], drop: bool, unfound: str | None) -> None:
     """Check that the operator accepts what a takeover costs."""
     if unfound is not None:
-        raise InvalidRequest(f"{unfound}. Where that is done, say so: --brokers-told")
+        raise InvalidRequest(
+            f"{unfound}. Where that is done, or where the setting has ours under another name of their hosts, say so: "
+            "--brokers-told"
+        )
     if lost and not drop:
         raise InvalidRequest(
             f"this would be lost: {_listed(lost)}. Look at it with --dry-run; go on without it with --drop"

@@ -64,7 +64,7 @@ def take_over_elsewhere(directory: Path) -> None:
             pids = {node_id: run.kafka.pid(node_id) for node_id in run.kafka.brokers}
             run.progress()
             with pytest.raises(
-                Unavailable, match=r"the brokers look for 7@.* alone, and none of our controllers"
+                Unavailable, match=r"its controllers were 7@.*, and none of ours has such an id and address"
             ):
                 run.take_over()
             run.take_over("--brokers-told")

@@ -13,7 +13,7 @@ from metadata_log.digest import digest
 from metadata_log.errors import DirectoryInUse, ForeignDirectory, InvalidRequest
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh, only_joins
-from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.features import METADATA_VERSION, METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
 from metadata_log.records.quorum import Voter, VoterEndpoint
@@ -182,6 +182,28 @@ def test_brokers_with_fixed_voters_find_one_of_ours_among_them(
     assert (told is None) is found
     if told is not None:
         assert "controller.quorum.bootstrap.servers=127.0.0.1:92" in told
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_brokers_of_old_releases_follow_only_voters_of_their_settings(
+    tmp_path: Path, registered: bool
+) -> None:
+    """Goal: a broker of 3.8 is not told of a leader at which it ends. Method: ours are 1, 2 and 3, and the voter is 1."""
+
+    read = kafka(tmp_path)
+
+    def with_broker(level: int) -> KafkaState:
+        state = _at_kraft_version(read, 0, port=9201 if registered else 0)
+        found = next(iter(state.image.brokers.values()))
+        old = found._replace(features=(FeatureRange(METADATA_VERSION, 1, level),))
+        brokers = state.image.brokers.set(found.broker_id, old)
+        return state._replace(image=replace(state.image, brokers=brokers))
+
+    told = not_found_by_brokers(with_broker(20), ours(tmp_path))
+    assert told is not None
+    assert "2@127.0.0.1:9202, 3@127.0.0.1:9203 is none of them" in told and "before 3.9" in told
+    assert not_found_by_brokers(with_broker(20), ours(tmp_path, 1)) is None
+    assert not_found_by_brokers(with_broker(21), ours(tmp_path)) is None
 
 
 def test_a_controller_is_named_once(tmp_path: Path) -> None:
