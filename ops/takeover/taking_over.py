@@ -114,17 +114,18 @@ def begun_with(state: KafkaState, controllers: Sequence[ControllerSettings]) -> 
 def _check_listeners(image: MetadataImage, controllers: Sequence[ControllerSettings]) -> None:
     """Check that brokers look for our controllers under the name that they look for Kafka's, and speak to both alike."""
     names = {endpoint.name for _, endpoint in listeners_of(image)}
-    spoken = {
-        endpoint.security_protocol
-        for controller in image.controllers.values()
-        for endpoint in controller.endpoints
-    }
     for settings in controllers:
         if names and settings.kafka.listener_name not in names:
             raise InvalidRequest(
                 f"controller {settings.node_id} is told to brokers under the listener {settings.kafka.listener_name}, and "
                 f"Kafka's controllers are under {', '.join(sorted(names))}: set listener_name in [kafka]"
             )
+        spoken = {
+            endpoint.security_protocol
+            for controller in image.controllers.values()
+            for endpoint in controller.endpoints
+            if endpoint.name == settings.kafka.listener_name
+        }
         if spoken and KAFKA_SECURITY.index(settings.kafka_security) not in spoken:
             theirs = ", ".join(KAFKA_SECURITY[number] for number in sorted(spoken))
             raise InvalidRequest(

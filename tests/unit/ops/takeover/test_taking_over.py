@@ -143,8 +143,10 @@ def test_brokers_speak_to_our_controllers_as_they_did_to_kafkas(tmp_path: Path, 
     security = KAFKA_SECURITY[spoken]
 
     def known(protocol: int) -> KafkaState:
+        """Return a state whose controller listens for brokers in this way, and for others in all ways."""
         listener = BrokerEndpoint(ours(tmp_path)[0].kafka.listener_name, "h", 1, protocol)
-        registered = RegisterControllerRecord(NodeId(1), uuid(1), 0, False, (listener,), ())
+        others = [BrokerEndpoint(f"OTHER{number}", "h", 2 + number, number) for number in range(4)]
+        registered = RegisterControllerRecord(NodeId(1), uuid(1), 0, False, (listener, *others), ())
         controllers = state.image.controllers.set(NodeId(1), registered)
         return state._replace(image=replace(state.image, controllers=controllers))
 
