@@ -61,7 +61,7 @@ SEGMENT_SYNC_SECONDS = 1.0
 SWEEP_SECONDS = 2.0
 WALK_SECONDS = 4.0
 """Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile. It
-has more time where the limits of its run make its parts few records each, with a rest between them.
+has more time where it has several parts in its run, by as long as they take while as many of each other change come between.
 """
 WALK_SECONDS_BUSY = 15.0
 """Where there are many topics, or a partition stands for many: a stop goes on with each heartbeat, and all brokers may be
@@ -386,12 +386,16 @@ class SimulatedController(Controller):
         """Return within how long a walk that begins now must be at its end."""
         profile = self.world.profile
         most = WALK_SECONDS_BUSY if profile.is_heavy or profile.is_weighty else WALK_SECONDS
-        if walk is None:
-            return most
+        topics = self.tip.topics
         with self.world.loop.unpaid():
-            partitions = sum(1 for _ in self.tip.topics.partitions_on(walk.broker_id))
+            partitions = (
+                topics.counts.partitions
+                if walk is None
+                else sum(1 for _ in topics.partitions_on(walk.broker_id))
+            )
         per_part = max(self.records_per_part_max - 1, 1)  # the last place is that of the fencing itself
-        return most + partitions / per_part * limits.PART_AGAIN_MS / 1000
+        in_turn = len(self.world.brokers) + 1  # a change of each broker, and the elections
+        return most + in_turn * self.world.costs.rates.change_seconds(partitions, per_part=per_part)
 
     async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:
         await self.node.free(READS)
