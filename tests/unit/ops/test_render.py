@@ -289,7 +289,7 @@ def test_every_column_is_a_key_of_the_json_that_formats_promise() -> None:
         },
         "voters": {
             *("id", "address", "http", "role", "end_offset", "log_start_offset", "lag_records"),
-            *("last_caught_up_ms_ago", "reachable", "directory_id"),
+            *("last_fetch_ms_ago", "last_caught_up_ms_ago", "reachable", "directory_id"),
         },
         "configs": {"resource_type", "resource_name", "name", "value"},
         "snapshots": {"id", "end_offset", "controller_epoch", "bytes", "sha256"},

@@ -10,7 +10,7 @@ SETTINGS = {f"k{number}": VALUE for number in range(12)}
 RESOURCES: tuple[dict[str, Any], ...] = ({"broker": 11}, {"broker": 12}, {"cluster": True})
 KEPT = {"min.insync.replicas": "1"}
 """A cluster with eligible leader replicas keeps it."""
-LARGE = "36 records of 1080"
+LARGE = "36 records of 1081"
 """Bytes, of which a batch holds 1048576."""
 
 
