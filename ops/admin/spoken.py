@@ -59,7 +59,12 @@ def spoken(url: str) -> str | None:
     tls = _trusting_all()
     for way in (tls, None) if has_tls else (None, tls):
         if _beginning(at, HTTP_ASKED, way).startswith(HTTP_BEGINS):
-            return None if (way is tls) == has_tls else HAS_TLS if way is tls else HAS_NO_TLS
+            if (way is tls) == has_tls:
+                return None
+            if way is tls:
+                return HAS_TLS
+            # Many a server with TLS refuses other bytes with an answer of HTTP.
+            return None if _begins_tls(at, tls) else HAS_NO_TLS
         if _beginning(at, KAFKA_ASKED, way)[_SIZE_BYTES:] == _CORRELATION:
             return IS_KAFKA
     return HAS_TLS if not has_tls and _begins_tls(at, tls) else None

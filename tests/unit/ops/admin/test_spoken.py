@@ -136,3 +136,33 @@ def test_a_node_that_breaks_off_is_no_wrong_address(capsys: pytest.CaptureFixtur
 
 def test_where_nothing_listens_nothing_is_named() -> None:
     assert spoken.spoken(f"http://127.0.0.1:{free_port()}") is None
+
+
+def test_a_server_with_tls_that_answers_other_bytes_as_http_is_none_without_tls(files: TlsFiles) -> None:
+    """Goal: nobody is told to leave TLS. Method: it wants a certificate, and refuses bytes without TLS, as proxies do."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    context.load_verify_locations(files.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    accepted, _ = listener.accept()
+                except OSError:
+                    return
+                try:
+                    if accepted.recv(1, socket.MSG_PEEK) == b"\x16":
+                        accepted = context.wrap_socket(accepted, server_side=True)
+                    elif accepted.recv(1024).startswith(b"GET"):
+                        accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                except OSError:
+                    pass
+                accepted.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        assert spoken.spoken(f"https://127.0.0.1:{listener.getsockname()[1]}") is None
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
