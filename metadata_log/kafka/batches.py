@@ -19,6 +19,9 @@ from metadata_log.kafka.reading import varint
 from metadata_log.kafka.writing import VARINTS
 
 MAGIC: Final = 2
+_MAGIC_AT: Final = 16
+BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Kafka's controllers write at most 8 MiB at once. A larger size is a damaged one: no rest of a segment is read for it."""
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _BEFORE_LENGTH: Final = 12
 _CRC_FROM: Final = 21
@@ -78,6 +81,12 @@ def _batch(data: bytes, at: int, reads_data: bool) -> tuple[Batch, int]:
         raise DamagedFrame(f"no record batch of version {MAGIC} begins here", at=at, torn=not any(data[at:]))
     if length < _HEADER.size - _BEFORE_LENGTH:
         raise DamagedFrame(f"{where} has a length of {length}", at=at, torn=False)
+    if end - at > BATCH_BYTES_MAX:
+        raise DamagedFrame(
+            f"{where} has {end - at} bytes, and no controller writes more than {BATCH_BYTES_MAX}",
+            at=at,
+            torn=False,
+        )
     if end > len(data):
         raise DamagedFrame(
             f"{where} has {end - at} bytes, of which {len(data) - at} are here",
@@ -104,6 +113,23 @@ def _batch(data: bytes, at: int, reads_data: bool) -> tuple[Batch, int]:
             base_offset=base_offset,
         )
     return Batch(base_offset, leader_epoch, crc, is_control, max_timestamp, records, count, at), end
+
+
+def next_batch(data: bytes, at: int) -> int | None:
+    """Return where the next sound batch begins, at a place or behind it; None: there is none."""
+    place = data.find(MAGIC, at + _MAGIC_AT)
+    while place >= 0:
+        begin = place - _MAGIC_AT
+        # Offsets of a metadata log are small: few places are looked at.
+        if not any(data[begin : begin + 2]):
+            try:
+                _batch(data, begin, reads_data=False)
+            except DamagedFrame:
+                pass
+            else:
+                return begin
+        place = data.find(MAGIC, place + 1)
+    return None
 
 
 def _records(data: bytes, count: int) -> Iterator[tuple[bytes | None, bytes | None]]:

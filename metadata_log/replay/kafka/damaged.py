@@ -10,13 +10,10 @@ from typing import Any, NamedTuple
 
 from metadata_log.codec import DamagedFrame, damaged_file
 from metadata_log.errors import DamagedFile
-from metadata_log.kafka.batches import MAGIC, Batch, batches
+from metadata_log.kafka.batches import Batch, batches, next_batch
 from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.kafka.files import KafkaLog, checkpoints_in, opened
 from metadata_log.replay.kafka.log import export_part
-
-_MAGIC_AT = 16
-"""The byte of a batch that holds its version."""
 
 
 class Missing(NamedTuple):
@@ -148,22 +145,5 @@ def _pieces(file: Path) -> Iterator[Batch | DamagedFrame]:
                 raise damaged_file(file, error, base=at) from error
             error.at += at
             yield error
-            at = _next_batch(data, error.at + 1)
-
-
-def _next_batch(data: bytes, at: int) -> int:
-    """Return where the next sound batch begins; the end of the data where none does."""
-    place = data.find(MAGIC, at + _MAGIC_AT)
-    while place >= 0:
-        begin = place - _MAGIC_AT
-        if not any(
-            data[begin : begin + 2]
-        ):  # offsets and lengths of a metadata log are small: few places are looked at
-            try:
-                next(batches(data[begin:]))
-            except DamagedFrame:
-                pass
-            else:
-                return begin
-        place = data.find(MAGIC, place + 1)
-    return len(data)
+            following = next_batch(data, error.at + 1)
+            at = len(data) if following is None else following

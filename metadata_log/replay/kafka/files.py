@@ -13,7 +13,7 @@ from metadata_log.apply import image_of
 from metadata_log.codec import DamagedFrame, damaged_file
 from metadata_log.errors import DamagedFile, InvalidRequest, InvariantBroken, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.kafka.batches import Batch, batches
+from metadata_log.kafka.batches import Batch, batches, next_batch
 from metadata_log.kafka.records import Decoded, UnknownVersion, decode, decode_control
 from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.records.partitions import PartitionRecord
@@ -189,6 +189,9 @@ def batches_of(
     """Yield the batches of a file; the last segment may end in one that is being written: `on_torn` reports it.
 
     `reads_data` as of `batches`.
+
+    Raises:
+        DamagedFile, WrittenByAnotherVersion: a batch is damaged, or one that ends behind the file has a whole one behind it.
     """
     at, data = 0, b""
     with renamed_os_errors(path), path.open("rb") as file:
@@ -203,6 +206,10 @@ def batches_of(
                     at, data = at + error.at, data[error.at :]
                     continue
                 if error.torn and is_last:
+                    if (following := next_batch(data, error.at + 1)) is not None:
+                        # Nothing was written behind a batch that is being written: it is this one's size that is wrong.
+                        error.reason += f", and at byte {at + following} a whole one begins"
+                        raise damaged_file(path, error, base=at) from error
                     on_torn(path, at + error.at, error.reason)
                     return
                 raise damaged_file(path, error, base=at) from error

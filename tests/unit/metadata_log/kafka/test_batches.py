@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from metadata_log.codec import DamagedFrame
-from metadata_log.kafka.batches import Batch, batch_bytes, batches, framed, framed_control
+from metadata_log.kafka.batches import (
+    BATCH_BYTES_MAX,
+    Batch,
+    batch_bytes,
+    batches,
+    framed,
+    framed_control,
+    next_batch,
+)
 from metadata_log.kafka.records import decode, decode_control, encode
 from metadata_log.replay.kinds import PARTITION
 from tests.support import kafka_log as by_hand
@@ -72,6 +80,23 @@ def test_without_data_only_the_quorums_own_records_are_read(recording: Path) -> 
     whole, bare = [*batches(data)], [*batches(data, reads_data=False)]
     assert bare == [each if each.is_control else each._replace(records=()) for each in whole]
     assert any(each.is_control for each in whole) and not all(each.is_control for each in whole)
+
+
+def test_the_next_sound_batch_is_found_behind_bytes_that_are_none() -> None:
+    first, second = (by_hand.batch(at, [by_hand.topic("t", bytes([2]) * 16)]) for at in (2, 3))
+    data = first + bytes([2]) * 40 + second
+    assert next_batch(data, 0) == 0
+    assert next_batch(data, 1) == next_batch(data, len(data) - len(second)) == len(first) + 40
+    assert next_batch(data, len(data) - len(second) + 1) is next_batch(data[:-1], 1) is None
+
+
+def test_a_size_that_no_controller_writes_is_not_waited_for() -> None:
+    batch = bytearray(by_hand.batch(0, [by_hand.topic("t", bytes(15) + b"\1")]))
+    for size, torn in ((BATCH_BYTES_MAX - 12, True), (BATCH_BYTES_MAX - 11, False)):
+        batch[8:12] = size.to_bytes(4, "big")
+        with pytest.raises(DamagedFrame) as caught:
+            list(batches(bytes(batch)))
+        assert caught.value.torn is torn
 
 
 def test_a_record_may_say_its_place_and_its_time_in_more_bytes_than_one() -> None:

@@ -156,6 +156,16 @@ def test_what_is_torn_at_the_end_was_never_committed(tmp_path: Path) -> None:
     assert taken.image.end_offset == 5
 
 
+@pytest.mark.parametrize(("bit", "says"), [(7, "a whole one begins"), (28, "no controller writes more than")])
+def test_a_batch_whose_size_is_damaged_is_not_torn(tmp_path: Path, bit: int, says: str) -> None:
+    """Goal: one flipped bit does not take all that was acknowledged behind it for a torn end."""
+    size = bytearray(batch(5, [topic("size", bytes([2]) * 16)]))
+    size[8:12] = (int.from_bytes(size[8:12], "big") ^ 1 << bit).to_bytes(4, "big")
+    path = log(tmp_path / "k", ONE, bytes(size), batch(6, [topic("behind", bytes([3]) * 16)]))
+    with pytest.raises(DamagedFile, match=rf"log: byte \d+: the batch at offset 5 .*{says}"):
+        state(path)
+
+
 def test_eligible_replicas_that_are_cleared_are_gone(tmp_path: Path) -> None:
     with_elr = batch(5, [topic("with", bytes([2]) * 16), partition(bytes([2]) * 16, 0, [11], elr=[12])])
     cleared = batch(7, [value(28, 0, b"\1")])
