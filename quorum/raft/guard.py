@@ -235,8 +235,9 @@ class Guard:
             self.replication.begin()
             self.elections.began_to_lead()
             return
-        if self.replication.peers:
-            self.replication.end()
+        had_followers = bool(self.replication.peers)
+        self.replication.end()
+        if had_followers:
             self.elections.restart_timer()
         if state.leader == state.id:
             self.belief.ceased_to_lead()

@@ -6,7 +6,7 @@ from metadata_log.ids import NodeId
 from metadata_log.limits import CONTROLLERS_MAX
 from quorum.raft import messages
 from quorum.raft.peer_status import gone_observers, peer_statuses
-from quorum.raft.raft_log import Member, PeerStatus
+from quorum.raft.raft_log import Member, PeerStatus, Role
 from tests.simulation.world.hand_driven import A, B, HandQuorum
 from tests.simulation.world.node import directory_of
 
@@ -98,6 +98,14 @@ def test_a_leadership_takes_its_observers_with_it(how: str) -> None:
         observed.guard.replication.begin()
     else:
         observed.guard.replication.end()
+    assert observed.gone == []
+
+
+def test_the_only_voter_forgets_its_observers_once_it_leads_no_more() -> None:
+    observed = Observed()
+    observed.lose(observed.member)
+    observed.guard.replication.peers.clear()  # as of a leader without other voters, whose observers are all gone
+    observed.guard.role_changed(Role.FOLLOWER)
     assert observed.gone == []
 
 
