@@ -12,6 +12,7 @@ from metadata_log import errors
 from ops import cli
 from ops.admin.health import CODES
 from ops.admin.moving import NAME_UNKNOWN
+from quorum.raft.handshake import REFUSALS
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 ROOMS: Final = ("quorum", "broker_agent", "metadata_log/node", "snapshots", "ops/admin")
@@ -44,6 +45,7 @@ def test_every_code_that_a_node_gives_can_be_accepted_and_has_a_step_in_the_runb
     assert "DISK_STALLED" in found and "VOTER_BEHIND" in found and "CACHE_SET_ASIDE" in found
     no_codes = {"NETWORK_EXCEPTION", "NOT_YET_VALID"}  # an error of the client, and a part of codes
     assert found - CODES == no_codes
+    assert REFUSALS <= CODES, "a controller reports the error of a refused link as a reason"
     steps = (ROOT / "ops/runbooks/README.md").read_text()
     assert {code for code in CODES if f"`{code}`" not in steps} == set()
 
