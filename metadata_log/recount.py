@@ -11,7 +11,10 @@ from typing import Final, NamedTuple
 from metadata_log import limits
 from metadata_log.digest import EMPTY_BUCKETS, Buckets, DigestBuilder
 from metadata_log.ids import TopicId
+from metadata_log.image.configs import line_of_shown_config
 from metadata_log.image.metadata_image import MetadataImage, lines
+from metadata_log.records.configs import ConfigRecord
+from metadata_log.records.declaration import MASKS, told
 
 _KEY_COLUMNS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("b", "t", "d", "f", "v", "n", "a", "k"), 1),
@@ -102,7 +105,21 @@ def first_difference(
     key = _key_of(differing[0])
     own = next((line for line in differing if line in mine and _key_of(line) == key), None)
     other = next((line for line in differing if line in theirs and _key_of(line) == key), None)
-    return FirstDifference(_named(key, image), own, other)
+    return FirstDifference(_named(key, image), _told(own), _told(other))
+
+
+def _told(line: str | None) -> str | None:
+    """Return a line as logs and answers show it: a secret setting whose record has no mask key is masked, too."""
+    if line is None or not line.startswith("c|"):
+        return line
+    try:
+        _, resource_type, resource_name, name, value = line.split("|")
+        setting = ConfigRecord(int(resource_type), _text(resource_name), _text(name), _text(value))
+    except ValueError:  # of no form that is known here, as another node's may be
+        return "|".join(_key_of(line))
+    if setting.value is None or setting.value.startswith(MASKS):
+        return line
+    return line_of_shown_config(told(setting))
 
 
 def _key_of(line: str) -> tuple[str, ...]:

@@ -17,6 +17,9 @@ R = TypeVar("R", bound=tuple[Any, ...])
 Secrets = Mapping[str, Callable[[Any], bool]]
 """By field: whether the value there, which is text, bytes or None, is a secret in a given record."""
 NO_SECRETS: Final[Secrets] = {}
+_WITHOUT_KEY, _WITH_KEY = "sha256:", "hmac-sha256:"
+MASKS: Final = (_WITHOUT_KEY, _WITH_KEY)
+"""How masks begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +135,7 @@ def mask(secret: str, key: bytes | None) -> str:
     releases wrote secrets, it is a plain hash.
     """
     if key is None:
-        return f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"
+        return f"{_WITHOUT_KEY}{hashlib.sha256(secret.encode()).hexdigest()}"
     return mask_text(mask_bytes(secret.encode(), key))
 
 
@@ -144,4 +147,4 @@ def mask_bytes(secret: bytes, key: bytes | None) -> bytes:
 
 def mask_text(masked: bytes) -> str:
     """Return the mask of secret bytes as text, which says that it is a mask and not the secret."""
-    return f"hmac-sha256:{masked.hex()}"
+    return f"{_WITH_KEY}{masked.hex()}"

@@ -3,7 +3,9 @@
 import pytest
 
 from metadata_log import limits
+from metadata_log.digest import hex_of_text
 from metadata_log.image.metadata_image import MetadataImage, lines
+from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.recount import (
     LinesOfBucket,
     Recount,
@@ -79,6 +81,26 @@ def test_a_flipped_field_is_named_though_the_digest_that_is_kept_does_not_know_o
     assert other.digest_buckets == image.digest_buckets
     assert difference(other, image) == difference(image, other) == "partition t:1"
     assert difference(image, image) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_told"), [("log.roll.ms", True), ("some.plugin.setting", False), ("ssl.key.password", False)]
+)
+def test_the_lines_that_differ_show_no_secret_though_its_record_has_no_key(name: str, is_told: bool) -> None:
+    """Goal: neither a node's log nor its readiness has it. Method: settings as an older release wrote them."""
+    world = a_world()
+    before = world.image
+    world.write([ConfigRecord(BROKER, "1", name, "hunter2")])
+    (line,) = {*lines(world.image)} - {*lines(before)}
+    for found in (
+        first_difference([line], [], before),
+        first_difference([], [line], before),
+        first_difference([f"{line}00", f"{line}|"], [line], before),
+    ):
+        assert found is not None and found.key == f"config broker 1 {name}"
+        assert (hex_of_text("hunter2") in f"{found.here}{found.there}") is is_told
+    told = first_difference([line], [], before)
+    assert told is not None and told.here is not None and told.here.startswith(line.rpartition("|")[0])
 
 
 @pytest.mark.parametrize(
