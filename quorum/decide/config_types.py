@@ -69,19 +69,17 @@ def one_of(*allowed: str) -> Check:
     return lambda value: None if value in allowed else f"not one of {', '.join(allowed)}"
 
 
-def _list_of(*allowed: str, is_set: bool = True) -> Check:
-    def check(value: str) -> str | None:
-        items = items_of(value)
-        if not set(items) <= set(allowed):
-            return f"not a list of {', '.join(allowed)}"
-        return None if not is_set or len(set(items)) == len(items) else "a list with an item twice"
-
-    return check
+def _list_of(*allowed: str) -> Check:
+    """Return a check that takes an item twice, as Kafka does."""
+    return lambda value: (
+        None if set(items_of(value)) <= set(allowed) else f"not a list of {', '.join(allowed)}"
+    )
 
 
 def _throttled_replicas(value: str) -> str | None:
-    items = items_of(value)
-    if items in ([], ["*"]) or all(_REPLICA.fullmatch(item) for item in items):
+    """Check as Kafka's ThrottledReplicaListValidator, which takes empty items."""
+    items = [item for item in items_of(value) if item]
+    if items == ["*"] or all(_REPLICA.fullmatch(item) for item in items):
         return None
     return "neither * nor a list of PARTITION:BROKER"
 
@@ -194,7 +192,7 @@ def _check_remote_storage(settings: Mapping[str, str], *, has_remote_storage: bo
             f"{REMOTE_STORAGE_ENABLE} = 'true': the controllers' settings say that brokers have no remote storage "
             f"(remote_log_storage_system_enable); leave it out, or {_END_OF_REMOTE_STORAGE}"
         )
-    if items_of(settings.get("cleanup.policy", "delete").strip()) not in ([], ["delete"]):
+    if {*items_of(settings.get("cleanup.policy", "delete").strip())} - {"delete"}:
         raise InvalidConfig(f"{REMOTE_STORAGE_ENABLE} = 'true' needs cleanup.policy=delete, or an empty one")
     for unit, unlimited in (("bytes", range(-INT64_MAX - 1, 0)), ("ms", (-1,))):
         whole = _number_of(settings, f"retention.{unit}")
@@ -254,7 +252,7 @@ BROKER_CONFIGS: Final[Mapping[str, Check]] = {
     "log.cleaner.min.cleanable.ratio": _fraction,
     "log.cleaner.min.compaction.lag.ms": _int64(0),
     "log.cleaner.threads": _int32(0),
-    "log.cleanup.policy": _list_of("compact", "delete", is_set=False),
+    "log.cleanup.policy": _list_of("compact", "delete"),
     "log.flush.interval.messages": _int64(1),
     "log.flush.interval.ms": _int64(),
     "log.index.interval.bytes": _int32(0),

@@ -329,7 +329,8 @@ def _list_changed(
     if defaults is None:
         raise InvalidConfig(f"{name} is no list: nothing can be appended to it or taken from it")
     items = [item for item in (defaults if before is None else before).split(",") if item]
-    given = value.split(",")
+    # As Java splits: the empty text is one empty item, and empty items at the end of another text are none.
+    given = value.rstrip(",").split(",") if value.strip(",") or not value else []
     if operation is ConfigOperation.APPEND:
         known = set(items)
         return ",".join([*items, *dict.fromkeys(item for item in given if item not in known)])

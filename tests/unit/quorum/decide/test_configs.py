@@ -41,8 +41,8 @@ GOLDEN = Path(tests.golden.__path__[0]) / "kafka"
     [
         (
             "cleanup.policy",
-            ("compact", "delete", "compact,delete", "compact , delete", ""),
-            ("x", "compact,", "delete,delete"),
+            ("compact", "delete", "compact,delete", "compact , delete", "", "delete,delete"),
+            ("x", "compact,", ","),
         ),
         ("compression.gzip.level", ("-1", "1", "9"), ("0", "10", "")),
         ("compression.type", ("zstd", "producer"), ("ZSTD", "none")),
@@ -53,7 +53,11 @@ GOLDEN = Path(tests.golden.__path__[0]) / "kafka"
         ("segment.bytes", ("1048576",), ("1048575",)),
         ("message.timestamp.type", ("CreateTime",), ("createtime",)),
         ("preallocate", ("true", "FALSE"), ("yes", "1")),
-        ("leader.replication.throttled.replicas", ("", "*", "0:1,1:2"), ("0", "0:1;1:2", "*,0:1")),
+        (
+            "leader.replication.throttled.replicas",
+            ("", "*", "0:1,1:2", "0:1,", ",", ",*"),
+            ("0", "0:1;1:2", "*,0:1", "*,*"),
+        ),
     ],
 )
 def test_values(name: str, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
@@ -162,6 +166,7 @@ TIERED = {"remote.storage.enable": "true"}
         ({"cleanup.policy": "compact"}, "needs cleanup.policy=delete"),
         ({"cleanup.policy": "delete,compact"}, "needs cleanup.policy=delete"),
         ({"cleanup.policy": ""}, None),
+        ({"cleanup.policy": "delete,delete"}, None),
         ({"local.retention.ms": "604800000"}, None),
         ({"local.retention.ms": "604800001"}, "exceeds retention.ms 604800000"),
         ({"local.retention.ms": "-1"}, "exceeds retention.ms"),
