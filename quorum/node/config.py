@@ -106,10 +106,8 @@ class TopicSettings:
     @property
     def static_configs(self) -> dict[str, str]:
         """The settings of this file that count where the log has none, by their names in the log."""
-        return {
-            MIN_IN_SYNC_REPLICAS: str(self.min_insync_replicas),
-            REMOTE_STORAGE_SYSTEM: str(self.remote_log_storage_system_enable).lower(),
-        }
+        named = {MIN_IN_SYNC_REPLICAS: str(self.min_insync_replicas)}
+        return named | ({REMOTE_STORAGE_SYSTEM: "true"} if self.remote_log_storage_system_enable else {})
 
 
 KAFKA_SECURITY: Final = ("plaintext", "tls", "sasl_plaintext", "sasl_tls")

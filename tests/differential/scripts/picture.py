@@ -99,6 +99,7 @@ class Picture:
         self.static_unclean = rng.random() < 0.15
         self.cluster_unclean: str | None = None
         self.min_isr = rng.choice([1, 1, 2, 2, 3])
+        self.has_remote_storage = rng.random() < 0.4
         self.now_ms = 0
         self.lines: list[Line] = []
         self.emit(
@@ -108,6 +109,7 @@ class Picture:
             session_timeout_ms=self.session_ms,
             min_insync_replicas=self.min_isr,
             unclean_leader_election_enable=self.static_unclean,
+            remote_log_storage_system_enable=self.has_remote_storage or LEFT_OUT,
             leader_imbalance_check_interval_seconds=rng.choice([300, 300, 60, 0]),
             default_replication_factor=rng.choice([1, 2, 3]),
             placement_seed=rng.randrange(1_000),

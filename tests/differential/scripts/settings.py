@@ -3,8 +3,9 @@
 from typing import Any
 
 from metadata_log.records.features import BROKERS_FEATURES, METADATA_VERSION_LEVEL
+from tests.differential.scripts import tiers
 from tests.differential.scripts.picture import CONTROLLER_ID, LEFT_OUT, MIN_ISR, UNCLEAN, Picture
-from tests.differential.scripts.topics import DELETE_ON_DISABLE, REMOTE, configs
+from tests.differential.scripts.topics import configs
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _TOPIC, _BROKER = 2, 4
@@ -12,7 +13,9 @@ _TOPIC, _BROKER = 2, 4
 
 def alter_configs(picture: Picture) -> None:
     kind = picture.rng.random()
-    if kind < 0.6:
+    if picture.chance(0.3 if picture.has_remote_storage else 0.03):
+        _alter_tiers(picture)
+    elif kind < 0.6:
         _alter_topic(picture)
     elif kind < 0.7:
         name = picture.pick(picture.topics, "nothing")
@@ -37,13 +40,9 @@ def _alter_topic(picture: Picture) -> None:
     rng = picture.rng
     name = picture.pick(picture.topics, "nothing") if picture.chance(0.95) else "nothing"
     key = rng.choice([MIN_ISR, MIN_ISR, UNCLEAN, "retention.ms", "cleanup.policy"])
-    if picture.chance(0.05):
-        key = rng.choice([REMOTE, DELETE_ON_DISABLE])
     value = {
         MIN_ISR: str(rng.choice([1, 2, 3])),
         UNCLEAN: rng.choice(["true", "false"]),
-        REMOTE: rng.choice(["true", "false"]),
-        DELETE_ON_DISABLE: rng.choice(["true", "false"]),
         "retention.ms": str(rng.randint(1, 9)),
         "cleanup.policy": rng.choice(["compact", "delete"]),
     }[key]
@@ -64,6 +63,17 @@ def _alter_topic(picture: Picture) -> None:
         if key == MIN_ISR and picture.has_eligible:
             for partition in picture.topics[name]:
                 partition.eligible = []
+
+
+def _alter_tiers(picture: Picture) -> None:
+    changes = [
+        {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
+        for name, value in sorted(tiers.changed(picture).items())
+    ]
+    name = picture.pick(picture.topics, "nothing")
+    resource = {"resource_type": _TOPIC, "resource_name": name, "configs": changes}
+    validate = picture.chance(0.04)
+    picture.emit("IncrementalAlterConfigs", resources=[resource], validate_only=validate or LEFT_OUT)
 
 
 def _alter_broker(picture: Picture) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tests.differential.scripts import tiers
 from tests.differential.scripts.picture import (
     LEFT_OUT,
     MIN_ISR,
@@ -12,9 +13,8 @@ from tests.differential.scripts.picture import (
     Picture,
     State,
 )
+from tests.differential.scripts.tiers import REMOTE
 
-REMOTE: Final = "remote.storage.enable"
-DELETE_ON_DISABLE: Final = "remote.log.delete.on.disable"
 _NAMES: Final = ("t1", "t2", "t3", "t4", "t5", "t6")
 _COLLIDING: Final = ("a.b", "a_b")
 _STRANGE: Final = ("", ".", "..", "has space", "x" * 250, "x" * 249, "__strange")
@@ -29,11 +29,7 @@ def configs(picture: Picture) -> dict[str, str]:
         drawn[UNCLEAN] = rng.choice(["true", "true", "false"])
     if picture.chance(0.1):
         drawn["retention.ms"] = str(rng.randint(1, 10**9))
-    if picture.chance(0.05):
-        drawn[REMOTE] = rng.choice(["true", "false"])
-    if picture.chance(0.03):
-        drawn[DELETE_ON_DISABLE] = rng.choice(["true", "false"])
-    return drawn
+    return drawn | tiers.of_new_topic(picture)
 
 
 def assignment(picture: Picture, replication_factor: int | None = None) -> list[int]:
@@ -105,7 +101,7 @@ def _is_created(picture: Picture, name: str, rows: Sequence[Sequence[int]], sett
         and name not in _STRANGE[:5]
         and not (name in _COLLIDING and set(_COLLIDING) & set(picture.topics))
         and "no.such.config" not in settings
-        and settings.get(REMOTE) != "true"
+        and (picture.has_remote_storage or settings.get(REMOTE) != "true")
         and settings.get(MIN_ISR, "1") in "123"
         and all(_active(picture, row) and registered.issuperset(row) for row in rows)
     )

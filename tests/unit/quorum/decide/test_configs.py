@@ -196,6 +196,7 @@ def test_where_brokers_have_a_remote_storage_a_topic_with_tiers_has_settings_tha
 
 def test_the_controllers_settings_say_whether_brokers_have_a_remote_storage() -> None:
     """B83: at a creation, and at a change; the setting of the log does not count, as in Kafka."""
+    assert TopicSettings().static_configs == {"min.insync.replicas": "1"}
     for static, error in (
         (TopicSettings(), "INVALID_CONFIG"),
         (TopicSettings(remote_log_storage_system_enable=True), None),
