@@ -102,7 +102,8 @@ def _keys(table: str, roles: tuple[Role, ...], kind: Kind, /, **does: str) -> It
 
 
 _REMOTE: Final = (
-    "As remote.log.storage.system.enable of Kafka's brokers: topics may have remote.storage.enable."
+    "As remote.log.storage.system.enable of Kafka's brokers: topics may have remote.storage.enable; "
+    "the same on all controllers."
 )
 _UNSTABLE: Final = "Whether levels that Kafka may still change can be finalized; the same on all controllers."
 _FOUNDING: Final = "With which a cluster is founded: a level, its name, or a release (4.1)."
