@@ -260,11 +260,11 @@ def test_the_command_line_shows_what_it_would_write_and_then_writes_it(
     written("configs", "append", "--topic", "cli-1", "cleanup.policy=compact")
     written("configs", "subtract", "--topic", "cli-1", "cleanup.policy=delete")
     written("configs", "unset", "--topic", "cli-1", "segment.ms")
-    written("configs", "replace", "--topic", "cli-1", "--broker", str(STANDING), "retention.ms=9")
-    (described,) = run("configs", "describe", "--topic", "cli-1", "retention.ms")
-    assert (described["value"], described["source"]) == ("9", "DYNAMIC_TOPIC_CONFIG")
+    written("configs", "replace", "--topic", "cli-1", "--broker", str(STANDING), "compression.type=lz4")
+    (described,) = run("configs", "describe", "--topic", "cli-1", "compression.type")
+    assert (described["value"], described["source"]) == ("lz4", "DYNAMIC_TOPIC_CONFIG")
     (listed,) = run("configs", "list", "--topic", "cli-1")
-    assert (listed["name"], listed["value"]) == ("retention.ms", "9")
+    assert (listed["name"], listed["value"]) == ("compression.type", "lz4")
     written("topics", "add-partitions", "cli-1", "cli-2", "--to", "3", "--placement", "plain")
     written("partitions", "reassign", "--topic", "cli-1", "--partition", "0", "--replicas", str(STANDING))
     plan = tmp_path / "plan.json"
@@ -410,6 +410,7 @@ def test_a_follower_answers_what_needs_no_leader(quorum: Quorum) -> None:
             "end_offset",
             "log_start_offset",
             "lag_records",
+            "last_fetch_ms_ago",
             "last_caught_up_ms_ago",
             "reachable",
             "locked_out",
