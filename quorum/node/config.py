@@ -100,8 +100,11 @@ class TopicSettings:
     """More are refused with POLICY_VIOLATION, at a creation and when a topic grows."""
     replication_factor_min: int = 1
     """A new topic with fewer replicas is refused with POLICY_VIOLATION."""
-    remote_log_storage_system_enable: bool = False
-    """Whether Kafka's brokers have a remote storage, so that topics may have remote.storage.enable."""
+    remote_log_storage_system_enable: bool | None = None
+    """Whether Kafka's brokers have a remote storage, so that topics may have remote.storage.enable; None: they have none.
+
+    A file without it is one that earlier releases read.
+    """
 
     @property
     def static_configs(self) -> dict[str, str]:

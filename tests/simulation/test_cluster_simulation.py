@@ -23,7 +23,7 @@ from tests.simulation.world.jobs import THREAD_NAME
 from tests.simulation.world.markers import missing_in_check
 from tests.simulation.world.node import SimulatedNode
 
-BROAD_SEEDS = (59, 207, 503, 515, 603, 605)
+BROAD_SEEDS = (59, 207, 503, 515, 600, 603, 605, 703)
 WRITES_PER_SECOND_MIN = 10.0
 """Of a run this short; a campaign counts only those with thirty."""
 
