@@ -414,7 +414,7 @@ class ControllerSettings:
 def settings_in_decisions(settings: ControllerSettings) -> dict[str, Any]:
     """Return what a controller's file adds to the log when it decides, as plain values."""
     return {
-        "topics": asdict(settings.topics),
+        "topics": {key: value for key, value in asdict(settings.topics).items() if value is not None},
         "elections": asdict(settings.elections),
         "features": asdict(settings.features),
         "session_timeout_ms": settings.timing.session_timeout_ms,
