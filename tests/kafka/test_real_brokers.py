@@ -264,7 +264,7 @@ def test_a_worker_of_connect_writes_each_record_once_while_the_active_controller
         cluster.kill(victim)
         more_is_copied(bootstrap, file, 1)
         asyncio.run(cluster.start_one(victim))
-        # A task is assigned to nobody for a moment while its group forms again; one that has failed stays so.
+        # A task has no worker for a moment while its group forms again. A task that has failed stays so.
         poll_until(
             lambda: worker.failures("mirror") == worker.failures("file") == [],
             deadline_s=DEADLINE_S,

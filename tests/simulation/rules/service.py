@@ -25,7 +25,7 @@ class ServiceRules:
 
     def __init__(self) -> None:
         self.unelected: set[PartitionKey] = set()
-        """Partitions of restored topics that nobody has led since."""
+        """Partitions of restored topics that have had no leader since."""
 
     def check(self, records: Iterable[Record], image: MetadataImage, delta: Delta) -> None:
         """Raise a Violation if a batch leaves a broker in an ISR that it must not be in; `image` and `delta` are its own."""

@@ -139,7 +139,7 @@ def test_where_nothing_listens_nothing_is_named() -> None:
 
 
 def test_a_server_with_tls_that_answers_other_bytes_as_http_is_none_without_tls(files: TlsFiles) -> None:
-    """Goal: nobody is told to leave TLS. Method: it wants a certificate, and refuses bytes without TLS, as proxies do."""
+    """Goal: no user is told to leave TLS. Method: a server wants a certificate, and refuses bytes without TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
     context.load_verify_locations(files.ca)

@@ -59,7 +59,7 @@ class _Door(asyncio.Protocol):
 
 @dataclass
 class Linked:
-    """Both ends. Nobody reads from the broker's, as of a process that stands still; its kernel does all the same."""
+    """Both ends. The broker's process reads nothing, as one that stands still; its kernel acknowledges all the same."""
 
     door: _Door
     broker: socket.socket

@@ -190,7 +190,7 @@ async def test_links_are_replaced_once_a_node_has_a_new_certificate_and_no_end_i
 async def test_a_peer_that_cannot_be_dialled_is_dialled_ever_more_seldom_and_keeps_its_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a peer behind a firewall, which dials us, costs no dial every 5 s. Method: nobody listens at its address."""
+    """Goal: a peer behind a firewall, which dials us, costs no dial every 5 s. Method: no process listens at its address."""
     monkeypatch.setattr("quorum.raft.renewal.OLD_ENOUGH_MS", 0)
     ours = Authority(tmp_path / "ca", cluster_id=CLUSTER)
     node, other, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
