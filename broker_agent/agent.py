@@ -87,7 +87,8 @@ class BrokerAgent:
     `host` is the broker's data plane. It gets instructions which replicas to start, lead, follow, stop and delete. Until it
     got those for all replicas that the log assigns to it, the broker asks to stay fenced. `on_delta` sees every change of
     the image. `log_dirs` are the host's log directories (by default one, of the agent's own data directory), `features`
-    what it supports beyond this library, `listener` the name of the endpoint at which hosts reach each other.
+    the ranges of levels that it supports otherwise than this library, `listener` the name of the endpoint at which hosts
+    reach each other.
 
     An agent is one incarnation of a broker, so it can be entered only once.
     """

@@ -41,7 +41,7 @@ SEGMENT_BYTES: Final = 8 * MIB
 """Small: opening scans the last file frame by frame, and what a snapshot covers goes by whole files."""
 SNAPSHOT_BYTES_MIN: Final = 1 * MIB
 SNAPSHOT_SHARE: Final = 8
-"""A snapshot is due once the log behind the last one is an eighth of it: a restart folds at most that much, and the
+"""A snapshot is due once the log after the last one is an eighth of it: a restart folds at most that much, and the
 bytes written stay in proportion to the log however large the state is."""
 CLEAN_STOP_FILE: Final = "clean-stop.json"
 
@@ -96,7 +96,7 @@ class Cache:
         )
         base = self._newest_snapshot(None)
         try:
-            # Whatever lies behind the snapshot can be fetched again.
+            # Whatever lies after the snapshot can be fetched again.
             self._log = SegmentedLog.open(
                 self._log_dir, segment_bytes=SEGMENT_BYTES, made_again_from=base.end_offset
             )
@@ -106,7 +106,7 @@ class Cache:
         if self._log.damage is not None:
             self._report_damage(self._log.damage)
         if self._log.end_offset < base.end_offset:
-            # The process ended between taking a snapshot in and going on behind it.
+            # The process ended between taking a snapshot in and going on after it.
             self._drop_log_below(base)
             return base
         try:
@@ -157,7 +157,7 @@ class Cache:
     # --- while following
 
     def append(self, frame: bytes, header: FrameHeader) -> None:
-        """Write a frame behind the last one, before it is applied: a broker reports only what it keeps.
+        """Write a frame after the last one, before it is applied: a broker reports only what it keeps.
 
         Raises:
             DiskFailed: it could not be written; the process must end.
@@ -165,7 +165,7 @@ class Cache:
         self.segments.append(frame, header)
 
     def applied(self, header: FrameHeader, image: MetadataImage) -> None:
-        """Note the image behind the last frame appended; a snapshot of it may be due."""
+        """Note the image after the last frame appended; a snapshot of it may be due."""
         self._clock = self._clock.after(header)
         if self._clock.is_due(self._policy, appended_at_ms=header.appended_at_ms):
             self._clock = SnapshotClock.at_snapshot(header.appended_at_ms)
@@ -250,7 +250,7 @@ class Cache:
                 path.unlink()
 
     def _begin_anew(self, image: MetadataImage) -> MetadataImage:
-        """Put all files of the log into quarantine and begin a new one behind `image`."""
+        """Put all files of the log into quarantine and begin a new one after `image`."""
         self.close()
         with renamed_os_errors(self._log_dir):
             for path in sorted(self._log_dir.iterdir()):

@@ -21,8 +21,6 @@ from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.node.pace import next_turn
-from metadata_log.records.brokers import FeatureRange
-from metadata_log.records.features import BROKERS_FEATURES
 from metadata_log.records.partitions import RECOVERED
 from metadata_log.wire.commands import AlteredPartition, IsrMember, ReportedIsr
 
@@ -30,11 +28,6 @@ VISITS_PER_TURN: Final = 1_000
 """Partitions looked at before others have the loop: some 3 ms."""
 PAUSE_S: Final = 1.0
 """After a broker that may serve has left ISRs, or was refused as a member. A change of any registration ends the pause."""
-
-
-HOST_FEATURES: Final = tuple(FeatureRange(name, 0, level) for name, level in BROKERS_FEATURES.items())
-"""What `metaquorum broker run` registers beside what the library supports. These features are about messages, and this host
-has none: it carries any of their levels that a cluster of Kafka's brokers has finalized."""
 
 
 class DatalessHost:
@@ -116,7 +109,7 @@ class DatalessHost:
         self._must_pause = True
 
     def _walk(self) -> None:
-        """Visit some more of the partitions on this broker, behind those visited; the image may be another one by now."""
+        """Visit some more of the partitions on this broker, after those visited; the image may be another one by now."""
         behind = self._image.topics.partitions_on(self._broker_id, after=self._walked_to)
         visited = [*islice(behind, VISITS_PER_TURN)]
         self._note(

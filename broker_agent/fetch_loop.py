@@ -204,7 +204,7 @@ class FetchLoop:
     # --- where the local history does not continue
 
     async def _install(self, session: Session, call: Call, offer: SnapshotOffer) -> None:
-        """Download the snapshot that a controller named, and go on behind it."""
+        """Download the snapshot that a controller named, and go on after it."""
         cache = self._cache
         log.info("snapshot_offered", extra={"snapshot_id": offer.id, "bytes": offer.bytes})
         if offer.end_offset <= self.follower.image.end_offset:

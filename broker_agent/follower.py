@@ -90,7 +90,7 @@ class Follower:
         return position_of(self.image)
 
     def making(self, batch: RecordBatch) -> Sliced[Applied]:
-        """Make the image behind a fetched batch in slices, and name the keys it touches; `take` goes on from it.
+        """Make the image after a fetched batch in slices, and name the keys it touches; `take` goes on from it.
 
         Raises:
             InvariantBroken: the batch does not continue the image, although the fetch named the image's position.

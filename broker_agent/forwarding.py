@@ -10,11 +10,12 @@ file repeats a request.
 
 import asyncio
 import io
+import math
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import aiohttp
 from aiohttp import hdrs, web
@@ -38,6 +39,7 @@ from metadata_log.node.http.identities import SESSION_TOKEN, of
 from metadata_log.node.http.trace import trace_headers
 from metadata_log.node.identity.credentials import why_it_failed
 from metadata_log.node.identity.rights import ANYBODY, NOBODY
+from metadata_log.node.leaderless import says_leaderless
 
 NEVER_REPEATED: Final = frozenset({"/v1/quorum/transfer"})
 """Each such request moves leadership on, whatever its X-Request-Id."""
@@ -54,6 +56,14 @@ OF_THE_PAST: Final = frozenset({"/v1/past", "/v1/whatif"})
 EVENT_STREAM: Final = "text/event-stream"
 LOOK_AGAIN_S: Final = 0.1
 """So often a forwarded request that waits looks whether this broker found another controller."""
+
+
+READ_SILENT_S: Final = 0.2
+"""After this silence a read is sent to the next controller, too: the silent one may be frozen. The first answer counts."""
+PAST_SILENT_S: Final = 1.0
+"""The same for what is made of past states."""
+SILENT_FOR_S: Final = 2.0
+"""So long a controller that was silent is asked last."""
 
 
 class _Attempt(NamedTuple):
@@ -83,19 +93,83 @@ async def forwarding(
         yield Forwarder(settings, controller_url, http, buffers)
 
 
-def silence_max_ms(request: web.Request, *, is_write: bool) -> int:
+def silence_max_ms(request: web.Request) -> int:
     """Return for how long a controller may be silent before another is asked.
 
     A feed is silent for as long as its client lets it wait, and a state of the past for as long as it waits for its turn.
     """
-    if is_write:
+    if _is_write(request):
         return limits.FORWARD_SILENCE_MAX_MS
     wait_ms = request.query.get("wait_ms", "")
     if wait_ms.isascii() and wait_ms.isdigit():
         return limits.FORWARD_READ_SILENCE_MAX_MS + min(int(wait_ms[:9]), limits.FEED_WAIT_MAX_MS)
-    if request.path in OF_THE_PAST or "at" in request.query:
+    if _is_of_the_past(request):
         return limits.FORWARD_READ_SILENCE_MAX_MS + limits.PAST_READ_WAIT_MAX_MS
     return limits.FORWARD_READ_SILENCE_MAX_MS
+
+
+class _Asked:
+    """The controllers that one request waits for: a read goes on to the next one while a silent one may still answer.
+
+    A slow answer comes, too, and no controller works twice for one read. What is left at the end is given up.
+    """
+
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        attempt: Callable[[str], Coroutine[Any, Any, _Attempt]],
+        active: Callable[[], str],
+    ) -> None:
+        """`active` returns the URL of the controller that this broker takes for the active one."""
+        self._group = group
+        self._attempt = attempt
+        self._active = active
+        self._tasks: dict[str, asyncio.Task[_Attempt]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for task in self._tasks.values():
+            if not task.done():
+                task.cancel()
+            elif not task.exception() and (answer := task.result().answer) is not None:
+                answer.close()
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._tasks)
+
+    def waits_for(self, url: str) -> bool:
+        return url in self._tasks
+
+    def begin(self, url: str) -> None:
+        """Ask one more, unless it has been asked and is silent."""
+        if url not in self._tasks:
+            self._tasks[url] = self._group.create_task(self._attempt(url))
+
+    async def first_ended(self, url: str, *, gives_up: bool, patience_s: float) -> tuple[str, _Attempt]:
+        """Return which attempt ended, and how; or `url`, which is waited for still, if all are silent for `patience_s`.
+
+        With `gives_up`, `url` is given up if this broker itself finds another controller meanwhile: it may be frozen.
+        """
+        known, loop = self._active(), asyncio.get_running_loop()
+        until_s = loop.time() + patience_s
+        while True:
+            await asyncio.wait(
+                self._tasks.values(),
+                timeout=min(LOOK_AGAIN_S, patience_s),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for one, task in self._tasks.items():
+                if task.done():
+                    del self._tasks[one]
+                    return one, task.result()
+            if gives_up and self._active() not in {known, url}:
+                self._tasks.pop(url).cancel()
+                return url, _Attempt(None, "is silent, and another controller is active")
+            if loop.time() >= until_s:
+                return url, _Attempt(None, f"is silent for {patience_s:g} s")
 
 
 class Forwarder:
@@ -113,6 +187,8 @@ class Forwarder:
         self._http = http
         self._buffers = buffers
         self._in_flight = 0
+        self._silent_until: dict[str, float] = {}
+        """Controllers that did not answer a read in time, by URL, and until when that counts (the loop's time)."""
         self._followed = Counter[str]()
         """Pages that follow events through this broker, by principal."""
 
@@ -215,21 +291,51 @@ class Forwarder:
         A write that may have been carried out is sent again only with an X-Request-Id. From then on no answer that says
         "nothing was written" is passed back, because it speaks of the repetition alone.
         """
+        async with asyncio.TaskGroup() as group:
+            with _Asked(group, lambda url: self._attempt(url, request, body), self._controller_url) as asked:
+                answer, failures, may_be_written = await self._first_answer(asked, request)
+        if answer is not None:
+            return answer
+        why = "; ".join(f"{url}: {failure}" for url, failure in failures.items())
+        if may_be_written:
+            raise OutcomeUnknown(
+                f"broker {self._settings.broker_id} forwarded this and got no answer, so it may still take effect: repeat "
+                f"it with the same X-Request-Id ({why})"
+            )
+        raise BrokerNotAvailable(
+            f"broker {self._settings.broker_id} reaches no controller, nothing was written: ask again, or another broker "
+            f"({why})"
+        )
+
+    async def _first_answer(
+        self, asked: "_Asked", request: web.Request
+    ) -> tuple[aiohttp.ClientResponse | None, Mapping[str, str], bool]:
+        """Return the answer to pass back, else why each controller gave none, and whether the write may take effect."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limits.FORWARD_MAX_MS / 1000
-        is_write = request.method not in {hdrs.METH_GET, hdrs.METH_HEAD}
-        repeatable = _is_repeatable(request)
-        turn = Round(tuple(dict.fromkeys([self._controller_url(), *self._settings.controllers])))
+        is_write, repeatable = _is_write(request), _is_repeatable(request)
+        turn = Round(self._in_order(loop.time()))
         failures: dict[str, str] = {}
         refusal: aiohttp.ClientResponse | None = None
         may_be_written = False
-        pause_s = PAUSE_FIRST_S
-        for _ in range(limits.FORWARD_ATTEMPTS_MAX):
-            url, hint = turn.current, None
-            known = self._controller_url()
-            answer, failure, sent = await self._attempt_while_known(
-                url, request, body, is_write=is_write, gives_up=repeatable or not is_write
+        pause_s, patience_s, attempts = PAUSE_FIRST_S, _patience_s(request), 0
+        while True:
+            begins = attempts < limits.FORWARD_ATTEMPTS_MAX and (attempts == 0 or loop.time() < deadline)
+            if begins:
+                asked.begin(turn.current)
+                attempts += 1
+            elif not asked.waits:
+                break
+            hint, known = None, self._controller_url()
+            url, (answer, failure, sent) = await asked.first_ended(
+                turn.current,
+                gives_up=begins and (repeatable or not is_write),
+                patience_s=patience_s if begins else math.inf,
             )
+            if asked.waits_for(url):
+                self._silent_until[url] = loop.time() + SILENT_FOR_S
+            elif answer is not None:
+                self._silent_until.pop(url, None)
             if answer is None and self._controller_url() != known:
                 hint = self._controller_url()
             if answer is not None:
@@ -238,7 +344,7 @@ class Forwarder:
                         failures[url] = f"answered {answer.status} to the repetition"
                         answer.close()
                         break
-                    return answer
+                    return answer, failures, False
                 if refusal is not None:
                     refusal.close()
                 refusal, hint = answer, answer.headers.get("X-Controller")
@@ -248,38 +354,22 @@ class Forwarder:
                 may_be_written |= is_write and sent
                 if may_be_written and not repeatable:
                     break  # to send it again could carry it out twice
-            if loop.time() >= deadline:
-                break
-            if not turn.advance(hint if hint is not None and is_node_url(hint) else None):
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, PAUSE_MAX_S)
-        why = "; ".join(f"{url}: {failure}" for url, failure in failures.items())
-        if may_be_written:
-            raise OutcomeUnknown(
-                f"broker {self._settings.broker_id} forwarded this and got no answer, so it may still take effect: repeat "
-                f"it with the same X-Request-Id ({why})"
-            )
-        if refusal is not None:
-            return refusal
-        raise BrokerNotAvailable(
-            f"broker {self._settings.broker_id} reaches no controller, nothing was written: ask again, or another broker "
-            f"({why})"
-        )
+            if not begins or turn.advance(hint if hint is not None and is_node_url(hint) else None):
+                continue
+            if not is_write and refusal is not None and says_leaderless(refusal.headers):
+                return refusal, failures, False
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        return None if may_be_written else refusal, failures, may_be_written
 
-    async def _attempt_while_known(
-        self, url: str, request: web.Request, body: bytes, *, is_write: bool, gives_up: bool
-    ) -> _Attempt:
-        """Ask one controller; give it up if this broker itself finds another one meanwhile: it may be frozen."""
-        known = self._controller_url()
-        async with asyncio.TaskGroup() as group:
-            asking = group.create_task(self._attempt(url, request, body, is_write=is_write))
-            while not (await asyncio.wait({asking}, timeout=LOOK_AGAIN_S))[0]:
-                if gives_up and self._controller_url() not in {known, url}:
-                    asking.cancel()
-                    return _Attempt(None, "is silent, and another controller is active")
-        return asking.result()
+    def _in_order(self, now_s: float) -> tuple[str, ...]:
+        """Return the controllers in the order in which they are asked: the active one, as far as it is known, and the silent
+        ones last.
+        """
+        urls = dict.fromkeys([self._controller_url(), *self._settings.controllers])
+        return tuple(sorted(urls, key=lambda url: self._silent_until.get(url, now_s) > now_s))
 
-    async def _attempt(self, url: str, request: web.Request, body: bytes, *, is_write: bool) -> _Attempt:
+    async def _attempt(self, url: str, request: web.Request, body: bytes) -> _Attempt:
         """Send the request to one controller; a small answer is read whole."""
         headers = {name: request.headers[name] for name in SENT_ON if name in request.headers}
         if SESSION_TOKEN in request:
@@ -289,7 +379,7 @@ class Forwarder:
         timeout = aiohttp.ClientTimeout(
             total=None,
             sock_connect=limits.FORWARD_CONNECT_MAX_MS / 1000,
-            sock_read=silence_max_ms(request, is_write=is_write) / 1000,
+            sock_read=silence_max_ms(request) / 1000,
         )
         answer: aiohttp.ClientResponse | None = None
         try:
@@ -337,6 +427,22 @@ class Forwarder:
                 raise ConnectionResetError("the answer is cut short: it is not whole") from error
             await response.write_eof()
             return response
+
+
+def _is_write(request: web.Request) -> bool:
+    return request.method not in {hdrs.METH_GET, hdrs.METH_HEAD}
+
+
+def _patience_s(request: web.Request) -> float:
+    """Return for how long a controller may be silent before the next one is asked, too."""
+    waits = "wait_ms" in request.query or EVENT_STREAM in request.headers.get(hdrs.ACCEPT, "")
+    if _is_write(request) or waits:
+        return math.inf
+    return PAST_SILENT_S if _is_of_the_past(request) else READ_SILENT_S
+
+
+def _is_of_the_past(request: web.Request) -> bool:
+    return request.path in OF_THE_PAST or "at" in request.query
 
 
 def _is_repeatable(request: web.Request) -> bool:

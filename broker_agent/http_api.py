@@ -5,10 +5,10 @@ to the active one (`forwarding.py`), in any state of the broker. Tests: tests/un
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aiohttp import hdrs, web
 
@@ -16,7 +16,7 @@ from broker_agent import metrics
 from broker_agent.forwarding import Forwarder, forwarding
 from broker_agent.lifecycle import State
 from broker_agent.replicas import Phase
-from broker_agent.routes import FORWARDED, RULES
+from broker_agent.routes import FORWARDED
 from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.errors import (
@@ -45,11 +45,12 @@ from metadata_log.node.http.answers import (
 )
 from metadata_log.node.http.caller import OwnNames
 from metadata_log.node.http.identities import Identities
-from metadata_log.node.http.routes import rights_of
+from metadata_log.node.http.routes import NAMES, RouteKey, RouteRule, rights_of
 from metadata_log.node.http.server import listen
+from metadata_log.node.identity.rights import Right
 from metadata_log.node.identity.tls import recent_and_ending
 from metadata_log.node.pace import OneInATurn, until_done
-from metadata_log.node.release import release
+from metadata_log.node.release import VERSION
 from metadata_log.node.threads import Threads
 from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
@@ -135,29 +136,16 @@ class HttpApi:
             no_such_path=self._no_such_path,
         )
         app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)
-        app.add_routes(
-            [
-                web.get("/v1/metadata", self._metadata),
-                web.get("/v1/status", self._status),
-                web.get("/healthz", self._healthz),
-                web.get("/readyz", self._readyz),
-                web.get("/metrics", self._metrics),
-                web.get("/", self._page),
-                web.get("/console/{name}", self._file),
-                web.get("/v1/session", self._session),
-                web.get("/v1/principals", self._principals),
-                web.post("/v1/session", self._log_in),
-                web.delete("/v1/session", self._log_out),
-                # Before DELETE /v1/brokers/{id}, which is forwarded.
-                web.post("/v1/brokers/register", self._no_controller),
-                web.post("/v1/controllers/register", self._no_controller),
-            ]
-        )
-        for method, path in FORWARDED:
-            forward = partial(self._forwarder.answer, recheck=self._identities.recheck)
+        # Before DELETE /v1/brokers/{id}, which is forwarded, comes POST /v1/brokers/register.
+        forward = partial(self._forwarder.answer, recheck=self._identities.recheck)
+        handlers: dict[RouteKey, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
+            **{key: partial(handler, self) for key, (handler, _) in OWN.items()},
+            **dict.fromkeys(FORWARDED, forward),
+        }
+        for (method, path), handler in handlers.items():
             # `get` also answers HEAD.
             app.add_routes(
-                [web.get(path, forward) if method == hdrs.METH_GET else web.route(method, path, forward)]
+                [web.get(path, handler) if method == hdrs.METH_GET else web.route(method, path, handler)]
             )
         return app
 
@@ -174,7 +162,7 @@ class HttpApi:
             )
         return refusal
 
-    async def _no_controller(self, request: web.Request) -> web.Response:
+    async def no_controller(self, request: web.Request) -> web.Response:
         raise UnknownRoute(self._no_such_path(request))
 
     def _headers(self) -> dict[str, str]:
@@ -202,27 +190,27 @@ class HttpApi:
 
     # --- the web console
 
-    async def _page(self, request: web.Request) -> web.Response:
+    async def console_page(self, request: web.Request) -> web.Response:
         return page(request)
 
-    async def _file(self, request: web.Request) -> web.Response:
+    async def console_file(self, request: web.Request) -> web.Response:
         return page(request, request.match_info["name"])
 
-    async def _session(self, request: web.Request) -> web.Response:
+    async def session(self, request: web.Request) -> web.Response:
         return self._ok(request, described(self._login, self._identities, request))
 
-    async def _log_in(self, request: web.Request) -> web.Response:
+    async def log_in(self, request: web.Request) -> web.Response:
         return await logged_in(self._login, self._identities, request)
 
-    async def _log_out(self, request: web.Request) -> web.Response:
+    async def log_out(self, request: web.Request) -> web.Response:
         return logged_out(self._login, request)
 
-    async def _principals(self, request: web.Request) -> web.Response:
+    async def principals(self, request: web.Request) -> web.Response:
         return self._ok(request, principals_listed(self._agent.access, self._login.role, self._login.node_id))
 
     # --- for clients
 
-    async def _metadata(self, request: web.Request) -> web.StreamResponse:
+    async def metadata(self, request: web.Request) -> web.StreamResponse:
         image = self._agent.image.without_results()
         self._check_may_serve()
         wanted = request.query.get("topics")
@@ -243,7 +231,7 @@ class HttpApi:
 
     # --- for operators
 
-    async def _status(self, request: web.Request) -> web.Response:
+    async def status(self, request: web.Request) -> web.Response:
         # Each request counts the digest: all in one turn of the loop, they would delay the broker's polls.
         async with self._one_in_a_turn:
             image = self._agent.image
@@ -259,7 +247,7 @@ class HttpApi:
         agent.may_serve()  # updates the state if the session has just ended
         return {
             "broker_id": agent.settings.broker_id,
-            "version": release(),
+            "version": VERSION,
             "state": agent.state.value,
             "kafka_state": agent.kafka_state.name,
             "kafka_state_number": agent.kafka_state.value,
@@ -275,10 +263,10 @@ class HttpApi:
             "snapshots_fetched": agent.fetch_loop.follower.snapshots_fetched,
         }
 
-    async def _healthz(self, request: web.Request) -> web.Response:
+    async def healthz(self, request: web.Request) -> web.Response:
         return self._ok(request, {"ok": True})
 
-    async def _readyz(self, request: web.Request) -> web.Response:
+    async def readyz(self, request: web.Request) -> web.Response:
         ready = self._agent.may_serve()
         reasons = [] if ready else [("NOT_SERVING", self._why_not())]
         shown = [
@@ -310,10 +298,35 @@ class HttpApi:
             return "its host is not told of all its replicas yet, so it asks to stay fenced"
         return "the controllers have it fenced"
 
-    async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002 (a handler's signature)
+    async def show_metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002 (a handler's signature)
         self._agent.may_serve()
         text = metrics.exposition(self._agent.numbers())
         return web.Response(body=text, headers={**self._headers(), "Content-Type": metrics.CONTENT_TYPE})
+
+
+Handler: TypeAlias = Callable[[HttpApi, web.Request], Awaitable[web.StreamResponse]]
+OWN: Final[Mapping[RouteKey, tuple[Handler, RouteRule]]] = {
+    ("GET", "/healthz"): (HttpApi.healthz, RouteRule(Right.OPEN, None)),
+    # All but the codes of its reasons: READ.
+    ("GET", "/readyz"): (HttpApi.readyz, RouteRule(Right.OPEN, None)),
+    ("GET", "/metrics"): (HttpApi.show_metrics, RouteRule(Right.READ, None)),
+    ("GET", "/v1/metadata"): (HttpApi.metadata, RouteRule(Right.READ, {"topics": NAMES})),
+    ("GET", "/v1/status"): (HttpApi.status, RouteRule(Right.READ)),
+    ("GET", "/"): (HttpApi.console_page, RouteRule(Right.OPEN)),
+    ("GET", "/console/{name}"): (HttpApi.console_file, RouteRule(Right.OPEN)),
+    ("GET", "/v1/session"): (HttpApi.session, RouteRule(Right.OPEN)),
+    ("GET", "/v1/principals"): (HttpApi.principals, RouteRule(Right.PRINCIPALS)),
+    ("POST", "/v1/session"): (HttpApi.log_in, RouteRule(Right.OPEN)),
+    ("DELETE", "/v1/session"): (HttpApi.log_out, RouteRule(Right.OPEN)),
+    ("POST", "/v1/brokers/register"): (HttpApi.no_controller, RouteRule(Right.OPEN)),
+    ("POST", "/v1/controllers/register"): (HttpApi.no_controller, RouteRule(Right.OPEN)),
+}
+"""What a broker answers itself."""
+RULES: Final[Mapping[RouteKey, RouteRule]] = {
+    **{key: rule for key, (_, rule) in OWN.items()},
+    # What is forwarded needs a TOKEN here; the controller checks its right and its query.
+    **dict.fromkeys(FORWARDED, RouteRule(Right.TOKEN, None)),
+}
 
 
 def _with_reason(why: str, reason: str | None) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
 from broker_agent.configured_cordon import ConfiguredCordon
-from broker_agent.dataless_host import HOST_FEATURES, DatalessHost
+from broker_agent.dataless_host import DatalessHost
 from metadata_log import limits
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.clock import unix_ms
@@ -44,12 +44,16 @@ async def run_broker(
             host.on_delta(before, after, delta)
             cordon.on_delta(before, after, delta)
 
-        agent = BrokerAgent(settings, host=host, on_delta=on_delta, features=HOST_FEATURES, recent=recent)
+        agent = BrokerAgent(settings, host=host, on_delta=on_delta, recent=recent)
         paths = {str(settings.data_dir), str(settings.data_dir.resolve())}
         cordon = ConfiguredCordon(
             settings.broker_id,
             directories=lambda: dict.fromkeys(paths, agent.log_dirs[0]),
             cordon=agent.cordon_directories,
+            on_unknown=lambda named: log.warning(
+                "cordoned_log_dirs_unknown",
+                extra={"named": ",".join(named), "known": ",".join(sorted(paths))},
+            ),
         )
         if stop is None:
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -180,7 +180,7 @@ class LocalReplicas:
         self.visited += visited
 
     def _assigned(self, image: MetadataImage) -> Iterator[Instruction]:
-        """Visit some more of the replicas, behind those visited; the image may be another one by now."""
+        """Visit some more of the replicas, after those visited; the image may be another one by now."""
         visited, roles = 0, self._roles_in(image)
         behind = image.topics.partitions_on(self._broker_id, after=self._walked_to, with_deleted=True)
         for topic_id, partition_id, partition in islice(behind, VISITS_PER_SLICE):

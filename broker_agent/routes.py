@@ -1,12 +1,9 @@
-"""Pure: the table of a broker's routes: its own, and those that it sends on to the active controller.
-Tests: tests/unit/broker_agent/test_forwarding.py.
-"""
+"""Pure: the routes that a broker sends on to the active controller. Tests: tests/unit/broker_agent/test_forwarding.py."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from metadata_log.node.http.routes import NAMES, RouteKey, RouteRule
-from metadata_log.node.identity.rights import Right
+from metadata_log.node.http.routes import RouteKey
 
 FORWARDED: Final[Sequence[RouteKey]] = (
     ("GET", "/v1/topics"),
@@ -62,20 +59,3 @@ FORWARDED: Final[Sequence[RouteKey]] = (
     ("DELETE", "/v1/quorum/voters/{id}"),
 )
 """The controllers' surface for admins. A house test compares it with the controllers' table of routes."""
-RULES: Final[Mapping[RouteKey, RouteRule]] = {
-    ("GET", "/healthz"): RouteRule(Right.OPEN, None),
-    ("GET", "/readyz"): RouteRule(Right.OPEN, None),  # all but the codes of its reasons: READ
-    ("GET", "/metrics"): RouteRule(Right.READ, None),
-    ("GET", "/v1/metadata"): RouteRule(Right.READ, {"topics": NAMES}),
-    ("GET", "/v1/status"): RouteRule(Right.READ),
-    ("GET", "/"): RouteRule(Right.OPEN),
-    ("GET", "/console/{name}"): RouteRule(Right.OPEN),
-    ("GET", "/v1/session"): RouteRule(Right.OPEN),
-    ("GET", "/v1/principals"): RouteRule(Right.PRINCIPALS),
-    ("POST", "/v1/session"): RouteRule(Right.OPEN),
-    ("DELETE", "/v1/session"): RouteRule(Right.OPEN),
-    ("POST", "/v1/brokers/register"): RouteRule(Right.OPEN),  # says that this is no controller
-    ("POST", "/v1/controllers/register"): RouteRule(Right.OPEN),
-    # What is forwarded needs a TOKEN here; the controller checks its right and its query.
-    **dict.fromkeys(FORWARDED, RouteRule(Right.TOKEN, None)),
-}

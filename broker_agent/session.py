@@ -35,6 +35,7 @@ from metadata_log.limits import CLOCK_DRIFT_PERCENT, FETCH_BYTES_DEFAULT
 from metadata_log.metadata_versions import OUR_BROKERS_FROM
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.features import (
+    BROKERS_FEATURES,
     ELIGIBLE_LEADER_REPLICAS_LEVEL,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
@@ -52,8 +53,6 @@ ROUND_PAUSE_FIRST_MAX_MS: Final = 50
 ROUND_PAUSE_MAX_MS: Final = 500
 REGISTER_SILENCE_MAX_MS: Final = 3_000
 """A registration waits for a commit. If a controller sends nothing for this time, the broker asks the next one."""
-LEAVING_WAIT_MAX_MS: Final = 100
-"""A stopping broker asks this often: it may exit after the answer to a fetch that found its last leadership moved."""
 FETCH_SILENCE_SHARE: Final = 6
 """A parked fetch may be late by a sixth of the session. Half of the session is left to find another
 controller."""
@@ -62,7 +61,10 @@ SUPPORTED_FEATURES: Final = (
     FeatureRange(METADATA_VERSION, OUR_BROKERS_FROM, METADATA_VERSION_LEVEL),
     FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     FeatureRange(METAQUORUM_VERSION, METAQUORUM_VERSION_MIN, METAQUORUM_VERSION_LEVEL),
+    *(FeatureRange(name, 0, level) for name, level in BROKERS_FEATURES.items()),
 )
+"""What a broker of this library registers. BROKERS_FEATURES are about data of transactions and groups; the library keeps
+none, so each level that Kafka 4.3.1 knows is right for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ class Session:
         previous_broker_epoch: int,
         rng: random.Random,
     ) -> None:
+        """`features` are the host's own; one that the library has as well replaces the library's."""
         self._settings = settings
         self._rng = rng
         self.incarnation_id = incarnation_id
@@ -128,7 +131,7 @@ class Session:
             broker_id=settings.broker_id,
             incarnation_id=incarnation_id,
             endpoints=endpoints,
-            features=(*SUPPORTED_FEATURES, *features),
+            features=tuple({each.name: each for each in (*SUPPORTED_FEATURES, *features)}.values()),
             rack=settings.rack,
             log_dirs=log_dirs,
             previous_broker_epoch=previous_broker_epoch,

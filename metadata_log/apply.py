@@ -49,7 +49,7 @@ def may_be_refused(image: MetadataImage, batch: RecordBatch) -> bool:
     """Answer whether a committed batch for which `is_next` does not hold is refused by all, or applied already.
 
     All nodes refuse a deposed controller's late batch, whose epoch is over, and its late claim. A snapshot may hold
-    batches of the payload behind its position in Raft's log; they come once more. Any other batch was decided on the
+    batches of the payload after its position in Raft's log; they come once more. Any other batch was decided on the
     state that all before it in Raft's log lead to, so it proves that the state here is another one.
     """
     if batch.controller_epoch < image.controller_epoch + (batch.claim is not None):

@@ -289,7 +289,7 @@ def check_frame(data: bytes | memoryview, at: int = 0, *, header: FrameHeader | 
 
 
 def check_frames(data: bytes) -> None:
-    """Check that bytes are whole, sound frames, one behind the other; behind one of another version nothing is checked.
+    """Check that bytes are whole, sound frames, one after the other; after one of another version nothing is checked.
 
     Raises:
         DamagedFrame: they are not.

@@ -54,7 +54,8 @@ class Fault(MetadataError):
 class NotController(Unavailable):
     """This node is not the active controller, or ceased to be before the records were applied.
 
-    `controller_id` and `controller_url` in the context name the active one where it is known.
+    `controller_id` and `controller_url` in the context name the active one where it is known; `leaderless_ms` is how long
+    this node has known of none.
     """
 
     error, code = "NOT_CONTROLLER", 41

@@ -97,6 +97,10 @@ HEARTBEAT_MS.
 
 A turn of the loop may have the end of one round and the next: its end is a callback among others.
 """
+PART_MS: Final = 3
+"""A part of a long change is decided within about this time; to encode and apply it takes up to four times as long."""
+OVERTAKEN_MAX: Final = 3
+"""A large request that long changes overtook so often is decided next while they wait: otherwise it might never be."""
 TURNS_AT_ONCE: Final = 32
 """Requests that are woken for one round of decisions: about as many as it decides."""
 ELECTION_TIMEOUT_MIN_MS: Final = 300
@@ -154,7 +158,7 @@ HTTP_BODY_BYTES_MAX: Final = 2 * MIB
 HTTP_BATCH_COMMANDS_MAX: Final = 1_000
 """Of one POST /v1/batch, whose body is bounded like any other: each command takes about a third of a millisecond."""
 HTTP_BATCH_ANSWER_BYTES_MAX: Final = 2 * MIB
-"""Of the results of one POST /v1/batch; behind these bytes a result shows no more than its status and its offsets."""
+"""Of the results of one POST /v1/batch; after these bytes a result shows no more than its status and its offsets."""
 HTTP_BODY_AT_ONCE_BYTES: Final = 16 * KIB
 """A larger body is decoded in a thread: one of 2 MiB that holds two million numbers takes a second and more."""
 BODIES_HELD_BYTES_MAX: Final = 64 * MIB
@@ -163,7 +167,7 @@ THROTTLING_QUOTA_EXCEEDED. It is room for 32 of the largest."""
 HTTP_EARLY_BYTES_MAX: Final = 64 * KIB
 """What a client may send while its poll waits; it is read on once the poll is answered."""
 EARLY_HELD_BYTES_MAX: Final = 16 * MIB
-"""Of all connections together. A client that sends more behind its poll loses its connection; those of this project send
+"""Of all connections together. A client that sends more after its poll loses its connection; those of this project send
 nothing there."""
 HTTP_SILENCE_MAX_MS: Final = 15_000
 """A connection on which no request begins, or whose client reads nothing of its answer, is closed after this time."""
@@ -252,7 +256,7 @@ STREAM_SAYS_MS: Final = 2_000
 """A feed as a stream says this often, without lines, up to where the log was examined: a broker that forwards the stream
 knows that the controller is there. Its client's right is looked at before each piece."""
 FEED_BYTES_MAX: Final = 64 * MIB
-"""Of frames examined for one answer of a feed; the next request goes on behind them."""
+"""Of frames examined for one answer of a feed; the next request goes on after them."""
 TOPIC_NAMINGS_KEPT: Final = 10_000
 """Creations and removals of topics, newest first, from which the names at a recent offset are known. For an older offset a
 past state is made."""
@@ -396,7 +400,7 @@ ELECTIONS_PER_SWEEP_MAX: Final = 1_000
 ISR_CHANGES_MAX: Final = 1_000
 """Partitions of one AlterPartition: with three members each about 200 KiB, decided and applied in about 10 ms, in slices."""
 PARTITIONS_LISTED_MAX: Final = 10_000
-"""In one answer, about 5 MB of JSON; the next request goes on behind them."""
+"""In one answer, about 5 MB of JSON; the next request goes on after them."""
 ELECTIONS_MAX: Final = 1_000
 """Partitions of one ElectLeaders; Kafka's own balancing elects as many in one go."""
 REASSIGNMENTS_MAX: Final = 1_000
@@ -443,7 +447,7 @@ CONTROLLER_BUFFER_BYTES_MAX: Final = (
 )
 """What one of three controllers buffers at most besides its state, 651 MiB: frames and answers for polls, the newest records
 as Kafka's, what clients have not read, pieces of snapshots (one read, one in its connection), the frames that feeds read,
-larger bodies of requests, what clients send behind their polls, changes that the state digest does not count yet, Raft's
+larger bodies of requests, what clients send after their polls, changes that the state digest does not count yet, Raft's
 entries, and the outboxes of the links to two voters and to all observers. The kept results of requests
 (REQUEST_RESULT_BYTES_MAX) belong to the state. Each further voter adds an outbox. The number of connections bounds what is
 small (docs/limits.md)."""
@@ -475,6 +479,9 @@ def check_relations() -> None:
     ), "answers under way do not fill the queue of reads"
     assert HTTP_BODY_BYTES_MAX < BODIES_HELD_BYTES_MAX, "a body of any size is never refused for ever"
     assert HTTP_EARLY_BYTES_MAX < EARLY_HELD_BYTES_MAX, "one client alone keeps its connection"
+    assert HTTP_ARRIVAL_MAX_MS <= HTTP_SILENCE_MAX_MS <= KAFKA_SILENCE_MAX_MS, (
+        "a connection in Kafka's protocol is looked at only after the shortest of them"
+    )
     assert FRAME_BYTES_MAX < ANSWERS_UNSENT_BYTES_MAX, "an answer of one frame is never refused for ever"
     # Each time is long enough for what happens within it.
     assert 5 * LOOP_SLICE_MS <= HEARTBEAT_MS, (
@@ -482,6 +489,7 @@ def check_relations() -> None:
     )
     assert 2 * ROUND_MS + LOOP_SLICE_MS <= HEARTBEAT_MS, "nor do two rounds of decisions and a slice"
     assert LOOP_SLICE_MS < SLOW_DECISION_MS <= ROUND_MS, "a slow decision is longer than a slice"
+    assert 5 * PART_MS <= ROUND_MS, "to make a part of a long change takes no longer than a round"
     assert LOOP_PAUSE_MS < LOOP_SLICE_MS, "what rests is done in the end"
     assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS, "one lost heartbeat starts no election"
     assert ELECTION_TIMEOUT_MIN_MS < ELECTION_TIMEOUT_MAX_MS, (

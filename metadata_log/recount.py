@@ -22,7 +22,7 @@ _KEY_COLUMNS: Final[Mapping[str, int]] = {
     "c": 3,
     **dict.fromkeys(("i", "q"), 0),
 }
-"""By the letter with which a line begins: how many columns behind it name the entity; of another letter, one."""
+"""By the letter with which a line begins: how many columns after it name the entity; of another letter, one."""
 
 
 class FirstDifference(NamedTuple):
@@ -105,12 +105,12 @@ def first_difference(
     key = _key_of(differing[0])
     own = next((line for line in differing if line in mine and _key_of(line) == key), None)
     other = next((line for line in differing if line in theirs and _key_of(line) == key), None)
-    return FirstDifference(_named(key, image), _told(own), _told(other))
+    return FirstDifference(_named(key, image), own and told_line(own), other and told_line(other))
 
 
-def _told(line: str | None) -> str | None:
+def told_line(line: str) -> str:
     """Return a line as logs and answers show it: a secret setting whose record has no mask key is masked, too."""
-    if line is None or not line.startswith("c|"):
+    if not line.startswith("c|"):
         return line
     try:
         _, resource_type, resource_name, name, value = line.split("|")

@@ -24,10 +24,10 @@ from metadata_log.errors import (
     leaves,
     most_telling,
 )
-from metadata_log.node.release import release
+from metadata_log.node.release import VERSION
 from metadata_log.printable import json_text
-from ops.options import USAGE, Noun, told
-from ops.talk import accept_any_encoding, one_line, say
+from ops.command_line.options import USAGE, NothingNamed, Noun, told
+from ops.command_line.talk import accept_any_encoding, one_line, replace_closed_streams, say
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -111,6 +111,7 @@ Times may be written 2026-01-01T10:00Z or -2h, durations 500ms, 30s, 1h30m.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code; every error is one line on stderr."""
+    replace_closed_streams()
     accept_any_encoding()
     words = sys.argv[1:] if argv is None else list(argv)
     as_json = asks_for_json(words)
@@ -149,7 +150,8 @@ def refuse(error: click.UsageError, *, as_json: bool = False) -> int:
         return USAGE
     with suppress(OSError):
         if error.ctx is not None:
-            print(error.ctx.get_usage(), file=sys.stderr)
+            ctx = error.ctx
+            print(ctx.get_help() if isinstance(error, NothingNamed) else ctx.get_usage(), file=sys.stderr)
         print(f"{PROGRAM if error.ctx is None else error.ctx.command_path}: {told(error)}", file=sys.stderr)
     return USAGE
 
@@ -281,7 +283,7 @@ class WontRun(Fault):
 
 def _show_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        print(f"{PROGRAM} {release()}")
+        print(f"{PROGRAM} {VERSION}")
         ctx.exit()
 
 

@@ -67,35 +67,37 @@ def _verified_segments(path: Path, files: list[Path], *, kind: str = "kafka log"
         size += len(data)
     if not is_log:
         start, end = None, int(path.name[:20]) if path.name[:20].isdigit() else None
-    return _row(path, kind, files=len(files), frames=count, size=size, start=start, end=end, torn=torn_bytes)
+    return checked(
+        path, kind, files=len(files), frames=count, size=size, start=start, end=end, torn=torn_bytes
+    )
 
 
 def _verified_export(path: Path) -> dict[str, Any]:
     from metadata_log.replay.tables import open_export
 
     export = open_export(path)
-    return _row(
+    return checked(
         path,
         "export",
         files=len(export.files),
-        frames=None,
         size=sum(file.bytes for file in export.files),
         start=export.first_offset,
         end=export.end_offset,
     )
 
 
-def _row(
+def checked(
     path: Path,
     kind: str,
     *,
     files: int,
-    frames: int | None,
     size: int,
-    start: int | None,
-    end: int | None,
+    frames: int | None = None,
+    start: int | None = None,
+    end: int | None = None,
     torn: int = 0,
 ) -> dict[str, Any]:
+    """Return the row of what was checked; `start` and `end` are offsets, `torn` are bytes at the end."""
     return {
         "path": str(path),
         "kind": kind,

@@ -9,10 +9,10 @@ from metadata_log.errors import InvalidSettings
 from metadata_log.node.disk.durable_files import replace_file
 from ops.admin.certificate_rotation import Install
 from ops.admin.shown_certificates import Target
-from ops.cluster_layout import read_cluster_file
+from ops.command_line.talk import fail_usage
+from ops.local.layout import read_cluster_file
 from ops.node_commands import run_for
 from ops.settings import load_broker_settings, load_controller_settings
-from ops.talk import fail_usage
 
 
 def installer(

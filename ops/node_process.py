@@ -26,7 +26,7 @@ WHAT_NEXT: Final[Mapping[Role, str]] = {
     "broker": _AGAIN + "move its data directory away and run `metaquorum storage format --config FILE`: "
     "it fetches everything again from the controllers",
 }
-"""Behind a broken invariant whose message names no runbook."""
+"""After a broken invariant whose message names no runbook."""
 
 
 def text_log_of(data_dir: Path, role: Role) -> Path:

@@ -1,4 +1,4 @@
-"""Edge: which process runs in a data directory, found without disturbing it. Tests: tests/unit/ops/test_local_cluster.py."""
+"""Edge: which process runs in a data directory, found without disturbing it. Tests: tests/unit/ops/local/test_cluster.py."""
 
 import fcntl
 import os

@@ -31,12 +31,12 @@ pythons() {
     done
 }
 
-# The first of them; with PREFER_OPTIMISED the first that was built with optimisations, where there is one. PYTHON itself
-# is taken as it is.
+# The first of them that was built with optimisations, or else the first: what runs for long is worth a faster Python than the
+# first on PATH. PYTHON itself is taken as it is.
 find_python() {
     local found path
     found=$(pythons)
-    if [ -n "${PREFER_OPTIMISED:-}" ] && [ -z "${PYTHON:-}" ]; then
+    if [ -z "${PYTHON:-}" ]; then
         while read -r path; do
             if is_optimised "$path"; then
                 printf '%s' "$path"

@@ -1,4 +1,4 @@
-"""Pure: a snapshot and the batches behind it, folded into an image: the reference for every other way to the same state.
+"""Pure: a snapshot and the batches after it, folded into an image: the reference for every other way to the same state.
 Tests: tests/property/test_folding.py.
 """
 

@@ -1,4 +1,4 @@
-"""Edge: the state as it was at an offset, from the newest snapshot below it and the log behind that."""
+"""Edge: the state as it was at an offset, from the newest snapshot below it and the log after that."""
 
 from collections.abc import Iterator
 

@@ -23,14 +23,12 @@ class Seal(NamedTuple):
         return self.last_crc.to_bytes(_CRC_BYTES, "big") + bytes.fromhex(self.sha256)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Seal | None":
-        """Return the seal in a pointer; None if it has none.
+    def from_bytes(cls, data: bytes) -> "Seal":
+        """Return the seal in a pointer.
 
         Raises:
             ValueError: it has another length.
         """
-        if not data:
-            return None
         if len(data) != _CRC_BYTES + _SHA256_BYTES:
             raise ValueError(f"a seal of {len(data)} bytes")
         return cls(int.from_bytes(data[:_CRC_BYTES], "big"), data[_CRC_BYTES:].hex())

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from ops.cli import NOUNS, PROGRAM, ROOT
-from ops.options import Verb
+from ops.command_line.options import Verb
 from quorum.http.app import ROUTES
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "commands.md"

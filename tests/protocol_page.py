@@ -13,13 +13,20 @@ from msgspec import inspect
 
 from broker_agent.config import BrokerSettings
 from broker_agent.follower import Position as AgentPosition
-from broker_agent.session import Call, Fetched, Refused, Session
+from broker_agent.session import SUPPORTED_FEATURES, Call, Fetched, Refused, Session
 from metadata_log import errors
 from metadata_log.codec import HEADER_BYTES
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.limits import TEXT_BYTES_MAX
 from metadata_log.node.http.answers import status_of
-from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
+from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.records.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    METAQUORUM_VERSION,
+    METAQUORUM_VERSION_LEVEL,
+)
 from metadata_log.wire.commands import RegisterBroker, Registered
 from metadata_log.wire.fetch import (
     BrokerState,
@@ -33,6 +40,7 @@ from metadata_log.wire.fetch import (
 from ops.broker_check.check import AT_A_TIME, AT_A_TIME_WANTED
 from ops.broker_check.points import FIRST_LIFE, SECOND_LIFE
 from ops.broker_check.story import START, Position, Story
+from quorum.decide.founding import Founding
 from tests.state_page import A_BROKER, drawn
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "broker-protocol.md"
@@ -53,8 +61,8 @@ MEANINGS: Final = {
     "RegisterBroker.incarnation_id": "random, of this process",
     "RegisterBroker.endpoints": "where clients find you; port 1 to 65535; security_protocol 0 PLAINTEXT, 1 SSL, "
     "2 SASL_PLAINTEXT, 3 SASL_SSL; each name once; may be empty",
-    "RegisterBroker.features": "the levels that you support, 0 to 32767: metadata.version is needed, every finalized "
-    "feature too (a new cluster's eligible.leader.replicas.version is 1); metaquorum.version says which records you know",
+    "RegisterBroker.features": "the levels that you support, 0 to 32767: metadata.version and every [finalized "
+    "feature](#features) are needed; metaquorum.version says which records you know",
     "RegisterBroker.rack": "an empty one counts as nil",
     "RegisterBroker.log_dirs": "the ids of your log directories, at least one, each once, no reserved id",
     "RegisterBroker.previous_broker_epoch": "of the run that ended cleanly; else -1",
@@ -133,6 +141,29 @@ def _kind(of: inspect.Type) -> str:
 
 def _bound(most: int | None) -> str:
     return {2**31 - 1: "2^31 - 1", 2**32 - 1: "2^32 - 1", 2**63 - 1: "2^63 - 1"}.get(most or 0, str(most))
+
+
+# --- features
+
+ABOUT: Final = {
+    METADATA_VERSION: "the records of Kafka's log; from 17 on brokers say their log directories",
+    ELIGIBLE_LEADER_REPLICAS_VERSION: "who may lead once an ISR was too small; `previous_broker_epoch` counts for it",
+    METAQUORUM_VERSION: "the records of this log: the levels whose records you know",
+    "transaction.version": "transactions of producers",
+    "group.version": "consumer groups of KIP-848",
+    "share.version": "share groups of KIP-932",
+    "streams.version": "groups of Kafka Streams, KIP-1071",
+}
+
+
+def feature_rows() -> Iterator[str]:
+    yield "| feature | level of a new cluster | our brokers register | it is about |\n|---|---|---|---|\n"
+    founding = Founding.at(METADATA_VERSION_LEVEL)
+    levels = {METADATA_VERSION: founding.metadata_version, METAQUORUM_VERSION: METAQUORUM_VERSION_LEVEL}
+    levels |= dict(founding.levels)
+    for name, low, high in SUPPORTED_FEATURES:
+        yield f"| {name} | {levels.pop(name)} | {low} to {high} | {ABOUT[name]} |\n"
+    assert not levels, "a new cluster has them, and no broker of ours registers them"
 
 
 # --- errors
@@ -230,20 +261,16 @@ REGISTRATION: Final = RegisterBroker(
     broker_id=BrokerId(11),
     incarnation_id=INCARNATION,
     endpoints=(BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0),),
-    features=(
-        FeatureRange("metadata.version", 25, 30),
-        FeatureRange("eligible.leader.replicas.version", 0, 1),
-        FeatureRange("metaquorum.version", 1, 5),
-    ),
+    features=SUPPORTED_FEATURES,
     rack=None,
     log_dirs=(DIRECTORY,),
     previous_broker_epoch=-1,
 )
 REGISTERED: Final = Registered(
-    broker_epoch=24,
+    broker_epoch=30,
     controller_id=NodeId(1),
     controller_epoch=1,
-    high_watermark=25,
+    high_watermark=31,
     session_timeout_ms=9_000,
     max_wait_ms=3_000,
 )
@@ -265,7 +292,7 @@ def parts() -> list[Part]:
     image = encode_fetch_body(_head(FetchKind.IMAGE, snapshot=offer), b"")
     delta = encode_fetch_body(_head(FetchKind.DELTA), frame)
     diverging = encode_fetch_body(
-        _head(FetchKind.DIVERGING, diverging=Diverging(offset=24, controller_epoch=1)), b""
+        _head(FetchKind.DIVERGING, diverging=Diverging(offset=30, controller_epoch=1)), b""
     )
     register, registered = (msgpack.packb(one.to_map()) for one in (REGISTRATION, REGISTERED))
     first = msgpack.packb(_poll(START).to_map())
@@ -283,13 +310,13 @@ def parts() -> list[Part]:
             header_frame,
             _of_frame(header_frame),
         ),
-        Part("6. The broker polls from behind the snapshot", second, _of_map(second)),
+        Part("6. The broker polls from the end of the snapshot", second, _of_map(second)),
         Part(
             "7. The controller answers 200: one frame, the broker's own registration",
             delta,
             _of_answer(delta),
         ),
-        Part("8. The broker polls from behind that frame", third, _of_map(third)),
+        Part("8. The broker polls from the end of that frame", third, _of_map(third)),
         Part("What a broker of another history would be answered instead", diverging, _of_answer(diverging)),
     ]
 
@@ -319,7 +346,7 @@ def _head(
     return FetchAnswer(
         kind=kind,
         high_watermark=REGISTERED.high_watermark,
-        log_start_offset=24,
+        log_start_offset=30,
         controller_id=REGISTERED.controller_id,
         controller_epoch=1,
         broker_state=BrokerState.FENCED,
@@ -406,6 +433,7 @@ def exchange() -> Iterator[str]:
 MADE: Final = {
     "life": lambda: drawn(A_BROKER),
     "fields": fields,
+    "features": feature_rows,
     "errors": error_rows,
     "points": point_rows,
     "exchange": exchange,

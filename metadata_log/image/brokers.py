@@ -29,6 +29,11 @@ class BrokerImage(RegisterBrokerRecord):
         """Whether it may lead and join an ISR: neither fenced nor shutting down."""
         return not (self.fenced or self.in_controlled_shutdown)
 
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether each of its log directories is cordoned: it gets no new replica."""
+        return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs or ())
+
     def changed_by(self, record: BrokerRegistrationChangeRecord) -> "BrokerImage":
         """Return this broker after `record`."""
         return self._replace(

@@ -148,7 +148,7 @@ class _Uncounted(NamedTuple):
     size: "_Size"
     """Of the batch alone."""
     behind: "_Size"
-    """About that of all batches, this one among them, behind an image whose digest is counted."""
+    """About that of all batches, this one among them, after an image whose digest is counted."""
 
 
 class _Size(NamedTuple):

@@ -2,7 +2,7 @@
 
 A cluster has a million partitions, sorted by topic, and few ways to place them. So partitions are read as runs of one
 topic, and equal bytes become one object: most rows are neither unpacked nor made, and an image takes less memory. For the
-same reason the bytes behind a partition's id are packed once for each object.
+same reason the bytes after a partition's id are packed once for each object.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,7 +63,7 @@ class SnapshotRows:
 
     def __init__(self) -> None:
         self._known: dict[bytes, PartitionImage] = {}
-        """Partitions by the bytes of their row behind the partition's id."""
+        """Partitions by the bytes of their row after the partition's id."""
         self._lists: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def read(self, rows: bytes, count: int) -> list[SnapshotRow]:

@@ -1,6 +1,6 @@
 """Pure: an immutable set of ids in order, which shares what did not change with its neighbours.
 
-A walk over a broker's partitions is made in parts, and each goes on behind an id: a hash trie has no order, and sorting it
+A walk over a broker's partitions is made in parts, and each goes on after an id: a hash trie has no order, and sorting it
 for each part would cost more the larger the cluster is. Tests: tests/property/test_sorted_ids.py.
 """
 

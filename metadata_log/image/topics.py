@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 PartitionKey = tuple[TopicId, int]
 
 UNLIKE_CHANGES_MAX: Final = 4096
-"""Behind so many changes of one batch that differ, no more are looked up. Only the records of many batches that are applied
-as one are so many: hardly two changes among them are alike, and each look-up costs more than the change."""
+"""Once this many changes of one batch differ, no more are looked up. Only the records of many batches that are applied as
+one are so many: hardly two changes among them are alike, and each look-up costs more than the change."""
 
 
 def unified_name(name: str) -> str:
@@ -123,7 +123,7 @@ class TopicsImage:
         """Yield the partitions with a replica on a broker, sorted by topic id and partition.
 
         So are those that it may lead though it has no replica any more: Kafka does not forget that. With `after`, those
-        behind it: the cost does not depend on how many stand before it. `with_deleted` also those of deleted topics.
+        after it: the cost does not depend on how many stand before it. `with_deleted` also those of deleted topics.
         """
         topics = self.index.on_broker.get(broker_id, NO_IDS)
         for topic_id in topics if after is None else topics.starting_at(after[0]):
@@ -140,7 +140,7 @@ class TopicsImage:
     def leaderless(
         self, *, after: PartitionKey | None = None
     ) -> Iterator[tuple[TopicId, int, PartitionImage]]:
-        """Yield the partitions without a leader, sorted by topic id and partition; with `after`, those behind it."""
+        """Yield the partitions without a leader, sorted by topic id and partition; with `after`, those after it."""
         topics = self.index.leaderless_in_order
         for topic_id in topics if after is None else topics.starting_at(after[0]):
             first = 0 if after is None or topic_id != after[0] else after[1] + 1

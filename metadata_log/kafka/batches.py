@@ -116,7 +116,7 @@ def _batch(data: bytes, at: int, reads_data: bool) -> tuple[Batch, int]:
 
 
 def next_batch(data: bytes, at: int) -> int | None:
-    """Return where the next sound batch begins, at a place or behind it; None: there is none."""
+    """Return where the next sound batch begins, at a place or after it; None: there is none."""
     place = data.find(MAGIC, at + _MAGIC_AT)
     while place >= 0:
         begin = place - _MAGIC_AT

@@ -40,7 +40,7 @@ class ReadableLog:
         self._start = start
         self._segments = segments
         self._next_read: tuple[int, Path, int] | None = None
-        """Where the frame behind the last one that was read begins: its offset, its file and its byte."""
+        """Where the frame after the last one that was read begins: its offset, its file and its byte."""
 
     # --- where it stands
 

@@ -1,6 +1,6 @@
 """Edge: opening the committed log after any stop: tears are cut off, damage is cut or refused, all files are synced.
 
-A tear goes with whatever follows it. If the owner can have the damaged frames again, because they lie behind the
+A tear goes with whatever follows it. If the owner can have the damaged frames again, because they lie after the
 snapshot that the owner goes on from (`made_again_from`), the log is cut before them and a copy of the damaged file is
 kept in quarantine. Elsewhere damage is refused, by file and byte. Tests: tests/unit/metadata_log/log/test_segmented_log.py.
 """
@@ -84,7 +84,7 @@ class Verified(NamedTuple):
 def recover(directory: Path, made_again_from: int | None, scanned_from: int | None) -> Recovered:
     """Scan all files, cut off a tear, and sync every file without an index: only an index proves that a file is durable.
 
-    What such a file holds behind the owner's snapshot is written again before that. After a failed fdatasync the kernel
+    What such a file holds after the owner's snapshot is written again before that. After a failed fdatasync the kernel
     counts the pages as clean, so that another sync succeeds and writes nothing: the bytes are in its cache alone. Up to the
     snapshot's end a sync had succeeded before the snapshot was named.
     """
@@ -242,7 +242,7 @@ def start_of(paths: list[tuple[int, Path]]) -> Start:
 
 
 def _write_again(segment: Segment, offset: int) -> None:
-    """Write the frames at and behind an offset once more, as they are: the next sync then writes them to the disk."""
+    """Write the frames at and after an offset once more, as they are: the next sync then writes them to the disk."""
     place = max(0, place_of(segment, max(offset, segment.base_offset)))
     position = segment.entries[place].position
     fd = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)

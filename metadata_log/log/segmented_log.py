@@ -118,7 +118,7 @@ class SegmentedLog(ReadableLog):
     # --- writing
 
     def append(self, frame: bytes, header: FrameHeader) -> None:
-        """Write a committed frame behind the last one; it is durable once a later `sync` returned.
+        """Write a committed frame after the last one; it is durable once a later `sync` returned.
 
         Raises:
             InvariantBroken: it does not follow the last frame.
@@ -227,21 +227,12 @@ class SegmentedLog(ReadableLog):
             self._failure = failure
             raise
 
-    def retain(self, *, bytes_max: int | None, older_than_ms: int | None, below: int) -> list[Path]:
-        """Remove the oldest files while the log is larger than `bytes_max` or they hold nothing as new as `older_than_ms`.
-
-        `older_than_ms` is a time, not an age. Only whole files that end at or below `below`, the end of a kept
-        snapshot, go; the last file stays. Returns what was removed. A process with a loop uses the four steps instead.
-        """
-        retention = self.to_remove(bytes_max=bytes_max, older_than_ms=older_than_ms, below=below)
-        if retention is None:
-            return []
-        self.begin_later(retention)
-        self.forget(retention)
-        return self.unlink(retention)
-
     def to_remove(self, *, bytes_max: int | None, older_than_ms: int | None, below: int) -> Retention | None:
-        """Return what a retention removes, None if nothing; on the event loop, as `forget`."""
+        """Return the oldest files while the log is larger than `bytes_max` or they hold nothing as new as `older_than_ms`.
+
+        None: there are none. `older_than_ms` is a time, not an age. Only whole files that end at or below `below`, the end
+        of a kept snapshot, go; the last file stays. On the event loop, as `forget`.
+        """
         count, size = 0, self.size
         while count < len(self._segments) - 1:
             oldest = self._segments[count]
@@ -259,7 +250,7 @@ class SegmentedLog(ReadableLog):
         )
 
     def begin_later(self, retention: Retention) -> None:
-        """Write down that the log begins behind what goes: the log of a crash in between begins there too; in any thread."""
+        """Write down that the log begins after what goes: the log of a crash in between begins there too; in any thread."""
         with self._beginning:
             if retention.start.offset > self._start.offset:  # else it has restarted beyond that
                 write_start(self._directory, retention.start)

@@ -34,11 +34,11 @@ YOUNG_WALKS: Final = 2
 MIDDLE_WALKS: Final = 1_000
 """No full collection follows those of the middle generation by itself: `keep_walking` makes them."""
 LONG_WALK_S: Final = 0.003
-"""Processor time of a walk, behind which whatever is alive is not walked again."""
+"""Processor time of a walk, after which whatever is alive is not walked again."""
 WALK_EVERY_S: Final = 0.25
 """New objects are walked so often, however few they are; not more often, since what is under way is walked, too."""
 COUNT_EVERY: Final = 2
-"""Of these walks; to count the oldest generation takes about a millisecond, so not behind each."""
+"""Of these walks; to count the oldest generation takes about a millisecond, so not after each."""
 FULL_EVERY: Final = 40
 """Of these walks: a closed connection's cycle is freed within 10 s."""
 
@@ -51,7 +51,7 @@ class ShortCollections:
         self._began_s = 0.0
 
     def walked(self, phase: str, info: dict[str, int]) -> None:
-        """Freeze all objects that are alive behind a long walk of those that are young."""
+        """Freeze all objects that are alive after a long walk of those that are young."""
         if phase == "start":
             self._began_s = self._spent_s()
         elif info["generation"] < 2 and self._spent_s() - self._began_s > LONG_WALK_S:

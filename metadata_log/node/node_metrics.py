@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.identity.access import Access
-from metadata_log.node.release import release
+from metadata_log.node.release import VERSION
 from metadata_log.records.features import METADATA_VERSION
 
 
@@ -24,7 +24,7 @@ def of_any_node(role: Literal["controller", "broker"], access: Access) -> Iterat
         "1 for the release, the role and the Python that run here.",
         labels=["version", "role", "python"],
     )
-    build.add_metric([release(), role, platform.python_version()], 1.0)
+    build.add_metric([VERSION, role, platform.python_version()], 1.0)
     yield build
     counts = access.audit.counts
     for name, documentation, value in (

@@ -96,7 +96,7 @@ class Pieces:
 
     def _run(self) -> None:
         self._is_due, self._is_running = False, True
-        has_more = False
+        has_more = True  # also after a piece that fails unforeseen, which the loop logs
         try:
             has_more = self._do_slice()
         finally:

@@ -4,8 +4,3 @@ from typing import Final
 
 VERSION: Final = "0.2.0"
 """Here alone: pyproject.toml reads it from this line, and CHANGELOG.md says what it brings."""
-
-
-def release() -> str:
-    """Return the version of this code."""
-    return VERSION

@@ -31,7 +31,7 @@ class Threads:
         self._room = None if unfinished_max is None else BoundedSemaphore(unfinished_max)
 
     def order_of_pieces(self) -> int:
-        """Return the `order` of all pieces of an answer that begins now: behind work without one, before later answers.
+        """Return the `order` of all pieces of an answer that begins now: after work without one, before later answers.
 
         Were the pieces of many answers made by turns, none would be whole before nearly all of them are.
         """

@@ -83,7 +83,7 @@ def version_of(record: Record) -> int:
 
 def _later_fields(of: type[Record]) -> tuple[tuple[int, int, tuple[Any, ...]], ...]:
     """Return each version of a type but the first, the newest before the others: its number, its first new field, and the
-    defaults of that field and those behind it. A record that differs from these needs this version.
+    defaults of that field and those after it. A record that differs from these needs this version.
     """
     versions = declaration_of(of).versions
     return tuple(
@@ -156,7 +156,7 @@ _version: Final = itemgetter(1)
 def from_rows(rows: tuple[Any, ...]) -> tuple[Record, ...]:
     """Return the records of unpacked rows; raises as `from_row`.
 
-    A batch mostly holds many records of one type behind each other.
+    A batch mostly holds many records of one type after each other.
     """
     if len(rows) < _RUN_MIN or {*map(type, rows)} != {tuple}:
         return tuple(map(from_row, rows))

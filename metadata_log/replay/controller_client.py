@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from metadata_log.errors import (
+    AuthenticationFailed,
     BrokerNotAvailable,
     MetadataError,
     NotAuthorized,
@@ -31,6 +32,7 @@ from metadata_log.node.identity.credentials import (
     CONTROLLERS,
     TlsFiles,
     bearer_from,
+    is_not_taken,
     trusting,
     why_it_failed,
 )
@@ -86,6 +88,7 @@ class ControllerClient:
 
         Raises:
             BrokerNotAvailable: no node answers, or none that is a controller.
+            AuthenticationFailed: the first asked is not trusted.
             NotAuthorized: the first asked does not let us read.
             Rejected, Fault: all refuse it by name.
         """
@@ -218,7 +221,14 @@ def _body(attempt: Attempt, path: str, *, accept: str, shown: Shown) -> bytes:
     except AnswerTooLarge as error:
         raise BrokerNotAvailable(f"{url} {error}") from error
     except (OSError, ValueError, HTTPException) as error:
-        hidden = getattr(error, "reason", error)  # urllib hides why in its own error
+        hidden = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(hidden, ssl.SSLError) and is_not_taken(hidden):
+            raise NotAuthorized(
+                f"{url}: {why_it_failed(hidden)}: name what may read the log: cert and key"
+            ) from error
+        if isinstance(hidden, ssl.SSLCertVerificationError):
+            cure = "name the authority of the nodes: ca" if shown.ca is None else "ca names another authority"
+            raise AuthenticationFailed(f"{url} is not trusted: {why_it_failed(hidden)}: {cure}") from error
         why = why_it_failed(hidden) if isinstance(hidden, ssl.SSLError) else error
         raise BrokerNotAvailable(f"{url}: no controller answers there: {why}") from error
 

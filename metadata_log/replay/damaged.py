@@ -1,13 +1,12 @@
 """Edge: what can still be read of a log with damaged files: its longest part that is whole and has a beginning.
 
-A record means nothing without what it changes. So a part after the damage can be read only from a snapshot on.
 Tests: tests/unit/metadata_log/replay/test_library.py.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from metadata_log.codec import FrameHeader
 from metadata_log.errors import DamagedFile
@@ -18,17 +17,10 @@ from metadata_log.replay.kinds import is_kafka_log
 from metadata_log.replay.slices.segments import SegmentLog
 from metadata_log.replay.slices.wanted import Wanted
 from metadata_log.replay.tables import lake_directory
+from metadata_log.replay.whole_parts import longest_part
 from snapshots.snapshot_file import position_of, read_snapshot
 
 _ALL: Final = Wanted()
-
-
-class Part(NamedTuple):
-    """Offsets from `first` up to `until` (exclusive), and the snapshot they rest on; None: the log's own beginning."""
-
-    first: int
-    until: int
-    snapshot: Path | None
 
 
 def export_whole_part(
@@ -53,17 +45,9 @@ def export_whole_part(
         return kafka.export_whole_part(path, to, from_offset=from_offset, until=until, in_lake=in_lake)
     log = SegmentLog(path, skips_damaged=True)
     log.refresh()
-    lines, bounds = _whole_stretches(log)
-    found = [part for first, until in bounds for part in _parts(path, first, until)]
-    if not found:
-        raise DamagedFile(
-            f"{path}: {lines[0] if lines else 'it does not begin at offset 0'}; nothing can be told without the beginning "
-            "of the log, or a snapshot behind what is missing"
-        )
-    part = max(found, key=lambda each: each.until - each.first)
-    if lines:
-        lines.append(f"told are the offsets {part.first}-{part.until - 1}, the longest part that is whole")
-    image: MetadataImage | None = None if part.snapshot is None else read_snapshot(part.snapshot)
+    lines, edges = _whole_stretches(log)
+    part = longest_part(path, edges, partial(_snapshots_of, path), lines)
+    image: MetadataImage | None = None if part.state is None else read_snapshot(part.state)
 
     def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
         stop = part.until if until is None else min(until, part.until)
@@ -88,33 +72,24 @@ def export_whole_part(
     return manifest, tuple(lines)
 
 
-def _whole_stretches(log: SegmentLog) -> tuple[list[str], list[tuple[int, int]]]:
-    """Return a line for each gap of the log, and the offsets between the gaps: the first, and the end (exclusive)."""
-    lines, ends = [], [log.begins_at]
+def _whole_stretches(log: SegmentLog) -> tuple[list[str], list[int]]:
+    """Return a line for each gap of the log, and the first offset and the end (exclusive) of each stretch between gaps."""
+    lines, edges = [], [log.begins_at]
     for piece in log.slices(log.begins_at, log.ends_at, _ALL):
         for missing in piece.missing():
             where = "" if piece.behind is not None else f"{piece.path}: byte {missing.position}: "
             lines.append(
                 f"the offsets {missing.first_offset}-{missing.end_offset - 1} are missing: {where}{missing.reason}"
             )
-            ends += [missing.first_offset, missing.end_offset]
-    ends.append(log.ends_at)
-    return lines, [pair for place, pair in enumerate(pairwise(ends)) if place % 2 == 0]
+            edges += [missing.first_offset, missing.end_offset]
+    return lines, [*edges, log.ends_at]
 
 
-def _parts(path: Path, first: int, until: int) -> Iterator[Part]:
-    """Yield the parts of a whole stretch that have a beginning: from offset 0, or else from its oldest snapshot."""
-    if first >= until:
-        return
-    if first == 0:
-        yield Part(0, until, None)
-        return
+def _snapshots_of(path: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the snapshots beside a log, and the offset below which each holds the state, the oldest first."""
     folders = (path, path / "snapshots", path.parent / "snapshots")
     for file in sorted(file for folder in folders for file in folder.glob("*.snapshot")):
-        end_offset = position_of(file.stem)[0]
-        if first <= end_offset < until:
-            yield Part(end_offset, until, file)
-            return
+        yield file, position_of(file.stem)[0]
 
 
 def _cluster_id(log: SegmentLog, image: MetadataImage | None) -> str:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 Table = TypeVar("Table")
 
-ENGINES: Final = ("spark", "duckdb", "fold")
-
 
 def state_digest(
     export: Path, *, at: int | None = None, engine: str = "spark", spark: "SparkSession | None" = None

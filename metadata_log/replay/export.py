@@ -95,7 +95,7 @@ def export_log(
     Raises:
         InconsistentClusterId: `to` is the export of another cluster.
         InvalidRequest: there is nothing to export.
-        PositionOutOfRange: `from_offset` would leave a gap behind what `to` holds.
+        PositionOutOfRange: `from_offset` would leave a gap after what `to` holds.
         OffsetCompacted: the log does not reach back to where the export must begin.
         InvariantBroken: the log is not the one exported before, or contradicts itself.
     """
@@ -127,7 +127,7 @@ def export_log(
 def _further_frames(
     frames: FramesFrom, before: Export, until: int | None, *, begins_at: int, ends_at: int | None
 ) -> Iterator[tuple[FrameHeader, bytes]]:
-    """Return the frames behind an export of the same log; raises as `export_log`."""
+    """Return the frames after an export of the same log; raises as `export_log`."""
     end_offset = before.end_offset
     if begins_at >= end_offset:
         return iter(frames(end_offset, until))

@@ -1,4 +1,4 @@
-"""Edge: the files of an export: rows as they come, and behind each file of them what is derived from it, and the state.
+"""Edge: the files of an export: rows as they come, and after each file of them what is derived from it, and the state.
 
 Every segment is checked as it is written: `apply` folds the records that were read, SQL folds the rows that were
 written, and the two state digests must be equal, as long as every record is known.
@@ -110,7 +110,7 @@ class ExportWriter:
 
     def close_segment(self, image: MetadataImage | None, position: pa.Table) -> None:
         """Finish the file of records, derive its changes and the state at its end, and check that state against the fold,
-        which is None behind records that this release does not know.
+        which is None after records that this release does not know.
         """
         segment, self._segment = self._segment, None
         assert segment is not None, "rows were written"
@@ -126,7 +126,7 @@ class ExportWriter:
         state = state_of(duckdb, records, end_offset=last + 1, others=others)
         self._state = _state_table(duckdb, state, position)
         if image is not None:
-            _check_state(self._state, image)
+            _check_state(duckdb, self._state, image)
         self._write_snapshot(last + 1)
 
     def complete(self) -> None:
@@ -166,7 +166,7 @@ class ExportWriter:
         return next(free for free in names if f"{family}/{free}" not in taken)
 
     def compact(self) -> None:
-        """Join small segments behind each other: an export that follows a log writes one every few seconds.
+        """Join small segments after each other: an export that follows a log writes one every few seconds.
 
         The files that were joined stay for a while, as all that is superseded: a reader may be reading them now.
         """
@@ -260,8 +260,7 @@ def _state_table(duckdb: DuckDb, state: State[str], position: pa.Table) -> pa.Ta
     return table.sort_by([("type", "ascending"), ("topic_id", "ascending"), ("partition", "ascending")])
 
 
-def _check_state(state: pa.Table, image: MetadataImage) -> None:
-    duckdb = DuckDb()
+def _check_state(duckdb: DuckDb, state: pa.Table, image: MetadataImage) -> None:
     end_offset = image.end_offset
     sql = digest_of(duckdb, state_of(duckdb, duckdb.of_arrow(state), end_offset=end_offset))
     fold = exported_digest(image)

@@ -42,7 +42,7 @@ def check_history(export: Export, last: Ending | None, *, begins_at: int, ends_a
                 f"to {export.end_offset}: they have none in common, so nothing shows that they are one history: export to "
                 "another directory"
             )
-        return  # it goes on where the export ends, or leaves a gap: the first batch behind the export shows which
+        return  # it goes on where the export ends, or leaves a gap: the first batch after the export shows which
     exported = _ending_at(export, min(last.end_offset, export.end_offset) - 1)
     if exported is not None and exported != last:
         raise InvariantBroken(

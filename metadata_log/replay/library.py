@@ -311,7 +311,10 @@ class Log(Glance, Tables[Relation]):
         elif isinstance(asked, datetime):
             time_ms = int(asked.timestamp() * 1000)
             end_offset = self.timeline.end_at(time_ms)
-            note = f"up to {asked:%Y-%m-%d %H:%M:%S} the log held what is below {end_offset}; shown there"
+            when = f"{asked:%Y-%m-%d %H:%M:%S}"
+            note = f"up to {when} the log held what is below {end_offset}; shown there"
+            if end_offset <= export.first_offset:
+                note = f"no record of the log is as old as {when}; shown from its beginning"
         else:
             end_offset, note = export.cut(asked), f"shown at {asked}"
             if end_offset != asked:

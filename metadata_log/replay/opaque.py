@@ -53,7 +53,7 @@ class Unknown(NamedTuple):
 
     @property
     def line(self) -> str:
-        """What a reader of anything behind them must be told."""
+        """What a reader of anything after them must be told."""
         of = f"{self.records:,} record{'' if self.records == 1 else 's'} of {len(self.types):,}"
         return (
             f"{of} unknown type{'' if len(self.types) == 1 else 's'} ({', '.join(self.types)}) from offset "
@@ -63,7 +63,7 @@ class Unknown(NamedTuple):
 
 
 def unknown_in(first_offset: int, records: list[Any], before: Unknown | None) -> Unknown | None:
-    """Return the unknown records of a log, from what is known of its beginning and the records behind that."""
+    """Return the unknown records of a log, from what is known of its beginning and the records after that."""
     if OpaqueRecord not in set(map(type, records)):
         return before
     found = [

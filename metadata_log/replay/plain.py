@@ -4,28 +4,16 @@ import io
 import math
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metadata_log.errors import InvalidRequest
 
-if TYPE_CHECKING:
-    from metadata_log.replay.library import Tables
-
-
-def plain_rows(log: "Tables[Any]", relation: Any) -> list[dict[str, Any]]:
-    """Return the rows of an answer as JSON can hold them: times as text in UTC, and null for what is no number.
-
-    Raises:
-        InvalidRequest: the query that `relation` answers fails, or gives times that Python does not know.
-    """
-    return plain_rows_of(log.engine.answer(relation))
-
 
 def plain_rows_of(computed: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table of Arrow in the same way.
+    """Return the rows of a table of Arrow as JSON can hold them: times as text in UTC, and null for what is no number.
 
     Raises:
         InvalidRequest: it has times that Python does not know.

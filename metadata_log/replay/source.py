@@ -82,9 +82,13 @@ def exported(
             raise InvalidRequest(
                 f"{path} holds the exports of {len(clusters)} clusters: name one of {', '.join(map(str, clusters.values()))}"
             )
-        if not clusters:
+        if clusters:
+            return next(iter(clusters.values())), None
+        newest = _snapshot_alone(path)
+        if newest is None:
             raise no_log_at(path)
-        return next(iter(clusters.values())), None
+        log.warning("%s: no segment is here: the state of %s is read, and no history", path, newest.name)
+        return _scratch(lambda to: export_state_file(newest, to))
     if skips_damaged:
         return _whole_part(path, form)
     files = segments_in(path)
@@ -133,6 +137,12 @@ def _snapshots_of(path: Path) -> list[Path]:
         folders.append(path.parent / "snapshots")
     found = [file for folder in folders for file in sorted(folder.glob("*.snapshot"))]
     return [file for file in found if _SNAPSHOT.fullmatch(file.name)]  # Kafka has other files of this ending
+
+
+def _snapshot_alone(path: Path) -> Path | None:
+    """Return the newest snapshot of a data directory, which is all that a takeover or a restore writes there."""
+    found = [file for file in _snapshots_of(path) if path in file.parents]
+    return max(found, default=None, key=lambda file: position_of(file.stem))
 
 
 def _whole_part(path: Path, form: str | None) -> tuple[Path, Scratch]:

@@ -9,7 +9,7 @@ learned of the filters of one query for others over the same DataFrame, which th
 where an option would have left rows unread, it is suggested by name.
 
 A stream's offset is the log's own, kept by Spark in the checkpoint: each batch of the log is in one micro-batch, and a
-restart goes on behind the last. Tests: tests/spark/test_spark_source.py.
+restart goes on after the last. Tests: tests/spark/test_spark_source.py.
 """
 
 import os
@@ -254,7 +254,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def __init__(self, settings: Settings, wanted: Wanted) -> None:
         self._settings = settings
-        # What ends the stream is no bound of rows: a restart without it goes on behind a whole batch.
+        # What ends the stream is no bound of rows: a restart without it goes on after a whole batch.
         self._until = wanted.offsets.until
         self._wanted = replace(wanted, offsets=Span(wanted.offsets.first))
         self._log: SlicedLog | None = None

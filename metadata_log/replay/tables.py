@@ -95,7 +95,7 @@ class SupersededFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """A whole export; `end_offset` is exclusive, `digest` is the state digest there, None behind `unknown` records."""
+    """A whole export; `end_offset` is exclusive, `digest` is the state digest there, None after `unknown` records."""
 
     directory: Path
     cluster_id: str

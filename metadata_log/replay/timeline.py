@@ -71,7 +71,7 @@ class Timeline:
     """Of known time since the last silence that is unknown; -1 where there was none."""
     observed_until_ms: int
     tail_ms: int
-    """Time behind the last batch in which a controller saw that the log holds no more."""
+    """Time after the last batch in which a controller saw that the log holds no more."""
 
     def end_at(self, unix_ms: int) -> int:
         """Return the end offset of the last batch before the first that is later than a time.
@@ -101,7 +101,7 @@ class Timeline:
         return int(self.times_ms[self._place(end_offset)])
 
     def mark(self, end_offset: int, time_ms: int) -> Mark:
-        """Return a moment behind the batch that ends at an offset, and before the next."""
+        """Return a moment after the batch that ends at an offset, and before the next."""
         place = self._place(end_offset)
         known, unknown = int(self.known_ms[place]), int(self.unknown_ms[place])
         passed = max(0, time_ms - int(self.times_ms[place]))

@@ -50,7 +50,6 @@ _LEFT_OUT: Final = {
 _OLD_OFFSETS: Final = (
     "the offsets of consumers from before 0.9: groups of brokers (since 0.9) keep theirs in a topic"
 )
-NO_BROKER: Final = BrokerId(-1)
 COUNTED: Final = {
     TopicRecord: "topics",
     PartitionRecord: "partitions",

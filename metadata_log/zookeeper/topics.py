@@ -121,7 +121,7 @@ class Topics:
             )
 
     def records(self, rng: random.Random) -> Iterator[TopicRecord | PartitionRecord]:
-        """Yield a record of each topic, behind it those of its partitions; `rng` draws ids for topics without one."""
+        """Yield a record of each topic, after it those of its partitions; `rng` draws ids for topics without one."""
         self._add_partitions()
         self._begin_reassignments()
         taken: set[bytes] = set()

@@ -7,7 +7,7 @@ If the time ends after it was sent and before an answer, its outcome is unknown,
 import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from metadata_log.errors import Rejected
@@ -32,6 +32,8 @@ from ops.when import duration_text, time_text
 
 LEADERLESS_S: Final = 2.0
 """An election takes less: by then a read looks for an active controller again."""
+SILENT_FOR_S: Final = 2.0
+"""So long a node that was silent is asked last, and not waited for where another one has the same."""
 
 
 class ClusterClient:
@@ -61,8 +63,8 @@ class ClusterClient:
         self.cure = cure
         self.say = say
         self.takes_stale = takes_stale
-        self.silent: frozenset[str] = frozenset()
-        """The nodes that did not answer the newest request as soon as others."""
+        self._silent_at_s: dict[str, float] = {}
+        """When nodes were found to be silent, by URL."""
         self._leaderless_until_s = 0.0
         self._last_good: str | None = None
         self._age_is_said = False
@@ -76,7 +78,7 @@ class ClusterClient:
             Unavailable: no controller could answer within the timeout.
         """
         takes_stale = self.takes_stale and not is_consistent
-        starts_stale = takes_stale and time.monotonic() < self._leaderless_until_s
+        starts_stale = takes_stale and self.expects_no_leader
         asked = Asked(
             method="GET", path=path, accept=accept, takes_stale=takes_stale, starts_stale=starts_stale
         )
@@ -85,6 +87,23 @@ class ClusterClient:
     def expect_no_leader(self) -> None:
         """Let reads that may be stale not wait for an active controller for LEADERLESS_S: there is none just now."""
         self._leaderless_until_s = time.monotonic() + LEADERLESS_S
+
+    @property
+    def expects_no_leader(self) -> bool:
+        return time.monotonic() < self._leaderless_until_s
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """The nodes that did not answer as soon as others, less than SILENT_FOR_S ago."""
+        since_s = time.monotonic() - SILENT_FOR_S
+        return frozenset(url for url, at_s in self._silent_at_s.items() if at_s > since_s)
+
+    def note_silent(self, urls: Iterable[str]) -> None:
+        self._silent_at_s |= dict.fromkeys(urls, time.monotonic())
+
+    def note_heard(self, urls: Iterable[str]) -> None:
+        for url in urls:
+            self._silent_at_s.pop(url, None)
 
     def read(self, path: str) -> Any:
         """Return what `get` found, as JSON."""
@@ -136,8 +155,9 @@ class ClusterClient:
                 self._say_age(search.refused_stale)  # what is not there may be there by now
             raise
         finally:
-            self.silent = frozenset(search.silent)
+            self.note_silent(search.silent)
         self._last_good = answer.url
+        self.note_heard((answer.url,))
         if search.answered_stale and not asked.starts_stale:
             self.expect_no_leader()
         if search.answered_stale and not self._age_is_said:

@@ -2,7 +2,7 @@
 
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from ops.admin.client import ClusterClient
 from ops.admin.items import ItemRequest, Sent, send_items
@@ -29,6 +29,8 @@ class Broker(TypedDict):
     control_state: str
     registration_state: str
     in_controlled_shutdown: bool
+    is_cordoned: NotRequired[bool]
+    """Whether each of its log directories is cordoned, so that it gets no new replica; older controllers do not say it."""
     shutdown_offset: int | None
     waits_for: str | None
     applied_offset: int | None

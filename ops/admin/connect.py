@@ -183,7 +183,8 @@ def bootstrap_from(option: str | None) -> tuple[str, ...]:
     """
     given = option or os.environ.get(BOOTSTRAP_VARIABLE)
     if given:
-        urls = tuple(url.strip().removesuffix("/") for url in given.split(",") if url.strip())
+        named = (url.strip().removesuffix("/") for url in given.split(",") if url.strip())
+        urls = tuple(dict.fromkeys(named))
         if not urls or not all(is_node_url(url) for url in urls):
             how = "--bootstrap" if option else BOOTSTRAP_VARIABLE
             raise Misuse(f"{how} {given!r}: wanted http://HOST:PORT[,http://HOST:PORT...]")

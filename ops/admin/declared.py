@@ -71,6 +71,11 @@ def read_declared(value: Any) -> Declared:
     Raises:
         ValueError: they have another shape, or declare a password; the text says where.
     """
+    # One by one first: of a wrong value in a map, the check of the whole says the field, and not whose it is.
+    for part, kind in (("topics", DeclaredTopic), ("brokers", dict[str, Value])):
+        entries = value.get(part) if isinstance(value, dict) else None
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            convert(entry, kind, f"{part}.{name}")
     declared: Declared = convert(value, Declared, "declared")
     for broker_id in declared.brokers:
         if not (broker_id.isascii() and broker_id.isdigit()):

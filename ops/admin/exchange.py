@@ -10,6 +10,7 @@ import socket
 import ssl
 import urllib.parse
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -18,13 +19,15 @@ from metadata_log.limits import MIB
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from metadata_log.node.attempts import AnswerTooLarge, Attempt
 from metadata_log.node.identity.certificate_dates import Dated
-from metadata_log.node.identity.credentials import date_code, why_it_failed
+from metadata_log.node.identity.credentials import date_code, is_not_taken, why_it_failed
 from metadata_log.node.traceparent import TRACEPARENT, is_traceparent
 
 ANSWER_BYTES_MAX: Final = 1024 * MIB
 """A larger answer is not ours: the whole state of a million partitions is about 400 MB of JSON."""
 NOT_TRUSTED: Final = "NODE_NOT_TRUSTED"
 """The code of a failure where this client does not trust a node's certificate, for another reason than a date."""
+NOT_TAKEN: Final = "CERTIFICATE_NOT_TAKEN"
+"""The code of a failure where a node does not take this client's certificate."""
 WRONG_PROTOCOL: Final = "WRONG_PROTOCOL"
 """The code of a failure where a port speaks something else than its URL says (`spoken.py`)."""
 NO_LISTENER: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
@@ -95,7 +98,8 @@ class NoAnswer(Exception):
         is_refusal: bool = False,
         is_foreign: bool = False,
     ) -> None:
-        """`code` names a date of the node's certificate as the cause (`date_code`), NOT_TRUSTED or WRONG_PROTOCOL.
+        """`code` names a date of the node's certificate as the cause (`date_code`), NOT_TRUSTED, NOT_TAKEN or
+        WRONG_PROTOCOL.
 
         `is_refusal`: it was certain at once, and will be the same when the node is asked again soon. `is_foreign`: a port
         that speaks another protocol would do the same.
@@ -190,7 +194,9 @@ def exchange(
         connection.connect()
         sent = True
         attempt.holds(connection.sock)
-        connection.request(method, path, body=body or None, headers={**headers, **_trace()})
+        # A node that refuses this client may have answered, and closed, before it has the request.
+        with suppress(ConnectionError, ssl.SSLEOFError):
+            connection.request(method, path, body=body or None, headers={**headers, **_trace()})
         response = connection.getresponse()
         data = attempt.read_whole(response, most=ANSWER_BYTES_MAX)
         named = {name.lower(): value for name, value in response.getheaders()}
@@ -221,6 +227,9 @@ def exchange(
 def _without_trust(error: ssl.SSLError, *, sent: bool) -> NoAnswer:
     """Return the failure of TLS with a node; one that is about trust will be the same the next time."""
     why = why_it_failed(error)
+    if is_not_taken(error):
+        # With TLS 1.3 the alert comes after the handshake: the request was sent, and is not read.
+        return NoAnswer(why, sent=False, code=NOT_TAKEN, is_refusal=True, is_foreign=True)
     if not isinstance(error, ssl.SSLCertVerificationError):
         return NoAnswer(why, sent=sent, is_foreign=True)
     return NoAnswer(why, sent=sent, code=date_code(error) or NOT_TRUSTED, is_refusal=True)

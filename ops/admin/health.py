@@ -53,6 +53,7 @@ CODES: Final = RED_CONDITIONS | {
         "NO_LEADER",
         "NOT_ACTIVE",
         "NOTHING_COMMITTED",
+        "LOG_NOT_APPLIED",
     ),
     *("NOT_COMMITTING", "DISK_STALLED", "DISK_NEARLY_FULL", "LOG_CUT", "LOG_DAMAGED", "CACHE_SET_ASIDE"),
     *("SNAPSHOT_FAILED", "SNAPSHOT_SET_ASIDE", "SNAPSHOT_NOT_FETCHED", "AUDIT_NOT_WRITTEN"),
@@ -462,7 +463,9 @@ def _of_brokers(brokers: Sequence[Mapping[str, Any]] | None, expect_brokers: int
     online = [broker["broker_id"] for broker in brokers if broker["state"] == "ONLINE"]
     for broker in brokers:
         if broker["state"] != "ONLINE":
-            detail = f"broker {broker['broker_id']} is {broker['state']}"
+            detail = (
+                f"broker {broker['broker_id']} is {broker['state']}: brokers explain {broker['broker_id']}"
+            )
             yield Reason("yellow", f"BROKER_{broker['state']}", detail)
     if not brokers and expect_brokers is None:
         yield Reason(

@@ -45,8 +45,13 @@ class Sent:
     """What items came to: each has `error` and `message`, None where it was accepted."""
 
     results: list[dict[str, Any]]
-    is_written: bool
-    """Whether a record was written for any of them."""
+    spans: list[tuple[int, int]]
+    """The offsets of the records that each request wrote, from the first up to the last excluded."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a record was written for any of them."""
+        return any(base < end for base, end in self.spans)
 
 
 def send_items(
@@ -59,16 +64,16 @@ def send_items(
             out.
         PolicyViolation: as `in_parts`.
     """
-    written: list[bool] = []
+    spans: list[tuple[int, int]] = []
 
     def send(some: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         answer = client.write(request.method, request.path, {request.items: some, **more})
-        written.append(answer["offsets"]["base"] < answer["offsets"]["end"])
+        spans.append((answer["offsets"]["base"], answer["offsets"]["end"]))
         results: list[dict[str, Any]] = answer[request.items]
         return results
 
     results = in_parts(send, items, request.items_max, is_one=more.get("all_or_nothing", False))
-    return Sent(results, any(written))
+    return Sent(results, spans)
 
 
 def in_parts(

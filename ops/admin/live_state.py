@@ -1,4 +1,4 @@
-"""Edge: the state of a running cluster, now or batch by batch: a snapshot, and the log behind it, read from a follower.
+"""Edge: the state of a running cluster, now or batch by batch: a snapshot, and the log after it, read from a follower.
 Tests: tests/unit/ops/admin/test_dry_run.py.
 """
 
@@ -66,8 +66,8 @@ def live_options(client: ClusterClient) -> "Options":
 def history(client: ClusterClient, *, since: When | None = None) -> History:
     """Return what the log holds, from `since` or a little before it; raises as `live_image`.
 
-    It begins behind the newest snapshot that is not beyond `since`, if there is one; without `since`, where the log does, or
-    behind the oldest snapshot if the log no longer begins at 0.
+    It begins after the newest snapshot that is not beyond `since`, if there is one; without `since`, where the log does, or
+    after the oldest snapshot if the log no longer begins at 0.
     """
     source = bulk_source(client)
     ask = asking(client, source)

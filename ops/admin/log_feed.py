@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from metadata_log.errors import Unavailable
+from metadata_log.errors import OffsetInFuture, Unavailable
 from ops.admin.bulk_reads import Source, bulk_source
 from ops.admin.client import ClusterClient
 from ops.admin.exchange import Answer, Unreachable
@@ -32,11 +32,12 @@ def feed_lines(
 
     With `follow` it goes on for ever, and stderr says where history ends and news begins.
 
-    What one answer brings is yielded once it is whole, and the next request begins behind it. So a controller that dies
+    What one answer brings is yielded once it is whole, and the next request begins after it. So a controller that dies
     costs nothing: the next one goes on at the same offset.
 
     Raises:
         Rejected: the controllers refuse the request; OFFSET_COMPACTED: the log begins later.
+        OffsetInFuture: the log ends before `first` or `until`.
         Unreachable: no controller answers, and nothing is to be followed.
     """
     at = first
@@ -46,6 +47,8 @@ def feed_lines(
         try:
             if source is None:
                 source = bulk_source(client, from_leader=from_leader)
+                if at is first:
+                    _check_is_written(source, first, until)
             if at is None:
                 at = str(source.status["log_start_offset"])
             path = _path(topics, at, until, wait_ms=WAIT_MS if follow else 0)
@@ -69,6 +72,32 @@ def feed_lines(
                     f"{until} lies inside the batch that begins at offset {next_offset}: shown up to there"
                 )
             return
+
+
+def lines_between(client: ClusterClient, first: int, until: int) -> Iterator[dict[str, Any]]:
+    """Yield the lines between two offsets that were written; a broker passes the request on.
+
+    Raises:
+        Rejected, Unavailable: as `ClusterClient.get`.
+    """
+    while first < until:
+        answer = client.get(f"/v1/log/lines?from={first}&until={until}&wait_ms=0", accept=NDJSON)
+        lines, next_offset = _read(answer)
+        yield from lines
+        if next_offset <= first:
+            return
+        first = next_offset
+
+
+def _check_is_written(source: Source, *offsets: str | None) -> None:
+    """Check that a feed would not wait for an offset that is far from written: a mistyped one is answered by silence.
+
+    Raises:
+        OffsetInFuture: one lies beyond what was acknowledged before.
+    """
+    for offset in offsets:
+        if offset is not None and offset.isdigit() and int(offset) > source.end_offset:
+            raise OffsetInFuture(f"offset {offset} lies beyond the high watermark {source.end_offset}")
 
 
 def _followed(client: ClusterClient, url: str, path: str) -> Answer:

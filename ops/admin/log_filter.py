@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from ops.admin.causes import OF_A_LIST
+
 Line: TypeAlias = Mapping[str, Any]
 """What `log dump` prints of a record, as docs/formats.md has it."""
 BROKER_RESOURCE: Final = 4
@@ -22,24 +24,21 @@ class Wanted:
     types: frozenset[str] = frozenset()
     """In lower case."""
     causes: frozenset[str] = frozenset()
-    """Codes of causes, or names of operations, in lower case."""
-
-    @property
-    def is_all(self) -> bool:
-        return self == Wanted()
+    """Codes of causes, or names of operations, in lower case; one that takes a list has its name without the end, too."""
 
     def of(self, lines: Iterable[Line]) -> Iterator[Line]:
         return (line for line in lines if self.takes(line))
 
     def takes(self, line: Line) -> bool:
-        cause = line["cause"] or {}
+        cause, operation = line["cause"] or {}, str(line["operation"])
         return (
             (not self.types or line["type"].lower() in self.types)
             and (not self.actors or any(_is_actor(line["actor"], one) for one in self.actors))
             and (
                 not self.causes
                 or not self.causes.isdisjoint(
-                    str(name).lower() for name in (cause.get("code"), line["operation"])
+                    str(name).lower()
+                    for name in (cause.get("code"), operation, operation.removesuffix(OF_A_LIST))
                 )
             )
             and (not self.brokers or any(_concerns(line, one) for one in self.brokers))

@@ -68,18 +68,21 @@ def cluster_frames(ask: Callable[[str], Answer], *, first: str | None, until: st
                 return
             yield frame
             next_offset = frame.header.end_offset
-        if next_offset is None and stop is not None and first is not None and first.isdigit():
-            if int(first) < min(stop, end_offset):
-                yield from _holding(ask, int(first))
+        if next_offset is None and stop is not None:
+            if first is None or not first.isdigit() or int(first) < min(stop, end_offset):
+                yield from _holding(ask, first, below=min(stop, end_offset))
             return
         if next_offset is None or next_offset >= end_offset:
             return
         first = str(next_offset)
 
 
-def _holding(ask: Callable[[str], Answer], offset: int) -> Iterator[Frame]:
-    """Yield the frame that holds an offset."""
-    yield from islice(frames_in(ask(f"/v1/log?from={offset}&max_bytes=1")), 1)
+def _holding(ask: Callable[[str], Answer], first: str | None, *, below: int) -> Iterator[Frame]:
+    """Yield the frame that a page of `first` begins with, if it begins below an offset."""
+    query = urllib.parse.urlencode({"max_bytes": "1"} | ({"from": first} if first else {}))
+    for frame in islice(frames_in(ask(f"/v1/log?{query}")), 1):
+        if frame.header.base_offset < below:
+            yield frame
 
 
 def high_watermark(answer: Answer) -> int:

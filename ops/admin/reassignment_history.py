@@ -26,7 +26,7 @@ REQUESTED: Final = "REASSIGNMENT_REQUESTED"
 class Reassignment:
     """One reassignment of one partition.
 
-    Where `begun_offset` is None it began before what was read, and so are the three fields behind it. Where `ended` is None
+    Where `begun_offset` is None it began before what was read, and so are the three fields after it. Where `ended` is None
     it is under way, and `why_stuck` says why it cannot end as things stand, if it cannot.
     """
 
@@ -116,7 +116,7 @@ class _Following:
                 self._change(topic, record.partition_id, (was, now), offset, batch)
 
     def end(self, image: MetadataImage) -> None:
-        """Say of those under way why they are stuck, by the state behind the last batch."""
+        """Say of those under way why they are stuck, by the state after the last batch."""
         for topic, partition_id, partition in _under_way(image):
             self._open[topic.topic_id][partition_id].why_stuck = why_stuck(image, partition)
 

@@ -1,6 +1,6 @@
 """Pure: a roll of controllers and brokers: which node is next, what makes its restart unsafe, and when it is back.
 
-How far a roll is, the log says: each process registers, so a node that registered at or behind the offset at which the roll
+How far a roll is, the log says: each process registers, so a node that registered at or after the offset at which the roll
 began is rolled. Nothing else is kept.
 """
 

@@ -4,8 +4,9 @@ The nodes are asked in rounds, one after the other. A redirect (421 with X-Contr
 silent for HEDGE_S is left waiting, and the next one is asked meanwhile; the first result wins, and ends what else is waited
 for. Between two rounds it pauses, longer each time. If every node refuses the connection, it ends after the second round.
 
-A read that takes a stale answer asks for one after STALE_AFTER_S, of the nodes that answered first. A write carries one
-request id to all nodes, so it is carried out once. Tests: tests/unit/ops/admin/test_search.py.
+A read that takes a stale answer asks for one after STALE_AFTER_S, of the nodes that answered first. It does so once all
+were asked, if one of them has known of no leader for LEADERLESS_MS. A write carries one request id to all nodes, so it is
+carried out once. Tests: tests/unit/ops/admin/test_search.py.
 """
 
 import random
@@ -28,8 +29,11 @@ from metadata_log.errors import (
 from metadata_log.ids import Uuid, uuid_text
 from metadata_log.node.addresses import is_node_url
 from metadata_log.node.attempts import HEDGE_S, Attempt, Attempts, Ended
+from metadata_log.node.leaderless import says_leaderless
 from ops.admin.exchange import (
     JSON,
+    NOT_TAKEN,
+    NOT_TRUSTED,
     WRONG_PROTOCOL,
     Answer,
     Credentials,
@@ -86,6 +90,18 @@ def host(url: str) -> str:
     return url.partition("://")[2]
 
 
+def trust_cure(credentials: Credentials) -> str:
+    """Return what to do where this client does not trust a node."""
+    if credentials.tls is not None:
+        return "--ca names another authority"
+    return "name the authority of the nodes: --ca FILE (METAQUORUM_CA)"
+
+
+def certificate_cure() -> str:
+    """Return what to do where no node takes the certificate of this client."""
+    return "show one that the authority of the nodes certified, and that is valid now: --cert FILE --key FILE"
+
+
 class Search:
     """A request under way. `run` returns its answer, and may be called once."""
 
@@ -111,6 +127,8 @@ class Search:
         self.say = say
         self.probed = probed
         self.is_stale = asked.starts_stale
+        self._is_leaderless = False
+        """Whether a controller has known of no leader for LEADERLESS_MS."""
         self.answered_stale = False
         self.refused_stale: str | None = None
         """The node that refused a read by a state that may be old."""
@@ -125,8 +143,10 @@ class Search:
         self._failures: dict[str, str] = {}
         self._refused: set[str] = set()
         """The nodes that nothing was sent to, and will not take it soon."""
-        self._wrong: set[str] = set()
-        """Those of them whose port speaks something else."""
+        self._by_code: dict[str | None, set[str]] = {
+            code: set() for code in (WRONG_PROTOCOL, NOT_TRUSTED, NOT_TAKEN)
+        }
+        """Those of them where that is why."""
         self._reached: dict[str, int] = {}
         """How far the log was applied at each node that answered."""
         self._last_error: MetadataError | None = None
@@ -164,12 +184,14 @@ class Search:
     def _ask_next(self) -> None:
         """Ask the next node, if all that are being asked are silent, and it is time for it."""
         now_s = time.monotonic()
-        is_late = now_s - self._began_s >= STALE_AFTER_S
+        silence_s = self._attempts.silence_s()
+        are_silent = silence_s is None or silence_s >= HEDGE_S
+        are_all_asked = are_silent and not self._waiting
+        is_late = now_s - self._began_s >= STALE_AFTER_S or (self._is_leaderless and are_all_asked)
         if is_late and self.asked.takes_stale and not self.is_stale:
             self.is_stale = True
             self._begin_round()
-        silence_s = self._attempts.silence_s()
-        if silence_s is not None and (silence_s < HEDGE_S or not self.asked.is_repeatable):
+        if not are_silent or (self._attempts.running and not self.asked.is_repeatable):
             return
         if not self._waiting and self._next_round_s is None:
             self._next_round_s = now_s + self._pause_s * self.rng.uniform(0.5, 1.0)
@@ -218,8 +240,8 @@ class Search:
     def _taken(self, ended: Ended[Answer]) -> Answer | None:
         """Return the answer if it counts; else note what it says."""
         url, is_write = ended.attempt.url, self.asked.request_id is not None
-        self._refused.discard(url)
-        self._wrong.discard(url)
+        for each in (self._refused, *self._by_code.values()):
+            each.discard(url)
         try:
             answer = ended.result
             if answer.ok:
@@ -231,8 +253,9 @@ class Search:
             self._may_be_written |= is_write and getattr(no_answer, "sent", True)
             if getattr(no_answer, "is_refusal", False):
                 self._refused.add(url)
-            if getattr(no_answer, "code", None) == WRONG_PROTOCOL:
-                self._wrong.add(url)
+            code = getattr(no_answer, "code", None)
+            if code in self._by_code:
+                self._by_code[code].add(url)
             return None
         if isinstance(error, Rejected | Fault):
             speaks_for_all = not isinstance(error, AuthenticationFailed | NotAuthorized | Fault)
@@ -246,6 +269,7 @@ class Search:
         end_offset = answer.headers.get("x-high-watermark", "")
         self._reached[url] = int(end_offset) if end_offset.isdigit() else 0
         if isinstance(error, NotController):
+            self._is_leaderless |= says_leaderless(answer.headers)
             self._follow(answer.headers.get("x-controller"))
         return None
 
@@ -276,12 +300,22 @@ class Search:
                 f"no answer{within}, and it may still take effect ({why})",
                 request_id=uuid_text(self.asked.request_id),
             )
-        if is_refused and why and self._failures.keys() <= self._wrong:
-            return InvalidRequest(f"no node takes the request ({why}){self.cure}")
         if is_refused and why:
-            return Unreachable(f"no node takes the request ({why}){self.cure}")
+            return self._refusal(f"no node takes the request ({why})")
         what = f"not within {self.timeout_s:g} s ({why or 'no time to ask any node'})"
         return Unreachable(what + self.cure) if self._last_error is None else type(self._last_error)(what)
+
+    def _refusal(self, what: str) -> MetadataError:
+        """Return the error of a request that every node refused before it took it."""
+        codes = [code for code, urls in self._by_code.items() if self._failures.keys() <= urls]
+        match codes:
+            case [str(code)] if code == WRONG_PROTOCOL:
+                return InvalidRequest(f"{what}{self.cure}")
+            case [str(code)] if code == NOT_TAKEN:
+                return AuthenticationFailed(f"{what}; {certificate_cure()}")
+            case [str(code)] if code == NOT_TRUSTED:
+                return Unreachable(f"{what}; {trust_cure(self.credentials)}")
+        return Unreachable(f"{what}{self.cure}")
 
     # --- how long is waited, and what is said of it
 

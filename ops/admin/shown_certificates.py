@@ -14,16 +14,19 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from metadata_log.errors import InvalidSettings, MetadataError
 from metadata_log.node.addresses import HostPort, address_text, read_address
 from metadata_log.node.identity.certificate_dates import DAY_S
 from metadata_log.node.identity.credentials import TlsFiles, harden, load, tls_reason
+from metadata_log.node.identity.revocations import read_revoked
 from metadata_log.records.quorum import KAFKA_ENDPOINT
 from ops.admin.cluster import Cluster, Endpoint
 from ops.admin.exchange import Unreachable
 from ops.admin.health import merged_status
 from ops.admin.survey import check_is_let_in, none_answers, survey
+from ops.certificates import REVOKED
 
 Role: TypeAlias = Literal["controller", "broker"]
 TLS_PROTOCOLS: Final = frozenset({1, 3})
@@ -232,6 +235,16 @@ def in_files(paths: Iterable[Path]) -> Iterator[tuple[Path, x509.Certificate]]:
                 raise InvalidSettings(f"{file}: holds no certificate in PEM") from error
             for one in found:
                 yield file, one
+
+
+def is_revoked_beside(file: Path, certificate: x509.Certificate) -> bool | None:
+    """Return whether the list of revoked certificates in a file's folder has its certificate; None: there is no list.
+
+    Raises:
+        InvalidSettings: the list is none.
+    """
+    listed = file.parent / REVOKED
+    return read_revoked(listed).has(certificate.public_bytes(Encoding.DER)) if listed.exists() else None
 
 
 def _text(moment: datetime) -> str:

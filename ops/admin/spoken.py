@@ -1,8 +1,8 @@
-"""Edge: what a port speaks that does not answer as HTTP: TLS, HTTP without TLS, or Kafka's protocol.
+"""Edge: what a port speaks that does not answer as HTTP: TLS, HTTP without TLS, Kafka's protocol, or Raft.
 
-An administrator who names http:// at a port with TLS, https:// at one without, or the port of a listener for Kafka's
-protocol, sees a closed connection. So the port is asked on connections of its own, and the error names what to write
-instead. Tests: tests/unit/ops/admin/test_spoken.py.
+An administrator who names http:// at a port with TLS, https:// at one without, the port of a listener for Kafka's
+protocol, or a controller's Raft port, sees a closed connection. So the port is asked on connections of its own, and the
+error names what to write instead. Tests: tests/unit/ops/admin/test_spoken.py.
 """
 
 import socket
@@ -13,10 +13,11 @@ from collections.abc import Collection
 from typing import Final
 
 from metadata_log.node.attempts import Attempt
+from metadata_log.node.identity.credentials import RAFT_ALPN
 from ops.admin.exchange import WRONG_PROTOCOL, NoAnswer
 
 PROBE_S: Final = 1.0
-"""For each connection and each wait for bytes: a port that speaks one of the three answers in some milliseconds."""
+"""For each connection and each wait for bytes: a port that speaks one of them answers in some milliseconds."""
 BEGINNING_BYTES: Final = 8
 """Of an answer: they show which of the protocols it is in."""
 HTTP_ASKED: Final = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -25,10 +26,16 @@ _CORRELATION: Final = b"meta"
 _SIZE_BYTES: Final = 4
 KAFKA_ASKED: Final = struct.pack(">ihh4sh", 10, 18, 0, _CORRELATION, -1)
 """ApiVersions, which Kafka's listeners answer before a login: size, key, version, correlation id, no client id."""
+RAFT_ASKED: Final = b"\0\0\0\x0c\x81\xa4type\xa5probe"
+RAFT_ANSWERS: Final = b"\0\0\0\x0b\x81\xa4type\xa4raft"
+"""A probe instead of a hello, and what the port answers: `quorum/raft/link.py`. With TLS its ALPN tells as much."""
 
 HAS_TLS: Final = "the address speaks TLS: use https://"
 HAS_NO_TLS: Final = "the address speaks HTTP without TLS: use http://"
 IS_KAFKA: Final = "the address speaks Kafka's protocol: name that of HTTP instead ([listen] http of the node)"
+IS_RAFT: Final = (
+    "the address is a controller's Raft port: name that of HTTP instead ([listen] http of the node)"
+)
 
 
 class Probed:
@@ -65,6 +72,8 @@ def spoken(url: str) -> str | None:
                 return HAS_TLS
             # Many a server with TLS refuses other bytes with an answer of HTTP.
             return None if _begins_tls(at, tls) else HAS_NO_TLS
+        if _is_raft(at, way):
+            return IS_RAFT
         if _beginning(at, KAFKA_ASKED, way)[_SIZE_BYTES:] == _CORRELATION:
             return IS_KAFKA
     return HAS_TLS if not has_tls and _begins_tls(at, tls) else None
@@ -86,6 +95,17 @@ def _beginning(at: tuple[str, int], asked: bytes, tls: ssl.SSLContext | None) ->
     return answered[:BEGINNING_BYTES]
 
 
+def _is_raft(at: tuple[str, int], tls: ssl.SSLContext | None) -> bool:
+    """Answer whether a port is a controller's for Raft; with TLS before the controller asks for a certificate."""
+    if tls is None:
+        return _beginning(at, RAFT_ASKED, None) == RAFT_ANSWERS[:BEGINNING_BYTES]
+    try:
+        with socket.create_connection(at, timeout=PROBE_S) as plain, tls.wrap_socket(plain) as connection:
+            return connection.selected_alpn_protocol() == RAFT_ALPN
+    except OSError:
+        return False
+
+
 def _begins_tls(at: tuple[str, int], tls: ssl.SSLContext) -> bool:
     """Answer whether a port begins TLS; it may end it with an alert, such as for want of a certificate."""
     try:
@@ -101,4 +121,5 @@ def _trusting_all() -> ssl.SSLContext:
     """Return a context that trusts any certificate: nothing secret is sent."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols([RAFT_ALPN])
     return context

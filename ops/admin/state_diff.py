@@ -2,7 +2,7 @@
 Tests: tests/unit/ops/admin/test_state_diff.py.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias
 
@@ -27,11 +27,15 @@ def state_diff(before: State, after: State) -> Iterator[dict[str, Any]]:
             _by(after, "controllers", "controller_id"),
         ),
         ("voter", _by(before, "voters", "id"), _by(after, "voters", "id")),
-        ("broker", _by(before, "brokers", "broker_id"), _by(after, "brokers", "broker_id")),
+        ("broker", _brokers(before), _brokers(after)),
         ("topic", topics, topics_then),
         ("partition", _partitions(before, kept), _partitions(after, kept)),
         ("config", _configs(before), _configs(after)),
         ("feature", _features(before), _features(after)),
+        ("quota", _quotas(before), _quotas(after)),
+        ("acl", _acls(before), _acls(after)),
+        ("user", _users(before), _users(after)),
+        ("token", _tokens(before), _tokens(after)),
     ):
         for key in sorted(was.keys() | now.keys()):
             yield from _changes(what, key, was.get(key), now.get(key))
@@ -51,6 +55,14 @@ def _changes(what: str, key: Any, was: Fields | None, now: Fields | None) -> Ite
 
 def _by(state: State, items: str, key: str) -> dict[Any, Fields]:
     return {one[key]: one for one in state[items]}
+
+
+def _brokers(state: State) -> dict[Any, Fields]:
+    """Return brokers with their features by name: a broker of Kafka lists them in another order at each of its starts."""
+    return {
+        one["broker_id"]: one | {"features": sorted(one.get("features", ()), key=lambda each: each["name"])}
+        for one in state["brokers"]
+    }
 
 
 def _topics(state: State) -> dict[Any, Fields]:
@@ -85,3 +97,36 @@ def _configs(state: State) -> dict[Any, Fields]:
 
 def _features(state: State) -> dict[Any, Fields]:
     return {name: {"level": level} for name, level in state["features"].items()}
+
+
+def _quotas(state: State) -> dict[Any, Fields]:
+    return {entity_text(one["entity"]): one["quotas"] for one in state.get("quotas", ())}
+
+
+def entity_text(parts: Iterable[Mapping[str, Any]]) -> str:
+    """Return an entity of quotas as text: user=anna, client-id=<default>."""
+    return ", ".join(
+        f"{part['entity_type']}={'<default>' if part['entity_name'] is None else part['entity_name']}"
+        for part in parts
+    )
+
+
+def _acls(state: State) -> dict[Any, Fields]:
+    """Return ACLs by what they say; none is ever changed, only created and deleted."""
+    return {
+        f"{one['permission_type']} {one['principal']} from {one['host']}: {one['operation']} on "
+        f"{one['pattern_type']} {one['resource_type']} {one['resource_name']}": {}
+        for one in state.get("acls", ())
+    }
+
+
+def _users(state: State) -> dict[Any, Fields]:
+    """Return the iterations of each of a user's mechanisms; a state shows nothing else of a credential."""
+    return {
+        one["user"]: {each["mechanism"]: each["iterations"] for each in one["credentials"]}
+        for one in state.get("users", ())
+    }
+
+
+def _tokens(state: State) -> dict[Any, Fields]:
+    return {one["token_id"]: one for one in state.get("tokens", ())}

@@ -23,12 +23,13 @@ from metadata_log.errors import (
 )
 from metadata_log.node.addresses import http_url
 from metadata_log.node.attempts import Attempt, answers_in_time
+from metadata_log.node.leaderless import says_leaderless
 from metadata_log.records.brokers import SSL_PROTOCOL
 from ops.admin.client import ClusterClient, controllers_named
-from ops.admin.exchange import NOT_TRUSTED, WRONG_PROTOCOL, Answer, Unreachable
+from ops.admin.exchange import NOT_TAKEN, NOT_TRUSTED, WRONG_PROTOCOL, Answer, Unreachable
 from ops.admin.health import NodeAnswers, aged, is_broker_list, is_quorum, is_ready, judge
 from ops.admin.items import chunks
-from ops.admin.search import waiting_for
+from ops.admin.search import certificate_cure, trust_cure, waiting_for
 
 T = TypeVar("T")
 
@@ -45,13 +46,17 @@ ASKED_ROUNDS: Final = 3
 _SILENT: Final = f"does not answer (no answer within {SILENT_S:g} s)"
 
 
-def judged(client: ClusterClient, *, expect_brokers: int | None = None) -> dict[str, Any]:
+def judged(
+    client: ClusterClient, nodes: Sequence[NodeAnswers] | None = None, *, expect_brokers: int | None = None
+) -> dict[str, Any]:
     """Return the cluster's health: `health` is green, yellow or red, and `reasons` say why.
+
+    `nodes` are what a survey just found; without them, there is one.
 
     Raises:
         AuthenticationFailed, NotAuthorized: as `check_is_let_in`, so nothing is known of their health.
     """
-    nodes = survey(client)
+    nodes = survey(client) if nodes is None else nodes
     check_is_let_in(nodes)
     brokers = _brokers(client, nodes)
     broker_ready, broker_failures = _broker_ready(client, brokers or [])
@@ -88,6 +93,14 @@ def none_answers(nodes: Sequence[NodeAnswers]) -> str:
     return f"no controller answers: {', '.join(f'{node.url} {node.failure}' for node in nodes)}"
 
 
+def surveyed(client: ClusterClient) -> list[NodeAnswers]:
+    """Return what `survey` does; where controllers answer and none names a leader, no read of the client waits for one."""
+    nodes = survey(client)
+    if {node.quorum["leader_id"] for node in nodes if node.quorum is not None} == {-1}:
+        client.expect_no_leader()
+    return nodes
+
+
 def survey(client: ClusterClient) -> list[NodeAnswers]:
     """Ask all controllers at once, then those that only the answers name: a bootstrap list may be incomplete.
 
@@ -109,6 +122,8 @@ def survey(client: ClusterClient) -> list[NodeAnswers]:
                 refusal: MetadataError | None = None
                 if code == NOT_TRUSTED:
                     refusal = _mistrusted(client, error)
+                elif code == NOT_TAKEN:
+                    refusal = AuthenticationFailed(f"{error.message}; {certificate_cure()}")
                 elif code == WRONG_PROTOCOL:
                     refusal = InvalidRequest(error.message)
                 if refusal is not None:
@@ -137,7 +152,8 @@ def survey(client: ClusterClient) -> list[NodeAnswers]:
             node = asked.get(url, NodeAnswers(url=url, quorum=None, ready=None, failure=_SILENT))
             nodes += [] if node is None else [node]
         urls = _not_asked(nodes, brokers)
-    client.silent = frozenset(node.url for node in nodes if node.quorum is None)
+    client.note_heard(node.url for node in nodes if node.quorum is not None)
+    client.note_silent(node.url for node in nodes if node.quorum is None)
     return nodes if any(node.quorum is not None for node in nodes) else [*nodes, *brokers]
 
 
@@ -192,12 +208,7 @@ def _refusal(answer: Answer) -> MetadataError | None:
 
 
 def _mistrusted(client: ClusterClient, error: Unreachable) -> AuthenticationFailed:
-    named = client.credentials.tls is not None
-    cure = (
-        "--ca names another authority"
-        if named
-        else "name the authority of the nodes: --ca FILE (METAQUORUM_CA)"
-    )
+    cure = trust_cure(client.credentials)
     return AuthenticationFailed(f"this client does not trust the node at {error.message}; {cure}")
 
 
@@ -241,7 +252,7 @@ def _broker_ready(
             ready = asking.ask_one(attempt.url, "/readyz").json()
         except Unreachable as error:
             cause = _cause(error)
-            if cause not in (None, NOT_TRUSTED, WRONG_PROTOCOL):
+            if cause not in (None, NOT_TAKEN, NOT_TRUSTED, WRONG_PROTOCOL):
                 failures[running[attempt.url]] = (cause, error.message)
             return None
         return (ready, time.monotonic()) if is_ready(ready) else None
@@ -255,7 +266,7 @@ def _broker_ready(
 
 
 def _cause(error: Unreachable) -> str | None:
-    """Return the code of a date of the node's certificate, NOT_TRUSTED or WRONG_PROTOCOL, if that is why."""
+    """Return the code of a date of the node's certificate, or another one of `exchange.py`, if that is why."""
     cause = error.context.get("cause")
     return cause if isinstance(cause, str) else None
 
@@ -264,13 +275,15 @@ def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[s
     """Return the brokers as the active controller lists them; None if no active controller answers.
 
     A controller that claims to lead is asked first. If one fails, each of the others is asked by itself. Where none leads,
-    one that was elected meanwhile has ELECTED_S to answer.
+    one that was elected meanwhile has ELECTED_S to answer, unless there has been no leader for long.
     """
     quorums = [(node.url, node.quorum) for node in nodes if node.quorum is not None]
     quorums.sort(key=lambda one: one[1]["leader_id"] != one[1]["node_id"])
     urls = [url for url, _ in quorums]
     leads = any(quorum["leader_id"] == quorum["node_id"] for _, quorum in quorums)
     with suppress(Unavailable, OutcomeUnknown):
+        if urls and not leads and all(_has_long_known_of_none(client, url) for url in urls):
+            return None
         for some in (urls, *([url] for url in urls)) if urls else ():
             with suppress(Rejected, Fault):
                 brief = _brief(client, some, ONE_NODE_S if leads else ELECTED_S)
@@ -278,3 +291,10 @@ def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[s
                 if is_broker_list(listed):
                     return cast("list[dict[str, Any]]", listed["items"])
     return None
+
+
+def _has_long_known_of_none(client: ClusterClient, url: str) -> bool:
+    """Return whether a controller says now that there has been no leader for long."""
+    with suppress(Unreachable):
+        return says_leaderless(client.ask_one(url, "/v1/brokers", timeout_s=ONE_NODE_S).headers)
+    return False

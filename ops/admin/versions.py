@@ -13,31 +13,37 @@ from metadata_log.errors import MetadataError, Rejected
 from metadata_log.node.addresses import http_url
 from metadata_log.node.attempts import Attempt
 from metadata_log.records.brokers import SSL_PROTOCOL, FeatureRange
-from metadata_log.records.features import METAQUORUM_VERSION
-from ops.admin.client import ClusterClient
+from metadata_log.records.features import METADATA_VERSION, METAQUORUM_VERSION
+from ops.admin.client import ClusterClient, controllers_named
 from ops.admin.cluster import Cluster
 from ops.admin.health import NodeAnswers
 from ops.admin.items import chunks
-from ops.admin.survey import in_time, survey
+from ops.admin.survey import in_time, none_answers, surveyed
 
 NODE_S: Final = 1.0
 AT_A_TIME: Final = 32
 CURE: Final = ". Upgrade them;"
 """Where the refusal of a level begins to say what to do."""
+LEADERLESS: Final = "no controller leads"
 
 
 def nodes(client: ClusterClient) -> list[dict[str, Any]]:
     """Return each node with its release; None is not known: an older release, a broker of another make, or a silent node."""
-    answers = survey(client)
-    leaders = {node.quorum["leader_id"] for node in answers if node.quorum is not None}
-    if leaders == {-1}:
-        client.expect_no_leader()
-    return [*map(_controller, answers), *_brokers(client)]
+    answers = list(surveyed(client))
+    known = [node.quorum for node in answers if node.quorum is not None]
+    # One that is silent is named by the others.
+    ids = {url: id_ for quorum in known for id_, url in controllers_named(quorum).items()}
+    controllers = [_controller(node, ids.get(node.url)) for node in answers]
+    if not known:
+        client.say(f"the brokers are not known: {none_answers(answers)}")
+        return controllers
+    return [*controllers, *_brokers(client)]
 
 
-def _controller(node: NodeAnswers) -> dict[str, Any]:
+def _controller(node: NodeAnswers, named: int | None) -> dict[str, Any]:
+    node_id = named if node.quorum is None else node.quorum["node_id"]
     return {
-        "node": "controller" if node.quorum is None else f"controller {node.quorum['node_id']}",
+        "node": "controller" if node_id is None else f"controller {node_id}",
         "version": None if node.quorum is None else node.quorum.get("version"),
         "address": node.url,
     }
@@ -102,7 +108,10 @@ class Level(NamedTuple):
 
 def levels(client: Cluster) -> list[Level]:
     """Return each feature that is finalized, or that the active controller can finalize; raises as `Cluster.items`."""
-    return [_level(client, row) for row in client.items("/v1/features")]
+    rows = client.items("/v1/features")
+    if client.expects_no_leader:
+        return [Level(row["feature"], row["level"], None, row["supported_max"], LEADERLESS) for row in rows]
+    return [_level(client, row) for row in rows]
 
 
 def _level(client: Cluster, row: Mapping[str, Any]) -> Level:
@@ -151,7 +160,9 @@ def next_step(found: Sequence[Mapping[str, Any]], features: Sequence[Level]) -> 
         )
     ours = next((one for one in features if one.feature == METAQUORUM_VERSION), None)
     if ours is None or ours.possible is None:
-        return "whether a level can be raised is not known: it takes the right to alter the cluster"
+        is_led = ours is None or ours.held_back_by != LEADERLESS
+        why = "it takes the right to alter the cluster" if is_led else LEADERLESS
+        return f"whether a level can be raised is not known: {why}"
     if ours.possible > ours.level:
         return (
             f"all nodes support it: metaquorum features upgrade {METAQUORUM_VERSION}={ours.possible}. It never falls again, "
@@ -159,4 +170,12 @@ def next_step(found: Sequence[Mapping[str, Any]], features: Sequence[Level]) -> 
         )
     if ours.held_back_by is not None:
         return f"{METAQUORUM_VERSION} stays at {ours.level}: {ours.held_back_by}"
-    return f"nothing: {METAQUORUM_VERSION} is {ours.level}, the newest level of this release"
+    kafkas = next((one for one in features if one.feature == METADATA_VERSION), None)
+    if kafkas is not None and (kafkas.possible or 0) > kafkas.level:
+        return (
+            f"all nodes support it: metaquorum features upgrade {METADATA_VERSION}={kafkas.possible}. "
+            f"metaquorum features preview {METADATA_VERSION}={kafkas.level} lists afterwards what would hinder a way back"
+        )
+    others = [f"{one.feature}={one.possible}" for one in features if (one.possible or 0) > one.level]
+    rest = f"; metaquorum features upgrade can also raise {', '.join(others)}" if others else ""
+    return f"nothing: {METAQUORUM_VERSION} is {ours.level}, the newest level of this release{rest}"

@@ -37,6 +37,11 @@ READS: Final = (
     ("state",),
     ("log", "dump", "-o", "jsonl"),
     ("snapshot", "list"),
+    ("diff", "--from", "1"),
+    ("whatif", "--lose", "broker=11"),
+    ("advise",),
+    ("top", "--once"),
+    ("report",),
 )
 REFUSED: Final = ("http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3")
 """Ports at which nothing listens."""

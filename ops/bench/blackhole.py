@@ -6,7 +6,7 @@
     from-leader   the others receive nothing from the leader; the leader receives their messages
 
 The same is done to both systems; clients reach all members throughout. Then, for ours, the time until the old leader refuses
-reads: behind the same fault, or, where freezing is the fault, with both followers frozen in its stead; and what the
+reads: after the same fault, or, where freezing is the fault, with both followers frozen in its stead; and what the
 host took from the processors (`max_stolen_ms`) during the slowest of these rounds. Tests: tests/cluster/test_bench.py.
 """
 

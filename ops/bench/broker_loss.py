@@ -7,8 +7,8 @@ Tests: tests/cluster/test_bench.py.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, TypedDict
 
 from ops.bench.etcd_lease import lease_loss_ms
@@ -16,7 +16,7 @@ from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
 from ops.bench.our_peer import OurPeer
 from ops.bench.probes import probes
 from ops.bench.systems import ETCD, beside_etcd
-from ops.cluster_layout import Member
+from ops.local.layout import Member
 
 _BROKERS: Final = 4
 """One broker dies; the three others must learn of it."""
@@ -26,9 +26,6 @@ _TIMEOUT_S: Final = 180.0
 _TOPIC_PARTITIONS: Final = 1_000
 """Of one request."""
 _POLL_S: Final = 0.02
-_LARGE: Final = 10_000
-"""Partitions of each topic that is created beside the loss."""
-_SILENCE: Final = "SESSION_EXPIRED"
 
 
 class _Asked(TypedDict):
@@ -44,7 +41,6 @@ async def broker_loss(
     leaderships: int,
     followed: int = 0,
     kill_leader: bool = False,
-    beside: str | None = None,
 ) -> dict[str, Any]:
     """Return p50, p99 and max, in ms, of the first fencing batch appended to the slowest broker having applied the last.
 
@@ -54,8 +50,6 @@ async def broker_loss(
     Kill one broker `rounds` times, each time the leader of that many partitions, and a follower of others; etcd in turn.
 
     With `kill_leader` the active controller is killed while it fences the broker; a new one then fences it to the end.
-    Beside "creation" a client makes large topics meanwhile, and the loss lasts from the first batch of the fencing to the
-    last, by the log's times.
     """
     async with beside_etcd(peers, brokers=_BROKERS) as (directory, ours, etcd):
         victim, *others = ours.cluster.brokers
@@ -71,7 +65,6 @@ async def broker_loss(
                     others=others,
                     name=f"lost-{turn}",
                     **asked,
-                    beside_creation=beside == "creation",
                 )
             )
             if etcd is not None:
@@ -86,7 +79,7 @@ async def broker_loss(
         floors = probes(directory)
     return report(
         "broker-loss",
-        params={**asked, "beside": beside, "brokers_left": len(others)},
+        params={**asked, "brokers_left": len(others)},
         ours=own,
         peers=answers,
         rounds=rounds,
@@ -107,7 +100,6 @@ async def _lose(
     leaderships: int,
     followed: int,
     kill_leader: bool,
-    beside_creation: bool,
 ) -> tuple[float, float]:
     """Give `victim` partitions of new topics, kill it, time the news, and bring it back; return both times in ms."""
     controller = await ours.leader()
@@ -131,16 +123,9 @@ async def _lose(
             killed = controller if kill_leader else None
             if killed is not None:
                 controller = await kill_amid_fencing(ours, killed, from_offset=end)
-            async with _creating(ours, name) if beside_creation else nullcontext():
-                await is_fenced(ours, controller, victim.id)
-            if beside_creation:
-                began_ms, *_, last_ms = await _fencing_times(
-                    ours, controller, broker_id=victim.id, from_offset=end
-                )
-                applied_ms = [last_ms]
-            else:
-                began_ms, last_offset = await _fencing(ours, controller, from_offset=end)
-                applied_ms = [await _applied_ms(ours, broker.http, last_offset) for broker in others]
+            await is_fenced(ours, controller, victim.id)
+            began_ms, last_offset = await _fencing(ours, controller, from_offset=end)
+            applied_ms = [await _applied_ms(ours, broker.http, last_offset) for broker in others]
     except (NotAcknowledged, TimeoutError) as failure:
         raise BenchmarkFailed(f"the loss of {victim.id} was not seen: {failure!r}") from None
     if killed is not None:
@@ -153,40 +138,6 @@ async def _lose(
     for topic in topics:
         await ours.request("DELETE", f"{await ours.leader()}/v1/topics/{topic['name']}")
     return round(max(applied_ms) - began_ms, 1), round(returned_ms, 1)
-
-
-async def _keep_creating(ours: OurPeer, name: str) -> None:
-    """Create large topics, one after the other, and delete each, until cancelled."""
-    made = 0
-    while True:
-        made += 1
-        large = {"name": f"{name}-large-{made}", "partitions": _LARGE, "replication_factor": 1}
-        with suppress(NotAcknowledged):
-            controller = await ours.leader()
-            await ours.request("POST", f"{controller}/v1/topics", large)
-            await ours.request("DELETE", f"{controller}/v1/topics/{large['name']}")
-
-
-@asynccontextmanager
-async def _creating(ours: OurPeer, name: str) -> AsyncIterator[None]:
-    """Create large topics meanwhile."""
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(_keep_creating(ours, name))
-        yield
-        task.cancel()
-
-
-async def _fencing_times(ours: OurPeer, controller: str, *, broker_id: int, from_offset: int) -> list[float]:
-    """Return when the first batch of a fencing for silence was appended and when the last one was, in ms of Unix time."""
-    times: list[float] = []
-    async for record in ours.records(controller, from_offset):
-        cause = record["cause"]
-        if cause is None or cause["code"] != _SILENCE or cause["detail"].get("broker_id") != broker_id:
-            continue
-        times.append(float(record["time_ms"]))
-        if record["type"] == _REGISTRATION_CHANGE:
-            return [times[0], times[-1]]
-    raise BenchmarkFailed(f"the log has no end of the fencing of {broker_id}")
 
 
 async def kill_amid_fencing(ours: OurPeer, leader: str, *, from_offset: int) -> str:

@@ -16,7 +16,7 @@ import msgpack
 from ops.bench.broker_loss import is_fenced, kill_amid_fencing, online, whole_again
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged
 from ops.bench.our_peer import OurPeer, our_peer
-from ops.cluster_layout import Member
+from ops.local.layout import Member
 from quorum.node.config import ControllerSettings
 
 BROKERS: Final = 4

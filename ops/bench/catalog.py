@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ops.options import Run, flag, option
-from ops.values import from_to
+from ops.command_line.options import Run, flag, option
+from ops.command_line.values import from_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,6 @@ BENCHES: Final = (
             _count("--followed", 0, 1_000_000, "partitions that it follows beside these", least=0),
             _count("--rounds", 5, 1_000),
             flag("--kill-leader", help="kill -9 the active controller while it fences"),
-            option(
-                "--beside",
-                choices=("creation",),
-                help="what a client asks for meanwhile: creation (of large topics)",
-            ),
         ),
     ),
     Bench(
@@ -251,16 +246,6 @@ BENCHES: Final = (
         flags=(
             _count("--partitions", 1_000_000, 10_000_000, "of the cluster", least=1_000),
             _count("--leaderships", 10_000, 100_000, "of the broker that is lost and returns"),
-            _count("--rounds", 3, 1_000),
-        ),
-    ),
-    Bench(
-        "authorizer",
-        "What a question about a right costs, with few ACLs and with many; no process is started.",
-        no_peer="etcd grants ranges of keys to roles, and has no rules of hosts, prefixes and denials",
-        flags=(
-            _count("--acls", 25_000, 1_000_000),
-            _count("--questions", 20_000, 10_000_000, least=100),
             _count("--rounds", 3, 1_000),
         ),
     ),

@@ -21,7 +21,7 @@ from ops.bench.measure import BenchmarkFailed, figures, report
 from ops.bench.poller_processes import cpu_of
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
-from ops.local_cluster import Active, LocalCluster
+from ops.local.cluster import Active, LocalCluster
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page

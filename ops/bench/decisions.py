@@ -24,7 +24,7 @@ from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.snapshot_rows import PlacedPartitions, SnapshotRow
-from metadata_log.limits import LOOP_SLICE_MS, RECORDS_PER_PART_MAX
+from metadata_log.limits import LOOP_SLICE_MS, PART_MS, RECORDS_PER_PART_MAX
 from metadata_log.node.collector import short_collections
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, RegisterBrokerRecord
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS
@@ -42,7 +42,6 @@ from metadata_log.wire.commands import BrokerHeartbeat, Command
 from ops.bench.measure import percentile, report
 from quorum.controller.changes import Changes, carry_out
 from quorum.controller.sessions import Sessions
-from quorum.controller.upkeep import PART_MS
 from quorum.decide.configs import AlterConfigs
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
@@ -200,7 +199,7 @@ class _Leader:
         self.image = apply(self.image, batch).image
 
     def beat(self, command: BrokerHeartbeat) -> _Cost:
-        """Carry out a broker's return: its heartbeat, and the elections in parts that go on behind it."""
+        """Carry out a broker's return: its heartbeat, and the elections in parts that go on after it."""
 
         def decided(context: DecideContext) -> Decision:
             elections = self.changes.next()

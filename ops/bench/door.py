@@ -40,7 +40,7 @@ from ops.bench.lean_client import request_bytes
 from ops.bench.measure import BenchmarkFailed, report
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
-from ops.cluster_layout import free_ports
+from ops.local.layout import free_ports
 from quorum.controller.callers import Caller
 from quorum.controller.controller import Controller
 from quorum.controller.written import Written
@@ -95,7 +95,7 @@ async def door(*, rounds: int = 5, requests: int = 3_000) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         floors = probes(Path(scratch))
-        settings = _settings(Path(scratch, "controller"))
+        settings = lone_settings(Path(scratch, "controller"))
         assert settings.listen_kafka is not None
         asked = {
             KAFKA: (settings.listen_kafka[1], _kafka_request()),
@@ -104,7 +104,7 @@ async def door(*, rounds: int = 5, requests: int = 3_000) -> dict[str, Any]:
         cost_us: dict[str, list[float]] = {name: [] for name in asked}
         async with asyncio.timeout(_DEADLINE_S * (rounds + 1)):
             with _answered_at_once():
-                async with _running(settings), _clients(asked) as clients:
+                async with running(settings), _clients(asked) as clients:
                     for name, client in clients.items():
                         _check(name, await _ask(client, _WARM_UP))
                     for _ in range(rounds):
@@ -130,7 +130,7 @@ async def door(*, rounds: int = 5, requests: int = 3_000) -> dict[str, Any]:
 # --- the controller
 
 
-def _settings(data_dir: Path) -> ControllerSettings:
+def lone_settings(data_dir: Path) -> ControllerSettings:
     """Return the settings of a controller that votes alone, and format its directory."""
     node_id, rng = NodeId(1), random.Random(1)
     cluster_id = uuid_text(random_uuid(rng))
@@ -168,7 +168,7 @@ def _answered_at_once() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _running(settings: ControllerSettings) -> AsyncIterator[None]:
+async def running(settings: ControllerSettings) -> AsyncIterator[None]:
     """Run a controller in this process; it leads."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:

@@ -21,7 +21,7 @@ import aiohttp
 from ops.bench.lean_client import request_bytes
 from ops.bench.links import HOST, Links
 from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
-from ops.cluster_layout import free_ports
+from ops.local.layout import free_ports
 from ops.toolchain import etcd_binary, version_of
 
 HEARTBEAT_MS: Final = 20

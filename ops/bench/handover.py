@@ -83,13 +83,8 @@ async def _change_voters(peer: OurPeer, leader: str) -> None:
                 what = f"{follower['id']}?directory_id={follower['directory_id']}"
                 await peer.request("DELETE", f"{leader}/v1/quorum/voters/{what}")
                 return
-            for observer in status["observers"]:
-                body = {
-                    "id": observer["id"],
-                    "directory_id": observer["directory_id"],
-                    "raft": observer["address"],
-                }
-                await peer.request("POST", f"{leader}/v1/quorum/voters", body)
+            if status["observers"]:
+                await peer.give_votes(leader, status["observers"])
                 return
         except NotAcknowledged:  # not caught up yet
             if time.perf_counter() > deadline:

@@ -16,7 +16,7 @@ from ops.bench.kafka_log import write_kafka_log
 from ops.bench.measure import BenchmarkFailed, figures, report
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 
 _KIB_IN_MIB: Final = 1024
 

@@ -19,9 +19,9 @@ from metadata_log.zookeeper.imported import Imported, imported
 from ops.bench.measure import figures, report
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
-from ops.cluster_layout import HOST, free_ports
 from ops.kafka.zookeeper import ensemble
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import HOST, free_ports
 from ops.settings import load_controller_settings
 from ops.takeover.taking_over import take_over
 from ops.zookeeper import SILENT, connected
@@ -37,7 +37,7 @@ _WRITE_TIMEOUT_S: Final = 60.0
 
 
 def import_zookeeper(*, rounds: int = 3, topics: int = 1_000, partitions: int = 10) -> dict[str, Any]:
-    """Return p50, p99 and max, in ms, of what `storage import-zookeeper` does behind its start; each in its own folder.
+    """Return p50, p99 and max, in ms, of what `storage import-zookeeper` does after its start; each in its own folder.
 
     That is: looking whether all is stopped, the claim, reading the tree, and writing the directories of three controllers.
     `processor_s` is the processor time of this process for it, which other jobs on the machine hardly change.

@@ -10,7 +10,7 @@ import signal
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,8 +21,8 @@ import aiohttp
 
 from ops.bench.lean_client import request_bytes
 from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
-from ops.cluster_layout import Member
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import Member
 from quorum.node.config import ControllerSettings
 
 _START_TIMEOUT_S: Final = 60.0
@@ -92,6 +92,12 @@ class OurPeer:
         headers = {} if method == "GET" else {"X-Request-Id": str(uuid.uuid4())}
         return json.loads(await self._text(method, url, body, headers))
 
+    async def give_votes(self, leader: str, observers: Sequence[Mapping[str, Any]]) -> None:
+        """Let these observers vote; raises as `request`, also for one that is not caught up yet."""
+        for one in observers:
+            body = {"id": one["id"], "directory_id": one["directory_id"], "raft": one["address"]}
+            await self.request("POST", f"{leader}/v1/quorum/voters", body)
+
     async def numbers(self, endpoint: str) -> dict[str, float]:
         """Return the numbers without labels that a node shows in `/metrics`, by name.
 
@@ -126,14 +132,14 @@ class OurPeer:
             (await self.numbers(endpoint))[f"metaquorum_{metric}_longest_seconds"]
             for endpoint in self.endpoints
         ]
-        bounds = [await self._bound(endpoint, metric, 0.999) for endpoint in self.endpoints]
+        bounds = [await self._bound(endpoint, metric) for endpoint in self.endpoints]
         return {
             f"longest_{what}_ms": round(max(longest) * 1000, 1),
             f"{what}_p999_at_most_ms": round(min(max(bounds), max(*longest, 0.001)) * 1000, 1),
         }
 
-    async def _bound(self, endpoint: str, metric: str, share: float) -> float:
-        """Return the bound of the bucket of a histogram below which such a share lies."""
+    async def _bound(self, endpoint: str, metric: str) -> float:
+        """Return the bound of the bucket of a histogram below which 99.9 % lie."""
         text = await self._text("GET", f"{endpoint}/metrics", None, {})
         counts = {
             float(bound): float(count)
@@ -141,7 +147,7 @@ class OurPeer:
                 rf'^metaquorum_{metric}_seconds_bucket{{le="([^"]+)"}} (\S+)$', text, re.MULTILINE
             )
         }
-        return min(bound for bound, count in counts.items() if count >= share * counts[math.inf])
+        return min(bound for bound, count in counts.items() if count >= 0.999 * counts[math.inf])
 
     async def record(self, endpoint: str, offset: int) -> dict[str, Any]:
         """Return one committed record, as `log dump` shows it."""
@@ -150,21 +156,6 @@ class OurPeer:
         async with self.http.get(url, headers=headers, timeout=_READ_TIMEOUT) as answer:
             record: dict[str, Any] = json.loads(await answer.content.readline())
             return record
-
-    async def records(self, endpoint: str, offset: int) -> AsyncIterator[dict[str, Any]]:
-        """Yield the committed records from `offset` on, as `log dump` shows them."""
-        headers = {"Accept": "application/x-ndjson"}
-        while True:
-            url = f"{endpoint}/v1/log?from={offset}&consistency=stale"
-            began = offset
-            async with self.http.get(url, headers=headers, timeout=_READ_TIMEOUT) as answer:
-                async for line in answer.content:
-                    record: dict[str, Any] = json.loads(line)
-                    if "offset" in record:
-                        offset = record["offset"] + 1
-                        yield record
-            if offset == began:
-                return
 
     async def _text(self, method: str, url: str, body: dict[str, Any] | None, headers: dict[str, str]) -> str:
         try:

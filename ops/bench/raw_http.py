@@ -65,7 +65,7 @@ def poll_request(
     max_wait_ms: int,
     query: str = "",
 ) -> bytes:
-    """Return an observer's poll behind `position` (offset, epoch and crc): it has no session, and writes nothing."""
+    """Return an observer's poll after `position` (offset, epoch and crc): it has no session, and writes nothing."""
     offset, epoch, crc = position
     request = FetchRequest(
         cluster_id=cluster_id,
@@ -87,7 +87,7 @@ def poll_request(
 
 
 def position_behind(frames: bytes) -> tuple[int, int, int] | None:
-    """Return offset, epoch and crc behind the last of some frames; None: there is none."""
+    """Return offset, epoch and crc after the last of some frames; None: there is none."""
     at, position = 0, None
     while at < len(frames):
         header = read_header(frames, at)

@@ -217,7 +217,7 @@ class GrowingCluster:
         return max(rss_mib(pid) for pid in pids if pid is not None)
 
     def journal_mib(self) -> int:
-        """Return the bytes of the largest journal, behind the newest snapshot."""
+        """Return the bytes of the largest journal, after the newest snapshot."""
         cluster = self.ours.cluster
         journals = [cluster.data(member.id) / "journal" for member in cluster.controllers]
         return max(sum(_sizes(journal)) for journal in journals) // MIB

@@ -17,7 +17,7 @@ from typing import Any, Final
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.bench.probes import probes
-from ops.cluster_layout import Member
+from ops.local.layout import Member
 
 SYNCS_MS: Final = (5, 100, 400, 1_500)
 SLOW: Final = ("all", "two", "one")
@@ -188,13 +188,7 @@ async def _give_votes_back(peer: OurPeer) -> None:
                 status = await peer.request("GET", f"{leader}/v1/quorum")
                 if len(status["voters"]) == len(peer.endpoints):
                     return
-                for observer in status["observers"]:
-                    body = {
-                        "id": observer["id"],
-                        "directory_id": observer["directory_id"],
-                        "raft": observer["address"],
-                    }
-                    await peer.request("POST", f"{leader}/v1/quorum/voters", body)
+                await peer.give_votes(leader, status["observers"])
             except NotAcknowledged:
                 await asyncio.sleep(LOOK_AGAIN_S)
 

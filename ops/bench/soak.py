@@ -17,7 +17,7 @@ from ops.bench.measure import BenchmarkFailed, NotAcknowledged, Run, load, repor
 from ops.bench.our_peer import OurPeer
 from ops.bench.probes import open_files, probes, rss_mib
 from ops.bench.systems import ETCD, beside_etcd
-from ops.talk import say
+from ops.command_line.talk import say
 
 BROKERS: Final = 3
 WRITERS: Final = 64

@@ -91,7 +91,7 @@ def _reads(
     schema: str | None = None,
     **options: str,
 ) -> list[float]:
-    """Return the seconds of reads that compute all columns, behind some that are not counted: Spark compiles meanwhile."""
+    """Return the seconds of reads that compute all columns, after some that are not counted: Spark compiles meanwhile."""
     reader = spark.read.format(of).options(**options)
     if schema is not None:
         reader = reader.schema(schema)

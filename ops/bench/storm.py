@@ -1,7 +1,7 @@
 """Edge: `bench storm`: how soon all polls are answered again when the leader where they are parked is killed.
 
 Etcd's leader is killed under as many watches. Polls and watches that lost their connection dial the next member 50 ms
-later, and go on behind what they had. Tests: tests/cluster/test_bench.py.
+later, and go on after what they had. Tests: tests/cluster/test_bench.py.
 """
 
 import asyncio

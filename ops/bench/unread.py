@@ -105,7 +105,7 @@ def _get(path: str, *, accept: str) -> bytes:
 
 
 async def _position(ours: OurPeer, leader: str, offset: int) -> tuple[int, int, int]:
-    """Return offset, epoch and crc behind the frame with the record at `offset`."""
+    """Return offset, epoch and crc after the frame with the record at `offset`."""
     position = position_behind(await _frames(ours, leader, offset=offset, max_bytes=1))
     assert position is not None, "the log has this record"
     return position

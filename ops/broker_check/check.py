@@ -60,7 +60,7 @@ async def check(
 
 
 async def _lived(play: Play, points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Try points one after the other; behind one that ends the play the others are not reached."""
+    """Try points one after the other; after one that ends the play the others are not reached."""
     results = []
     for at, point in enumerate(points):
         try:

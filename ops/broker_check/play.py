@@ -167,7 +167,7 @@ class Play:
         should_shut_down: bool = False,
         more: dict[str, Any] | None = None,
     ) -> None:
-        """Answer a poll: the head as a controller makes it, and whole frames behind it."""
+        """Answer a poll: the head as a controller makes it, and whole frames after it."""
         story = self.story
         head = FetchAnswer(
             kind=kind,

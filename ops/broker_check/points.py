@@ -351,7 +351,7 @@ async def new_incarnation(play: Play) -> None:
         )
 
 
-@_point("a record of an unknown type is never passed over: no poll has a position behind it", of=SECOND_LIFE)
+@_point("a record of an unknown type is never passed over: no poll has a position after it", of=SECOND_LIFE)
 async def unknown_record(play: Play) -> None:
     turn = await play.catch_up()
     end = play.story.end

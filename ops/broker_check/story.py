@@ -29,6 +29,7 @@ from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord, Quoru
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import RegisterBroker
 from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
+from quorum.decide.founding import Founding
 from quorum.whatif.cluster import Cluster, Options
 from snapshots.snapshot_file import snapshot_frames, snapshot_id
 
@@ -73,6 +74,7 @@ class Story:
             QuorumVersionRecord(1),
             FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL),
             FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),
+            *Founding.at(METADATA_VERSION_LEVEL).records(min_insync_replicas="1"),
         )
         for batch in range(PREFIX_BATCHES):
             self.append(*(NoOpRecord() for _ in range(PREFIX_RECORDS - 1)), _setting(batch))
@@ -135,7 +137,7 @@ class Story:
     # --- positions
 
     def after(self, position: Position) -> list[bytes] | None:
-        """Return the frames behind a position; None where no frame of this history ends there."""
+        """Return the frames after a position; None where no frame of this history ends there."""
         if position == START:
             return [told.frame for told in self.told]
         ends = [_end_of(told.image) for told in self.told]

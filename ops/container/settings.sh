@@ -21,9 +21,18 @@ head_of_controller() {
     printf '[advertised]\nhttp = "http://controller-%s:909%s"\nraft = "controller-%s:919%s"\n' "$1" "$1" "$1" "$1"
 }
 
+# formatted SETTINGS: what it says of a settings file that names no voters yet is no news; why it fails is.
+formatted() {
+    said=$(metaquorum storage format --config "$1" 2>&1) || {
+        status=$?
+        printf '%s\n' "$said" >&2
+        exit "$status"
+    }
+}
+
 for node in 1 2 3; do
     head_of_controller "$node" >"controller-$node.toml"
-    [ -e "controller-$node/meta.json" ] || metaquorum storage format --config "controller-$node.toml" >/dev/null 2>&1
+    [ -e "controller-$node/meta.json" ] || formatted "controller-$node.toml"
 done
 
 voters=
@@ -43,5 +52,5 @@ done
     printf 'controllers = ["http://controller-1:9091", "http://controller-2:9092", "http://controller-3:9093"]\n\n'
     printf '[listen]\nhttp = "http://0.0.0.0:9101"\n\n[advertised]\nhttp = "http://console:9101"\n'
 } >console.toml
-[ -e console/meta.json ] || metaquorum storage format --config console.toml >/dev/null
+[ -e console/meta.json ] || formatted console.toml
 : >complete

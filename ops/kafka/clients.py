@@ -22,6 +22,10 @@ from metadata_log.node.identity.credentials import TlsFiles
 REQUEST_TIMEOUT_S: Final = 30.0
 DELIVERY_TIMEOUT_S: Final = 120.0
 """A producer repeats a record for as long; longer than any pause of a cluster that recovers."""
+LINGER_MS: Final = 50
+"""How long a producer gathers records for one batch. An idempotent producer has five batches under way to a broker at most;
+while a further one is due, librdkafka's thread for that broker polls without waiting (confluentinc/librdkafka#3692). With
+few milliseconds that takes a processor for each broker which is slow to answer."""
 
 _silent: Final = logging.getLogger("ops.kafka.clients.librdkafka")
 _silent.addHandler(logging.NullHandler())
@@ -127,7 +131,7 @@ def producing(
         bootstrap,
         acks="all",
         enable_idempotence=True,
-        linger_ms=5,
+        linger_ms=LINGER_MS,
         message_timeout_ms=int(DELIVERY_TIMEOUT_S * 1000),
         **more,
     )

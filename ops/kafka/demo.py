@@ -5,25 +5,20 @@ Tests: tests/kafka/test_real_brokers.py.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from metadata_log.errors import Fault
 from ops.admin.export import export_cluster
-from ops.demo import DidNotHappen
 from ops.kafka.clients import Admin, NotAnswered, Sent, certificate, producing, read_to_end
-from ops.local_cluster import Active, LocalCluster
-from ops.waits import until_async
+from ops.local.cluster import Active, LocalCluster
+from ops.local.demo import Demo, DidNotHappen, ms_since
 
-Seen = TypeVar("Seen")
 TOPIC: Final = "orders"
 _PARTITIONS: Final = 6
 _PER_SECOND: Final = 100.0
-_SETTLE_S: Final = 90.0
-"""Longer than a session, and than the start of a JVM on a busy machine."""
 _READ_TIMEOUT_S: Final = 60.0
-_POLL_S: Final = 0.02
 
 
 class RecordsLost(Fault):
@@ -40,14 +35,15 @@ async def run_kafka_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> 
     await _Demo(cluster, tell).run()
 
 
-class _Demo:
+class _Demo(Demo):
+    settle_s = 90.0
+    """Longer than a session, and than the start of a JVM on a busy machine."""
+
     def __init__(self, cluster: LocalCluster, tell: Callable[[str], None]) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, tell)
         self._bootstrap = tuple(broker.listens for broker in cluster.brokers)
         files = cluster.admin_files
         self._shows = {} if files is None else certificate(files)
-        self._tell = tell
-        self._steps = 0
 
     async def run(self) -> None:
         if not self._cluster.brokers:
@@ -60,10 +56,6 @@ class _Demo:
         await self._consume(sent)
         await self._report()
 
-    def _step(self, what: str, why: str) -> None:
-        self._steps += 1
-        self._tell(f"\n--- {self._steps}. {what}\n    {why}\n")
-
     async def _create_topic(self) -> None:
         self._step(
             f"create {TOPIC}, and produce {_PER_SECOND:g} records a second with acks=all and idempotence",
@@ -73,7 +65,7 @@ class _Demo:
         began = time.monotonic()
         replicas = min(3, len(self._cluster.brokers))
         await self._create(admin, TOPIC, partitions=_PARTITIONS, replicas=replicas)
-        self._tell(f"{TOPIC}: {_PARTITIONS} partitions of {replicas} replicas, {_ms(began)}")
+        self._tell(f"{TOPIC}: {_PARTITIONS} partitions of {replicas} replicas, {ms_since(began)}")
 
     async def _lose_the_active_controller(self, sent: Sent) -> None:
         active = await self._until("a controller is active", self._cluster.active)
@@ -89,7 +81,7 @@ class _Demo:
         self._cluster.kill(active.controller_id)
         began = time.monotonic()
         await self._create(admin, f"after-epoch-{active.controller_epoch}")
-        gap = _ms(began)
+        gap = ms_since(began)
 
         async def successor() -> Active | None:
             found = await self._cluster.active()
@@ -114,15 +106,15 @@ class _Demo:
         self._cluster.kill(victim)
         began = time.monotonic()
         await self._until(f"broker {victim} is fenced", lambda: self._state_is(victim, "OFFLINE"))
-        self._tell(f"fenced after {_ms(began)}; leaders of {TOPIC}: {await self._leaders()}")
+        self._tell(f"fenced after {ms_since(began)}; leaders of {TOPIC}: {await self._leaders()}")
         before = len(sent.acknowledged)
         await self._until("records are acknowledged", lambda: _has_more(sent, before + 100))
         began = time.monotonic()
         await self._cluster.start_one(victim)
         await self._until(f"broker {victim} is online", lambda: self._state_is(victim, "ONLINE"))
-        self._tell(f"Online again {_ms(began)} after its start")
+        self._tell(f"Online again {ms_since(began)} after its start")
         await self._until(f"broker {victim} is in every ISR", self._is_whole)
-        self._tell(f"and in every ISR {_ms(began)} after it")
+        self._tell(f"and in every ISR {ms_since(began)} after it")
 
     async def _consume(self, sent: Sent) -> None:
         self._step("consume", "each record that was acknowledged must be there, and once")
@@ -179,17 +171,6 @@ class _Demo:
             for partition in await self._partitions()
         )
 
-    async def _state_is(self, broker_id: int, state: str) -> bool:
-        active = await self._cluster.active()
-        return active is not None and active.broker_states.get(broker_id) == state
-
-    async def _until(self, what: str, look: Callable[[], Awaitable[Seen | None]]) -> Seen:
-        return await until_async(what, look, deadline_s=_SETTLE_S, poll_s=_POLL_S, failure=DidNotHappen)
-
 
 async def _has_more(sent: Sent, count: int) -> bool:
     return len(sent.acknowledged) >= count
-
-
-def _ms(since: float) -> str:
-    return f"{(time.monotonic() - since) * 1_000:.0f} ms"

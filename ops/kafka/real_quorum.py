@@ -20,10 +20,10 @@ from metadata_log.errors import Unavailable
 from metadata_log.ids import NodeId, random_uuid, uuid_text
 from metadata_log.node.addresses import HostPort, address_text
 from metadata_log.node.disk.data_directory import Role, format_directory
-from ops.cluster_layout import HOST, free_ports
 from ops.java_properties import properties_text, read_properties
 from ops.kafka.__main__ import FORMAT_VARIABLE, LOG_FILE
 from ops.kafka.properties import broker_properties, controller_properties, voters_text
+from ops.local.layout import HOST, free_ports
 
 CONTROLLERS: Final = (1, 2, 3)
 START_TIMEOUT_S: Final = 240.0
@@ -54,7 +54,8 @@ class RealQuorum:
 
     `cluster_id` and `voters` (where each controller listens) are drawn where they are not given. `settings` are added to
     those of every node. With `further`, the voters can change: nodes find them in the log, which they look for at the
-    controllers' addresses and these; without it every node names the voters. No port that is `taken` is drawn.
+    controllers' addresses and these; without it every node names the voters. No port that is `taken` is drawn. `founding` is
+    added to the options of the controllers' format.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class RealQuorum:
         settings: Mapping[str, str] = {},
         further: Sequence[HostPort] | None = None,
         taken: Iterable[int] = (),
+        founding: str = "",
     ) -> None:
         rng = random.SystemRandom()
         ports = free_ports({port for _, port in (*(voters or {}).values(), *(further or ()))} | {*taken}, rng)
@@ -78,7 +80,7 @@ class RealQuorum:
         self.cluster_id = cluster_id or uuid_text(random_uuid(rng))
         self.voters = dict(voters or {node_id: (HOST, next(ports)) for node_id in CONTROLLERS})
         self.brokers: dict[int, str] = {}
-        self._initial: str | None = None
+        self._founding = founding
         found = {"controller.quorum.voters": voters_text(self.voters)}
         if further is not None:
             found = {
@@ -86,10 +88,11 @@ class RealQuorum:
                     map(address_text, (*self.voters.values(), *further))
                 )
             }
-            self._initial = ",".join(
+            initial = ",".join(
                 f"{node_id}@{address_text(address)}:{uuid_text(random_uuid(rng))}"
                 for node_id, address in self.voters.items()
             )
+            self._founding += f" --initial-controllers {initial}"
         for node_id, address in self.voters.items():
             own = controller_properties(node_id, address=address, voters={}, data=self.data(node_id))
             del own["controller.quorum.voters"]
@@ -146,8 +149,8 @@ class RealQuorum:
     def start(self, node_id: int) -> None:
         """Start a node, which must not run; `wait_until_started` waits for it."""
         variables = dict(self._environment)
-        if node_id in self.voters and self._initial is not None:
-            variables[FORMAT_VARIABLE] = f"--initial-controllers {self._initial}"
+        if node_id in self.voters and self._founding:
+            variables[FORMAT_VARIABLE] = self._founding
         with (self.directory / f"node-{node_id}.stderr").open("wb") as output:
             self._processes[node_id] = subprocess.Popen(  # noqa: S603 our own launcher
                 [sys.executable, "-P", "-m", "ops.kafka", str(self.config(node_id))],
@@ -185,11 +188,13 @@ class RealQuorum:
         self._processes[node_id].send_signal(number)
         self._processes[node_id].wait()
 
-    def restart(self, node_id: int) -> None:
-        """Start a node that was killed, and wait for it."""
-        times = self.log_text(node_id).count(_STARTED) + 1
-        self.start(node_id)
-        self.wait_until_started(node_id, times=times)
+    def restart(self, *node_ids: int) -> None:
+        """Start nodes that were killed, and wait for all: a controller is started once a majority is there."""
+        times = {node_id: self.log_text(node_id).count(_STARTED) + 1 for node_id in node_ids}
+        for node_id in node_ids:
+            self.start(node_id)
+        for node_id in node_ids:
+            self.wait_until_started(node_id, times=times[node_id])
 
     def stop(self) -> None:
         """Stop the brokers, then the controllers; kill what does not end in time."""

@@ -64,7 +64,8 @@ class Command(NamedTuple):
     name: str
     usage: str
     about: str
-    run: "Callable[[Shell, argparse.Namespace], Iterator[str]]"
+    run: Callable[..., Iterator[str]]
+    """Takes the shell and, by name, what its options say."""
     options: Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]
 
 
@@ -97,10 +98,10 @@ class Shell:
         """
         if not words:
             return
-        command = COMMANDS.get(words[0])
+        command = COMMANDS.get("man" if words[0] == "help" else words[0])
         if command is None:
             raise InvalidRequest(f"there is no command {words[0]!r}: {', '.join(COMMANDS)}, exit")
-        yield from command.run(self, _parsed(command, words[1:]))
+        yield from command.run(self, **vars(_parsed(command, words[1:])))
 
     def found(self, texts: Sequence[str]) -> list[tuple[Path, Node]]:
         """Return the nodes that paths with wildcards name; without one, the current directory.
@@ -117,7 +118,7 @@ class Shell:
         return nodes
 
     def completions(self, text: str) -> list[str]:
-        """Return the paths that begin with `text`, a directory's with a slash behind it."""
+        """Return the paths that begin with `text`, a directory's with a slash after it."""
         above, slash, begun = text.rpartition("/")
         directory = node_at(self.tree, path_of(above + slash, below=self.cwd))
         if not isinstance(directory, Directory):
@@ -165,8 +166,8 @@ def _compact(value: Any) -> str:
 # --- commands
 
 
-def _ls(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
-    found = shell.found(asked.paths)
+def _ls(shell: Shell, *, paths: Sequence[str], long: bool) -> Iterator[str]:
+    found = shell.found(paths)
     for place, (path, node) in enumerate(found):
         if len(found) > 1 and isinstance(node, Directory):
             yield from ("", f"{text_of(path)}:") if place else (f"{text_of(path)}:",)
@@ -175,25 +176,25 @@ def _ls(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
             continue
         for name in node.names():
             child = node.child(name)
-            is_told = asked.long and isinstance(child, File)
+            is_told = long and isinstance(child, File)
             yield f"{name}  {_compact(child.read())}" if is_told else _shown(name, child)  # type: ignore[union-attr]
 
 
-def _cd(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
-    path = path_of(asked.path, below=shell.cwd)
-    node = node_at(shell.tree, path)
+def _cd(shell: Shell, *, path: str) -> Iterator[str]:
+    there = path_of(path, below=shell.cwd)
+    node = node_at(shell.tree, there)
     if not isinstance(node, Directory):
-        raise InvalidRequest(f"{text_of(path)} is no directory" if node else f"there is no {text_of(path)}")
-    shell.cwd = path
+        raise InvalidRequest(f"{text_of(there)} is no directory" if node else f"there is no {text_of(there)}")
+    shell.cwd = there
     yield from ()
 
 
-def _pwd(shell: Shell, _: argparse.Namespace) -> Iterator[str]:
+def _pwd(shell: Shell) -> Iterator[str]:
     yield text_of(shell.cwd)
 
 
-def _cat(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
-    for path, node in shell.found(asked.paths):
+def _cat(shell: Shell, *, paths: Sequence[str]) -> Iterator[str]:
+    for path, node in shell.found(paths):
         if isinstance(node, Directory):
             raise InvalidRequest(
                 f"{text_of(path)} is a directory: `ls -l` shows its files, `tree` all below it"
@@ -204,34 +205,36 @@ def _cat(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
         )
 
 
-def _find(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
-    for start, node in shell.found(asked.paths):
+def _find(shell: Shell, *, paths: Sequence[str], name: str | None, kind: str | None) -> Iterator[str]:
+    for start, node in shell.found(paths):
         for path, each in walk(node, start):
-            is_named = asked.name is None or fnmatch.fnmatchcase(path[-1] if path else "/", asked.name)
-            if is_named and asked.type in (None, "d" if isinstance(each, Directory) else "f"):
+            is_named = name is None or fnmatch.fnmatchcase(path[-1] if path else "/", name)
+            if is_named and kind in (None, "d" if isinstance(each, Directory) else "f"):
                 yield text_of(path)
 
 
-def _grep(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
+def _grep(
+    shell: Shell, *, pattern: str, paths: Sequence[str], ignore_case: bool, files: bool
+) -> Iterator[str]:
     try:
-        pattern = re.compile(asked.pattern, re.IGNORECASE if asked.ignore_case else 0)
+        wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
     except re.error as error:
-        raise InvalidRequest(f"{asked.pattern!r} is no regular expression: {error}") from error
-    for start, node in shell.found(asked.paths):
+        raise InvalidRequest(f"{pattern!r} is no regular expression: {error}") from error
+    for start, node in shell.found(paths):
         for path, each in walk(node, start):
-            if isinstance(each, File) and pattern.search(text := _compact(each.read())):
-                yield text_of(path) if asked.files else f"{text_of(path)}: {text}"
+            if isinstance(each, File) and wanted.search(text := _compact(each.read())):
+                yield text_of(path) if files else f"{text_of(path)}: {text}"
 
 
-def _tree(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
-    for start, node in shell.found(asked.paths):
-        for path, each in walk(node, start, depth=asked.depth):
+def _tree(shell: Shell, *, paths: Sequence[str], depth: int) -> Iterator[str]:
+    for start, node in shell.found(paths):
+        for path, each in walk(node, start, depth=depth):
             below = len(path) - len(start)
             yield text_of(path) if below == 0 else f"{'  ' * below}{_shown(path[-1], each)}"
 
 
-def _at(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
-    note = shell.move(None if asked.when == "now" else asked.when) if asked.when else ""
+def _at(shell: Shell, *, when: str | None) -> Iterator[str]:
+    note = shell.move(None if when == "now" else when) if when else ""
     if note:
         yield note
     image = shell.moment.image
@@ -239,9 +242,9 @@ def _at(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
     yield f"the state at offset {image.end_offset}, epoch {image.controller_epoch}, {written_at}"
 
 
-def _diff(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
-    before = shell.source.state_at(asked.first)
-    after = shell.source.state_at(None if asked.last == "now" else asked.last) if asked.last else shell.moment
+def _diff(shell: Shell, *, first: str, last: str | None) -> Iterator[str]:
+    before = shell.source.state_at(first)
+    after = shell.source.state_at(None if last == "now" else last) if last else shell.moment
     yield from (f"# {moment.note}" for moment in (before, after) if moment.note)
     yield f"# offset {before.image.end_offset} -> {after.image.end_offset}"
     was, now = (node_at(root(moment.image), shell.cwd) for moment in (before, after))
@@ -261,21 +264,21 @@ def difference_lines(found: Iterable[tuple[Path, Any, Any]]) -> Iterator[str]:
             yield f"~ {text_of(path)}: {_compact(was)} -> {_compact(now)}"
 
 
-def _history(shell: Shell, asked: argparse.Namespace) -> Iterator[str]:
-    yield from shell.source.history(path_of(asked.path, below=shell.cwd))
+def _history(shell: Shell, *, path: str) -> Iterator[str]:
+    yield from shell.source.history(path_of(path, below=shell.cwd))
 
 
-def _man(_: Shell, asked: argparse.Namespace) -> Iterator[str]:
-    if asked.command is None:
-        width = max(len(command.usage) for command in COMMANDS.values())
-        yield from (f"{command.usage:{width}}  {command.about}" for command in COMMANDS.values())
+def _man(_: Shell, *, command: str | None) -> Iterator[str]:
+    if command is None:
+        width = max(len(each.usage) for each in COMMANDS.values())
+        yield from (f"{each.usage:{width}}  {each.about}" for each in COMMANDS.values())
         yield f"{'exit':{width}}  Leave the shell."
         return
-    command = COMMANDS.get(asked.command)
-    if command is None:
-        raise InvalidRequest(f"there is no command {asked.command!r}: {', '.join(COMMANDS)}")
-    yield from (command.usage, "", command.about)
-    for names, more in command.options:
+    told = COMMANDS.get(command)
+    if told is None:
+        raise InvalidRequest(f"there is no command {command!r}: {', '.join(COMMANDS)}")
+    yield from (told.usage, "", told.about)
+    for names, more in told.options:
         if names[0].startswith("-"):
             yield f"  {', '.join(names)}  {more['help']}"
 
@@ -301,7 +304,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
             _find,
             (
                 (("-name",), {"help": "those whose last name matches, with * and ?"}),
-                (("-type",), {"choices": ("d", "f"), "help": "directories or files alone"}),
+                (("-type",), {"dest": "kind", "choices": ("d", "f"), "help": "directories or files alone"}),
                 _PATHS,
             ),
         ),
@@ -347,7 +350,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         Command(
             "history",
             "history [PATH]",
-            "Print the changes of a topic, a partition, a broker or a controller, with their causes.",
+            "Print the changes below a path (without one, of the current directory), with their causes.",
             _history,
             ((("path",), {"nargs": "?", "default": ""}),),
         ),

@@ -6,7 +6,7 @@ Tests: tests/unit/ops/shell/test_commands.py, tests/cluster/test_answers.py.
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.apply import apply
@@ -16,9 +16,9 @@ from ops.admin.causes import why
 from ops.admin.client import ClusterClient
 from ops.admin.explain import History, Step
 from ops.admin.live_state import history, newer_image
+from ops.command_line.values import moment
 from ops.shell.commands import Moment, difference_lines
 from ops.shell.tree import Path, differences, node_at, part_of, root, text_of
-from ops.values import moment
 from ops.when import AtOffset, AtTime, When, time_text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SHOWN_MAX: Final = 20
 
 
 class ClusterSource:
-    """A running cluster: snapshots and the log behind them, read from a follower."""
+    """A running cluster: snapshots and the log after them, read from a follower."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
@@ -110,11 +110,18 @@ def _folded(since: History, asked: When) -> Moment:
 
 
 def _change(step: Step, after: MetadataImage, path: Path) -> Iterator[str]:
-    """Yield what a batch changed below a path: a line for the batch, and one for each file, at most SHOWN_MAX."""
+    """Yield what a batch changed below a path: a line for the batch, and one for each file, at most SHOWN_MAX.
+
+    The provenance is left out of the root's history: every batch changes it.
+    """
     before, batch = step
-    if not path or part_of(before, path) == part_of(after, path):
-        return
-    changed = differences(node_at(root(before), path), node_at(root(after), path), path)
+    was, now = root(before), root(after)
+    paths = [path] if path else [(name,) for name in now.names() if name != "provenance"]
+    changed = chain.from_iterable(
+        differences(node_at(was, each), node_at(now, each), each)
+        for each in paths
+        if part_of(before, each) != part_of(after, each)
+    )
     shown = [*islice(changed, SHOWN_MAX)]
     if not shown:
         return

@@ -49,6 +49,9 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "brokers": ("broker_id",),
     "configs": ("resource_type", "resource_name", "name"),
     "controllers": ("controller_id",),
+    "deleted_topics": ("name", "topic_id"),
+    "tokens": ("token_id",),
+    "users": ("user",),
     "voters": ("id",),
 }
 """By the name of a list: the fields that name an item there, a directory for each but the last."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.node.addresses import address_text
-from ops.cluster_layout import HOST, Member, free_ports, ports_of
 from ops.java_properties import properties_text, read_properties
 from ops.kafka.properties import CLIENT_LISTENER, CONTROLLER_LISTENER
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import HOST, Member, free_ports, ports_of
 from ops.stories.links import Link, Links
 from ops.stories.stage import Stage
 from quorum.node.config import ControllerSettings

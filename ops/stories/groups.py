@@ -4,7 +4,7 @@ Tests: tests/kafka/stories.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from confluent_kafka import Consumer
@@ -43,8 +43,14 @@ def run(stage: Stage) -> Facts:
     return facts
 
 
-def consumer(stage: Stage, group: str, topic: str, **more: str | float | bool) -> Consumer:
-    """Return a consumer that has subscribed to a topic."""
+def consumer(
+    stage: Stage,
+    group: str,
+    topic: str,
+    on_assign: Callable[[Consumer, object], None] = lambda _member, _share: None,
+    **more: str | float | bool,
+) -> Consumer:
+    """Return a consumer that has subscribed to a topic; `on_assign` is called with each share that it gets."""
     chosen = {
         "group_id": group,
         "heartbeat_interval_ms": HEARTBEAT_MS,
@@ -53,7 +59,7 @@ def consumer(stage: Stage, group: str, topic: str, **more: str | float | bool) -
         **more,
     }
     member = Consumer(settings(stage.bootstrap, **chosen), logger=SILENT)
-    member.subscribe([topic])
+    member.subscribe([topic], on_assign=on_assign)
     return member
 
 
@@ -63,14 +69,18 @@ def consumer(stage: Stage, group: str, topic: str, **more: str | float | bool) -
 def _shares(stage: Stage, facts: Facts, topic: str) -> None:
     group, found = f"group-{topic}", Counter[int]()
     members: list[Consumer] = []
+    assigned: list[Consumer] = []
     stage.step(
         f"{PARTITIONS} partitions; 2, 4 and 5 consumers in one group",
         "a partition goes to one consumer of a group; a consumer too many is idle",
     )
     facts["shares"] = {}
     for number, expected in ((2, [2, 2]), (4, [1, 1, 1, 1]), (5, [0, 1, 1, 1, 1])):
-        members += [consumer(stage, group, topic) for _ in range(number - len(members))]
-        _until_shared(stage, members, expected, found)
+        members += [
+            consumer(stage, group, topic, lambda member, _share: assigned.append(member))
+            for _ in range(number - len(members))
+        ]
+        _until_shared(stage, members, expected, found, assigned)
         facts["shares"][number] = stage.expect(f"shares of {number} consumers", _sizes(members), expected)
     stage.step("another group of one consumer", "groups know nothing of each other: each gets every record")
     other, others = consumer(stage, f"other-{topic}", topic), Counter[int]()
@@ -108,12 +118,22 @@ def _read(members: Sequence[Consumer], found: Counter[int]) -> Counter[int]:
 
 
 def _until_shared(
-    stage: Stage, members: Sequence[Consumer], expected: list[int], found: Counter[int]
+    stage: Stage,
+    members: Sequence[Consumer],
+    expected: list[int],
+    found: Counter[int],
+    assigned: Sequence[Consumer] | None = None,
 ) -> None:
-    """Wait until the members have such shares, which together are all partitions."""
+    """Wait until the members have such shares, which together are all partitions.
+
+    `assigned` has those that got a share, if an empty one: a consumer too many holds nothing before it has joined, either,
+    and as it joins the others read from the beginning again.
+    """
 
     def shared() -> bool:
         _read(members, found)
+        if assigned is not None and not all(member in assigned for member in members):
+            return False
         held = [one.partition for member in members for one in member.assignment()]
         return _sizes(members) == expected and sorted(held) == [*range(PARTITIONS)]
 

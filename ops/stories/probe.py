@@ -15,7 +15,7 @@ from confluent_kafka.admin._config import ConfigResource, ConfigSource
 from metadata_log.kafka.batches import batch_bytes, framed
 from metadata_log.node.addresses import read_address
 from ops.kafka.clients import settings
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from ops.stories import requests
 from ops.stories.requests import Answer
 

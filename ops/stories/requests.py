@@ -42,7 +42,6 @@ ERRORS: Final[Mapping[int, str]] = {
 }
 """Kafka's words for the errors that stories may meet."""
 LATEST: Final = -1
-EARLIEST: Final = -2
 CONSUMER: Final = -1
 DEBUGGER: Final = -2
 """The replica id of a reader that asks any replica for its log end, instead of the leader for its high watermark."""
@@ -111,9 +110,11 @@ def request(api: tuple[int, int], correlation_id: int, body: bytes) -> bytes:
 # --- records
 
 
-def list_offsets(topic: str, partition: int, *, replica_id: int = CONSUMER, at: int = LATEST) -> bytes:
-    """Return the body that asks for an offset of a partition; the current leader epoch is left out."""
-    return struct.pack(">ib", replica_id, 0) + _one_partition(topic, struct.pack(">iiq", partition, -1, at))
+def list_offsets(topic: str, partition: int, *, replica_id: int = CONSUMER) -> bytes:
+    """Return the body that asks for the end of a partition; the current leader epoch is left out."""
+    return struct.pack(">ib", replica_id, 0) + _one_partition(
+        topic, struct.pack(">iiq", partition, -1, LATEST)
+    )
 
 
 def read_list_offsets(answer: Answer) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from metadata_log.errors import Fault
 from ops.kafka.clients import settings
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from ops.stories.links import Link, Links
 from ops.stories.probe import SILENT, Probe
 from ops.stories.requests import error_name

@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from metadata_log.errors import MetadataError
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from ops.stories.cluster import story_cluster
 from ops.stories.registry import STORIES
 from ops.stories.stage import Facts, Stage, StoryFailed, WindowMissed

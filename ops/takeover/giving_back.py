@@ -169,6 +169,11 @@ def given_back(
     )
 
 
+def kafkas_features(image: MetadataImage) -> dict[str, int]:
+    """Return the finalized levels that Kafka's controllers get: all but that of our own protocol."""
+    return {name: level for name, level in sorted(image.features.items()) if name != METAQUORUM_VERSION}
+
+
 def _told(records: Iterator[Record]) -> Iterator[Record]:
     """Yield the records without the level of our own protocol, at which Kafka's controllers would stop."""
     for record in records:

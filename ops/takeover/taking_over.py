@@ -7,7 +7,7 @@ whole state, or no directory with which it could start. Tests: tests/unit/ops/ta
 
 import random
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from metadata_log.errors import ForeignDirectory, InvalidRequest
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.metadata_versions import OTHER_LEADERS_FROM
-from metadata_log.node.addresses import address_text
 from metadata_log.node.disk.data_directory import (
     FOLDERS,
     DirectoryLock,
@@ -26,20 +24,18 @@ from metadata_log.node.disk.data_directory import (
     read_meta,
 )
 from metadata_log.node.disk.durable_files import renamed_os_errors, sync_directory
-from metadata_log.records.brokers import BrokerEndpoint, RegisterBrokerRecord
 from metadata_log.records.features import (
     METADATA_VERSION,
     METADATA_VERSION_MIN,
     METAQUORUM_VERSION,
     METAQUORUM_VERSION_LEVEL,
 )
-from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter
 from ops.takeover.kafka_state import KafkaState
-from ops.takeover.majority import listed
 from ops.takeover.places import check_places
 from quorum.controller.standby import configured_voters
 from quorum.decide.features import supported
-from quorum.node.config import KAFKA_SECURITY, ControllerSettings
+from quorum.node.config import ControllerSettings
 from quorum.node.restoring import EPOCHS_SKIPPED, begin_directory, restored, surviving_state
 
 OFFSETS_SKIPPED: Final = 1_000_000
@@ -64,7 +60,8 @@ def begun_with(state: KafkaState, controllers: Sequence[ControllerSettings]) -> 
 
     Raises:
         InvalidRequest: the settings do not go together, or with Kafka's state: they are of another cluster, have no
-            listener for Kafka's brokers, name a broker's id, or the level of metadata.version is unknown.
+            listener for Kafka's brokers, name a broker's id, or the level of metadata.version is unknown. What else
+            brokers and topics need of them is in `obstacles.py`.
     """
     image = state.image
     cluster_id = state.of.log.cluster_id
@@ -83,7 +80,6 @@ def begun_with(state: KafkaState, controllers: Sequence[ControllerSettings]) -> 
                 f"id {settings.node_id} is a broker's; brokers and controllers share one id space: give the controller "
                 "another"
             )
-    _check_listeners(image, controllers)
     levels = supported(unstable=any(each.features.unstable_levels for each in controllers))
     features, lost = image.features, dict(state.lost)
     level = features.get(METADATA_VERSION, 0)
@@ -109,88 +105,6 @@ def begun_with(state: KafkaState, controllers: Sequence[ControllerSettings]) -> 
     return Begun(
         restored(image, cluster_id=cluster_id, voters=voters, epoch=state.epoch + EPOCHS_SKIPPED), lost
     )
-
-
-def _check_listeners(image: MetadataImage, controllers: Sequence[ControllerSettings]) -> None:
-    """Check that brokers look for our controllers under the name that they look for Kafka's, and speak to both alike."""
-    names = {endpoint.name for _, endpoint in listeners_of(image)}
-    for settings in controllers:
-        if names and settings.kafka.listener_name not in names:
-            raise InvalidRequest(
-                f"controller {settings.node_id} is told to brokers under the listener {settings.kafka.listener_name}, and "
-                f"Kafka's controllers are under {', '.join(sorted(names))}: set listener_name in [kafka]"
-            )
-        spoken = {
-            endpoint.security_protocol
-            for controller in image.controllers.values()
-            for endpoint in controller.endpoints
-            if endpoint.name == settings.kafka.listener_name
-        }
-        if spoken and KAFKA_SECURITY.index(settings.kafka_security) not in spoken:
-            theirs = ", ".join(KAFKA_SECURITY[number] for number in sorted(spoken))
-            raise InvalidRequest(
-                f"controller {settings.node_id} speaks {settings.kafka_security} to Kafka's brokers, and their controllers "
-                f"spoke {theirs}: set security in [kafka], with [tls] and [identity] as it needs them"
-            )
-
-
-def not_found_by_brokers(state: KafkaState, controllers: Sequence[ControllerSettings]) -> str | None:
-    """Return why brokers would not find our controllers without new settings; None: one is found, and tells of the others.
-
-    At kraft.version 0 the settings of each broker name the voters. The log says where these listen from metadata.version
-    3.7 on, and before it their ids alone. A broker from before 3.9 knows no others: it ends when another one leads.
-    """
-    if state.image.quorum.kraft_version or state.voters is None:
-        return None
-    listened = {
-        (node_id, (endpoint.host, endpoint.port))
-        for node_id, endpoint in listeners_of(state.image)
-        if node_id in state.voters
-    }
-    ours = {
-        (int(voter.id), voter.kafka)
-        for settings in controllers
-        for voter in settings.voters
-        if voter.id == settings.node_id and voter.kafka is not None
-    }
-    found = {(node_id, at) for node_id, at in ours if (node_id, at) in listened}
-    if not listened:
-        found = {(node_id, at) for node_id, at in ours if node_id in state.voters}
-    old = [int(each) for each, broker in sorted(state.image.brokers.items()) if _finds_only_voters(broker)]
-    if found and (found == ours or not old):
-        return None
-    addresses = ",".join(address_text(address) for _, address in sorted(ours))
-    theirs = ", ".join(f"{node_id}@{address_text(address)}" for node_id, address in sorted(listened))
-    quorum = (
-        "Kafka's quorum was named by controller.quorum.voters (kraft.version 0): its controllers were "
-        f"{theirs or listed(state.voters)}, and "
-    )
-    if old:
-        unfound = ", ".join(f"{node_id}@{address_text(at)}" for node_id, at in sorted(ours - found))
-        return (
-            f"{quorum}{unfound} is none of them. Broker{'s' if len(old) > 1 else ''} {listed(old)} of a release before 3.9 "
-            "would end when one leads that this setting does not name: give each of ours the id and the address of one of "
-            "these, or upgrade the brokers first"
-        )
-    return (
-        f"{quorum}none of ours has such an id and address, so the brokers would not find them. Give ours one of these; or, "
-        f"while Kafka's controllers run, add controller.quorum.bootstrap.servers={addresses} and Kafka's addresses to each "
-        "broker's settings, beside that one, and restart the brokers one by one"
-    )
-
-
-def _finds_only_voters(broker: RegisterBrokerRecord) -> bool:
-    """Answer whether a broker of Kafka's is of a release that follows no leader but the voters of its settings."""
-    levels = [each.max_version for each in broker.features if each.name == METADATA_VERSION]
-    return any(level < OTHER_LEADERS_FROM for level in levels)
-
-
-def listeners_of(image: MetadataImage) -> Iterator[tuple[int, VoterEndpoint | BrokerEndpoint]]:
-    """Yield where Kafka's controllers listened: as voters, and as they registered; at kraft.version 0 only the latter."""
-    for voter in image.quorum.voters or ():
-        yield from ((voter.node_id, endpoint) for endpoint in voter.endpoints)
-    for node_id, controller in sorted(image.controllers.items()):
-        yield from ((node_id, endpoint) for endpoint in controller.endpoints)
 
 
 def _voter(settings: ControllerSettings) -> Voter:

@@ -6,11 +6,13 @@ ZooKeeper. Ivy, which PySpark brings, takes them, so a machine needs no Maven; i
 is the one that Spark runs on.
 """
 
+import fcntl
 import hashlib
 import importlib.util
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,6 +43,8 @@ class Jars:
 
     java: str
     folder: Path
+    classes: Path | None = None
+    """Their classes, as this java maps them into each process; None: not made (`ops/kafka/shared_classes.py`)."""
 
     @property
     def class_path(self) -> str:
@@ -59,14 +63,33 @@ def kafka_jars(release: str = KAFKA_VERSION) -> Jars:
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(pinned.iterdir()))).hexdigest()
     folder = tools_directory() / f"kafka-{release}-{version[:12]}"
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            fresh = Path(scratch, "fresh")
-            retrieve("node", fresh, pinned=pinned)
+        with alone(folder.parent):
             if not folder.is_dir():
-                # Under a name of its own until it is whole: no process finds half of it.
-                fresh.rename(folder)
-    return Jars(java=java, folder=folder)
+                with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+                    fresh = Path(scratch, "fresh")
+                    retrieve("node", fresh, pinned=pinned)
+                    # Under a name of its own until it is whole: no process finds half of it.
+                    fresh.rename(folder)
+    found = folder.glob(shared_classes(java, "*"))
+    # Java dies of a file that was cut off, and refuses one that is damaged otherwise.
+    whole = (file for file in found if file.name == shared_classes(java, file.stat().st_size))
+    return Jars(java=java, folder=folder, classes=next(whole, None))
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process fills a folder in this way, and keep others out meanwhile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "jars.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def shared_classes(java: str, size: int | str) -> str:
+    """Return the name of the file of so many bytes that has the jars' classes for this java; any other java refuses it."""
+    binary = Path(java).resolve()
+    key = hashlib.sha256(f"{binary} {binary.stat().st_mtime_ns}".encode()).hexdigest()[:12]
+    return f"classes-{key}-{size}.jsa"
 
 
 def java_binary() -> str:
@@ -100,14 +123,16 @@ def retrieve(configuration: str, lib: Path, *, pinned: Path = PINNED, sums: Path
     ivy = next(Path(spark.submodule_search_locations[0], "jars").glob("ivy-*.jar"))
     what = next((f"Kafka {each}" for each, at in _PINNED.items() if at == pinned), str(declared))
     say(f"taking the jars of {what} from Maven Central (once, about a minute)")
-    run(
-        [
-            *(java, "-jar", str(ivy), "-ivy", str(declared), "-warn", "-types", "jar", "bundle"),
-            *("-confs", configuration, "-retrieve", f"{lib}/[artifact]-[revision].[ext]"),
-        ],
-        failure=f"cannot take the jars of {what} from https://repo1.maven.org/maven2: "
-        "reach it, with a JAVA_HOME whose Java trusts the certificates of your network",
-    )
+    # All checkouts of a user share Ivy's cache. Two processes that fill it at once fail, both.
+    with alone(Path.home() / ".ivy2"):
+        run(
+            [
+                *(java, "-jar", str(ivy), "-ivy", str(declared), "-warn", "-types", "jar", "bundle"),
+                *("-confs", configuration, "-retrieve", f"{lib}/[artifact]-[revision].[ext]"),
+            ],
+            failure=f"cannot take the jars of {what} from https://repo1.maven.org/maven2: "
+            "reach it, with a JAVA_HOME whose Java trusts the certificates of your network",
+        )
     lines = sums.read_text(encoding="ascii").splitlines()
     wanted = {name: pinned_sum for pinned_sum, name in map(str.split, lines)}
     for jar in sorted(lib.iterdir()):

@@ -1,15 +1,16 @@
 """Edge: `acls list|explain|create|delete`."""
 
 import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from metadata_log.errors import InvalidRequest
-from ops.changes import REFUSED, Change, change, change_of_items, result_columns
-from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, R, argument, flag, option, reading
-from ops.render import Column
-from ops.talk import fail_usage, say
+from metadata_log.errors import InvalidRequest, MetadataError
+from ops.admin.cluster import Cluster
+from ops.command_line.changes import REFUSED, Change, change, change_of_items, result_columns
+from ops.command_line.guard import ask_first, guarded
+from ops.command_line.options import Network, Noun, argument, flag, option, reading, together
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage, say
 
 TYPES: Final = ("topic", "group", "cluster", "transactional_id", "delegation_token", "user")
 OPERATIONS: Final = (
@@ -28,12 +29,14 @@ ACLS: Final = (
     Column("pattern_type", "PATTERN"),
     Column("id", is_wide=True),
 )
+NOT_ENFORCED: Final = "ACLs do not count on this controller's doors: [acls] enforced is not true"
 NOUN: Final = Noun()
 
 
 def _resource(text: str) -> tuple[str, str]:
     """Return type and name of `topic:orders`; `cluster` alone is the cluster."""
     kind, colon, name = text.partition(":")
+    kind = kind.lower().replace("-", "_")
     if kind == "cluster" and not colon:
         return kind, CLUSTER
     if kind not in TYPES or not name:
@@ -48,23 +51,19 @@ def _principal(text: str) -> str:
     return text
 
 
-def _meant(run: R) -> R:
-    """Declare the options of a filter: what is left out may be anything."""
-    options: tuple[Callable[[R], R], ...] = (
-        option("--resource", read=_resource, metavar="TYPE:NAME", help="such as topic:orders, or cluster"),
-        option(
-            "--pattern",
-            choices=("literal", "prefixed", "match"),
-            help="match: all that concern the resource of that name",
-        ),
-        option("--principal", read=_principal, metavar="PRINCIPAL", help="such as User:alice"),
-        option("--host", metavar="HOST", help="an address, or '*'"),
-        option("--operation", choices=OPERATIONS),
-        option("--permission", choices=("allow", "deny")),
-    )
-    for declare in reversed(options):
-        run = declare(run)
-    return run
+_meant: Final = together(
+    option("--resource", read=_resource, metavar="TYPE:NAME", help="such as topic:orders, or cluster"),
+    option(
+        "--pattern",
+        choices=("literal", "prefixed", "match"),
+        help="match: all that concern the resource of that name; default: literal and prefixed ones of that name",
+    ),
+    option("--principal", read=_principal, metavar="PRINCIPAL", help="such as User:alice"),
+    option("--host", metavar="HOST", help="an address, or '*'"),
+    option("--operation", choices=OPERATIONS),
+    option("--permission", choices=("allow", "deny")),
+)
+"""The options of a filter: what is left out may be anything."""
 
 
 def _filter(meant: Mapping[str, Any]) -> dict[str, str]:
@@ -125,7 +124,7 @@ def _with(path: str, query: Mapping[str, str]) -> str:
 def run_list(asked: Network, **meant: Any) -> int:
     listed = asked.client().read(_with("/v1/acls", _filter(meant)))
     if not listed["enforced"]:
-        say("ACLs do not count on this controller's doors: [acls] enforced is not true")
+        say(NOT_ENFORCED)
     asked.show_items(listed["items"], ACLS, empty="no ACLs")
     return 0
 
@@ -148,7 +147,7 @@ def run_explain(
         query["host"] = host
     verdict = asked.client().read(_with("/v1/acls/explain", query))
     if not verdict.get("enforced", True):
-        say("ACLs do not count on this controller's doors: [acls] enforced is not true")
+        say(NOT_ENFORCED)
     if not verdict["allowed"] and (roles := verdict.get("roles")):  # a release before it has no such field
         say(f"the roles of {principal} come first, and count beside: {', '.join(roles)}")
     asked.show(verdict, table=lambda: _told(verdict, principal, operation, resource))
@@ -161,10 +160,15 @@ def _told(verdict: dict[str, Any], principal: str, operation: str, resource: tup
     rule = verdict["rule"]
     if rule is None:
         return f"{what}: {verdict['why']}"
-    ends = "*" if rule["pattern_type"] == "PREFIXED" else ""
+    kind, name = rule["resource_type"].lower(), rule["resource_name"]
+    on = (
+        f"each {kind} whose name begins with {name}"
+        if rule["pattern_type"] == "PREFIXED"
+        else f"{kind} {name}"
+    )
     return (
         f"{what}: ACL {rule['id']} {'allows' if rule['permission_type'] == 'ALLOW' else 'denies'} {rule['principal']} "
-        f"{rule['operation']} on {rule['resource_type'].lower()} {rule['resource_name']}{ends} from host {rule['host']}"
+        f"{rule['operation']} on {on} from host {rule['host']}"
     )
 
 
@@ -211,13 +215,27 @@ def run_create(
     ]
     say_doubts(acls)
     body = {"acls": acls, "all_or_nothing": asked.all_or_nothing}
+    client = asked.client()
     if asked.dry_run:
+        _are_enforced(client, acls[0])
         return asked.foreseen("CreateAcls", body)
-    written = asked.client().write("POST", "/v1/acls", body)
+    written = client.write("POST", "/v1/acls", body)
+    written["enforced"] = _are_enforced(client, acls[0])
     rows = [{**acl, **result} for acl, result in zip(acls, written["acls"], strict=True)]
     columns = result_columns(*ACLS[:-1], done="there")
     asked.show(written, table=lambda: asked.table(columns, rows, empty=""))
     return REFUSED if any(row["error"] for row in rows) else 0
+
+
+def _are_enforced(client: Cluster, acl: Mapping[str, str]) -> bool | None:
+    """Return whether ACLs count, and say so where they do not; None is not known: this client may not read them."""
+    try:
+        enforced: bool | None = client.read(_with("/v1/acls", acl)).get("enforced")
+    except MetadataError:
+        return None
+    if enforced is False:
+        say(f"{NOT_ENFORCED}: what is created is kept, and allows and denies nothing until it is")
+    return enforced
 
 
 @NOUN.verb(

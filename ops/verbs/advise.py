@@ -7,11 +7,11 @@ from itertools import groupby
 from typing import Any, Final
 
 from metadata_log.errors import UnknownTopicOrPartition
-from ops.options import Network, Verb, argument, flag, option, reading
-from ops.partition_summary import SHOWN_MAX
-from ops.render import Column
-from ops.talk import fail_usage
-from ops.values import from_to
+from ops.command_line.options import Network, Verb, argument, flag, option, reading
+from ops.command_line.partition_summary import SHOWN_MAX
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage
+from ops.command_line.values import from_to
 
 TOPICS: Final = (
     Column("topic"),

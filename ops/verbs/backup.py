@@ -13,11 +13,11 @@ from metadata_log.node.addresses import HostPort, address_text
 from metadata_log.node.disk.data_directory import read_meta
 from metadata_log.node.disk.durable_files import renamed_os_errors, replace_file, sync_directory
 from metadata_log.wire.shapes import INT32_MAX
-from ops.given_snapshots import read_given
-from ops.options import Network, Noun, Output, R, argument, flag, network, option, output
+from ops.command_line.given_snapshots import read_given
+from ops.command_line.options import Network, Noun, Output, argument, flag, network, option, output, together
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import existing_path, from_to
 from ops.processes import keep_files_private
-from ops.talk import fail_usage, say
-from ops.values import existing_path, from_to
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import MetadataImage
@@ -35,33 +35,28 @@ LEFT: Final = (
 )
 
 
-def _beginning(run: R) -> R:
-    """Declare what the two verbs have in common that let a controller begin with a state."""
-    for declare in reversed(
-        (
-            option(
-                "--config",
-                read=Path,
-                required=True,
-                metavar="SETTINGS",
-                help="of the controller; its directory is formatted",
-            ),
-            option(
-                "--gone",
-                read=from_to(0, INT32_MAX),
-                multiple=True,
-                metavar="ID",
-                help="a controller that does not answer and never runs again, as its host is lost; may be repeated",
-            ),
-            flag(
-                "--dry-run",
-                help="show what the controller would begin with, and what may be missing; write nothing",
-            ),
-            output,
-        )
-    ):
-        run = declare(run)
-    return run
+_beginning: Final = together(
+    option(
+        "--config",
+        read=Path,
+        required=True,
+        metavar="SETTINGS",
+        help="of the controller; its directory is formatted",
+    ),
+    option(
+        "--gone",
+        read=from_to(0, INT32_MAX),
+        multiple=True,
+        metavar="ID",
+        help="a controller that does not answer and never runs again, as its host is lost; may be repeated",
+    ),
+    flag(
+        "--dry-run",
+        help="show what the controller would begin with, and what may be missing; write nothing",
+    ),
+    output,
+)
+"""What the two verbs take that let a controller begin with a state."""
 
 
 def _place(text: str) -> Path:

@@ -4,9 +4,9 @@ import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ops import render
-from ops.options import Noun, Output, Run, Verb, argument, option, output
-from ops.talk import fail_usage, say
+from ops.command_line import render
+from ops.command_line.options import Noun, Output, Run, Verb, argument, option, output, together
+from ops.command_line.talk import fail_usage, say
 
 if TYPE_CHECKING:
     from ops.bench.catalog import Bench
@@ -25,10 +25,10 @@ def _verb_of(bench: "Bench") -> Run:
     def run(asked: Output, *, peer: Sequence[str], **sizes: Any) -> int:
         return run_bench(asked, bench, peer, sizes)
 
-    for declare in reversed(bench.flags):
-        run = declare(run)
     told = f"none: {bench.no_peer}" if bench.no_peer else _PEER_HELP["tls" in bench.peers]
-    return option("--peer", multiple=True, choices=bench.peers or ("etcd",), help=told)(output(run))
+    return option("--peer", multiple=True, choices=bench.peers or ("etcd",), help=told)(
+        output(together(*bench.flags)(run))
+    )
 
 
 def _noun() -> Noun | Verb:

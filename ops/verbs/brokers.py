@@ -6,13 +6,14 @@ from typing import Any, Final
 from metadata_log.errors import BrokerIdNotRegistered, NodeStillAlive, NotAuthorized, Rejected, Unavailable
 from metadata_log.ids import NO_LEADER
 from metadata_log.wire.shapes import INT32_MAX
-from ops import render
 from ops.admin.cluster import Cluster
-from ops.changes import REFUSED, Change, change, result_columns
-from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, argument, flag, network, option, reading, watchable
-from ops.render import Column, Tone
-from ops.values import broker_id_list, from_to
+from ops.command_line import render
+from ops.command_line.changes import REFUSED, Change, change, result_columns
+from ops.command_line.guard import ask_first, guarded
+from ops.command_line.options import Network, Noun, argument, flag, network, option, reading, watchable
+from ops.command_line.render import Column, Tone
+from ops.command_line.talk import say
+from ops.command_line.values import broker_id_list, from_to
 from ops.verbs import placements
 from ops.verbs.reassignments import reassigning
 from ops.when import duration_text, time_text
@@ -174,9 +175,16 @@ def run_drain(
 @change
 def run_unregister(asked: Change, *, broker_ids: Sequence[int], force: bool, yes: bool) -> int:
     """Remove brokers one after the other: each is a change in parts, with a result of its own."""
-    if asked.dry_run:
-        return asked.foreseen("UnregisterBroker", *({"broker_id": one} for one in broker_ids))
     client = asked.client()
+    if asked.dry_run:
+        code = asked.foreseen("UnregisterBroker", *({"broker_id": one} for one in broker_ids))
+        try:
+            if not force:
+                _refuse_living(client, broker_ids)
+        except NodeStillAlive as refusal:
+            say(f"it would be refused: {refusal.message}")
+            return REFUSED
+        return code
     if not force:
         _refuse_living(client, broker_ids)
     what = f"this unregisters broker {', '.join(map(str, broker_ids))}"

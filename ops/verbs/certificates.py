@@ -3,23 +3,22 @@ tests/cluster/test_certificates.py.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.node.identity.certificate_dates import DAY_S
-from ops.changes import REFUSED
+from ops.command_line.changes import REFUSED
+from ops.command_line.guard import ask_first
+from ops.command_line.options import Network, Noun, Run, argument, either, flag, network, option, together
+from ops.command_line.render import Column
+from ops.command_line.routines import UNSAFE, Routine, routine
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import existing_file, existing_path, from_to
 from ops.given import SHOWN
-from ops.guard import ask_first
 from ops.node_commands import command_with
-from ops.options import Network, Noun, R, argument, either, flag, network, option
 from ops.processes import keep_files_private
-from ops.render import Column
-from ops.routines import UNSAFE, Routine, routine
-from ops.talk import fail_usage, say
-from ops.values import existing_file, existing_path, from_to
 from ops.when import duration_text, parse_duration_ms
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ ENDS: Final = 10
 """The exit code of `list --expiring` where a certificate ends in time."""
 PATIENCE_S: Final = 60.0
 DAYS_MAX: Final = 3_650
-LOOK_AGAIN_S: Final = 0.5
 PLACES: Final = ("id", "role", "host", "file", "name")
 LISTED: Final = (
     Column("where"),
@@ -39,6 +37,7 @@ LISTED: Final = (
     Column("until"),
     Column("days_left", "DAYS"),
     Column("trusted"),
+    Column("revoked", tone=lambda is_so: "bad" if is_so else ""),
     Column("uri", "NAMES"),
     Column("serial", is_wide=True),
     Column("authority", is_wide=True),
@@ -88,13 +87,13 @@ def run_list(asked: Network, *, paths: tuple[Path, ...], expiring_ms: int | None
 
 def _in_files(asked: Network, paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
     from ops.admin.connect import given_files
-    from ops.admin.shown_certificates import described, in_files
+    from ops.admin.shown_certificates import described, in_files, is_revoked_beside
 
     authorities = _authorities(given_files({name: getattr(asked, name) for name in SHOWN}).get("ca"))
     for file, certificate in in_files(paths):
-        yield {"where": str(file), "listener": None, "address": None} | described(
-            certificate, authorities, now_s=time.time()
-        )
+        row = {"where": str(file), "listener": None, "address": None}
+        told = described(certificate, authorities, now_s=time.time())
+        yield row | {"revoked": is_revoked_beside(file, certificate)} | told
 
 
 def _shown(asked: Network) -> Iterator[dict[str, Any]]:
@@ -112,6 +111,7 @@ def _shown(asked: Network) -> Iterator[dict[str, Any]]:
                 "where": target.name,
                 "listener": listener.name,
                 "address": address_text(listener.address),
+                "revoked": None,  # a node that shows a revoked one says so itself: quorum health
             }
             try:
                 certificate = served(listener.address, show)
@@ -145,28 +145,24 @@ def _show(asked: Network) -> "TlsFiles | None":
     )
 
 
-def _bringing(run: R, *, accepts: bool) -> R:
+def _bringing(*, accepts: bool) -> Callable[[Run], Run]:
     """Declare how files get to the nodes."""
-    for declare in reversed(
-        (
-            option(
-                "--install",
-                read=command_with(PLACES),
-                metavar="COMMAND",
-                help="brings a file to a node, without a shell: {file} is to become {name} there (node.crt, node.key, "
-                "ca.crt, revoked.toml); {id}, {role} and {host} are replaced, too",
-            ),
-            either("local", "install"),
-            routine(
-                dry="show what would be done, and what is unsafe; change nothing",
-                local="the nodes are those of `metaquorum up --secure --dir DIR`",
-                patience_s=PATIENCE_S,
-                accepts=accepts,
-            ),
-        )
-    ):
-        run = declare(run)
-    return run
+    return together(
+        option(
+            "--install",
+            read=command_with(PLACES),
+            metavar="COMMAND",
+            help="brings a file to a node, without a shell: {file} is to become {name} there (node.crt, node.key, "
+            "ca.crt, revoked.toml); {id}, {role} and {host} are replaced, too",
+        ),
+        either("local", "install"),
+        routine(
+            dry="show what would be done, and what is unsafe; change nothing",
+            local="the nodes are those of `metaquorum up --secure --dir DIR`",
+            patience_s=PATIENCE_S,
+            accepts=accepts,
+        ),
+    )
 
 
 @NOUN.verb(
@@ -195,7 +191,7 @@ def _bringing(run: R, *, accepts: bool) -> R:
     metavar="N",
     help="for which the new certificates are valid; default: 825",
 )
-@partial(_bringing, accepts=True)
+@_bringing(accepts=True)
 def run_rotate(
     asked: Routine,
     *,
@@ -293,7 +289,7 @@ def _show_rotation(asked: Network, rotation: "Rotation", due: str | None) -> int
 )
 @option("--note", read=str, default="", may_be_empty=True, metavar="TEXT", help="for people")
 @flag("--force", help="also one that a running node shows, which is cut off then")
-@partial(_bringing, accepts=False)
+@_bringing(accepts=False)
 def run_revoke(
     asked: Routine,
     *,

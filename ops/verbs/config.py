@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from metadata_log.errors import MetadataError
 from metadata_log.node.disk.data_directory import Role, read_meta
 from metadata_log.node.identity.access import Access
-from ops.changes import REFUSED
-from ops.options import Noun, Output, argument, output
-from ops.render import Column
-from ops.values import existing_path
+from ops.command_line.changes import REFUSED
+from ops.command_line.options import Noun, Output, argument, output
+from ops.command_line.render import Column
+from ops.command_line.values import existing_path
 
 if TYPE_CHECKING:
     from broker_agent.config import BrokerSettings

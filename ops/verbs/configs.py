@@ -1,4 +1,4 @@
-"""Edge: `configs list|describe|set|unset|append|subtract|replace`, of topics, brokers and the cluster."""
+"""Edge: `configs list|describe|set|unset|append|subtract|replace`, of topics, brokers, the cluster and groups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,13 +6,27 @@ from typing import Any, Final
 
 from metadata_log.errors import InvalidConfig
 from metadata_log.wire.shapes import INT32_MAX
-from ops import render
+from ops.admin.bulk_reads import bulk_source, read_in_bulk
+from ops.admin.cluster import Cluster
+from ops.admin.exchange import JSON
 from ops.admin.items import ALTER_CONFIGS, REPLACE_CONFIGS, ItemRequest
-from ops.changes import Change, carry_out, change_of_items, result_columns
-from ops.options import Network, Noun, Output, R, argument, either, flag, option, reading, sharing
-from ops.render import Column
-from ops.talk import fail_usage, say
-from ops.values import from_to
+from ops.command_line import render
+from ops.command_line.changes import Change, carry_out, change_of_items, result_columns
+from ops.command_line.options import (
+    Network,
+    Noun,
+    Output,
+    R,
+    argument,
+    either,
+    flag,
+    option,
+    reading,
+    sharing,
+)
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import from_to
 from ops.verbs.topics import key_values
 
 CONFIGS: Final = (
@@ -28,26 +42,55 @@ NOUN: Final = Noun()
 ID: Final = from_to(0, INT32_MAX)
 
 
-def _of_one(run: R) -> R:
-    """Declare whose settings are shown, and which: `topic`, `broker`, `cluster` and `keys`."""
+def _of_one(run: R, *more: str) -> R:
+    """Declare whose settings are shown, and which: `topic`, `broker`, `cluster` and `keys`, or one of `more`."""
     for declare in (
         argument("keys", "K...", nargs=-1),
         flag("--cluster"),
         option("--broker", read=ID, metavar="ID"),
         option("--topic", metavar="T"),
-        either("topic", "broker", "cluster", required=True),
+        either("topic", "broker", "cluster", *more, required=True),
     ):
         run = declare(run)
     return reading(run)
 
 
-@NOUN.verb("list", "Show the settings that are set.", "configs list --topic orders")
-@_of_one
+def _of_one_or_all(run: R) -> R:
+    return _of_one(
+        _of_clients(flag("--all", "of_all", help="of all topics, brokers, groups and client metrics")(run)),
+        *("of_all", "group", "client_metrics"),
+    )
+
+
+def _of_clients(run: R, **more: Any) -> R:
+    """Declare `group` and `client_metrics`, whose settings Kafka's brokers carry out."""
+    run = option("--client-metrics", metavar="NAME", help="a subscription to clients' metrics", **more)(run)
+    return option("--group", metavar="G", help="a group of consumers or of others", **more)(run)
+
+
+@NOUN.verb(
+    "list",
+    "Show the settings that are set.",
+    "configs list --topic orders",
+    "configs list --all retention.ms",
+)
+@_of_one_or_all
 def run_list(
-    asked: Network, *, topic: str | None, broker: int | None, cluster: bool, keys: Sequence[str]
+    asked: Network,
+    *,
+    topic: str | None,
+    broker: int | None,
+    cluster: bool,
+    of_all: bool,
+    group: str | None,
+    client_metrics: str | None,
+    keys: Sequence[str],
 ) -> int:
-    """Show all settings of one resource, or those named."""
-    items = asked.client().configs(_resource(topic, broker, cluster))
+    """Show all settings of one resource or of all, or those named."""
+    client = asked.client()
+    of_clients = {"group": group, "client_metrics": client_metrics}
+    resource = {kind: name for kind, name in of_clients.items() if name is not None}
+    items = _everywhere(client) if of_all else client.configs(resource or _resource(topic, broker, cluster))
     if unknown := _unknown(keys, items):
         say(f"not set here: {unknown}; `configs describe` shows what counts instead")
     _show(asked, CONFIGS, keys, items)
@@ -93,6 +136,14 @@ def _resource(topic: str | None, broker: int | None, cluster: bool) -> dict[str,
     return {"broker": broker} if broker is not None else {"cluster": 1}
 
 
+def _everywhere(client: Cluster) -> list[dict[str, Any]]:
+    """Return the settings of all topics, brokers, groups and subscriptions of metrics, as the state has them."""
+    source = bulk_source(client)
+    state = read_in_bulk(client, source, f"/v1/state?at={source.end_offset}", accept=JSON).json()
+    found: list[dict[str, Any]] = state["configs"]
+    return found
+
+
 def _unknown(keys: Sequence[str], items: Sequence[render.Row]) -> str:
     return ", ".join(sorted(set(keys) - {item["name"] for item in items}))
 
@@ -104,23 +155,28 @@ def _show(asked: Output, columns: Sequence[Column], keys: Sequence[str], items: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration(Change):
-    """A change of settings of some topics, brokers and the cluster."""
+    """A change of settings of some topics, brokers, the cluster, groups and clients' metrics."""
 
     topic: Sequence[str]
     broker: Sequence[int]
     cluster: bool
+    group: Sequence[str]
+    client_metrics: Sequence[str]
 
     def carry_out(self, request: ItemRequest, columns: Sequence[Column], **alter: Any) -> int:
         resources: list[dict[str, Any]] = [{"topic": name} for name in self.topic]
         resources += [{"broker": broker_id} for broker_id in self.broker]
         resources += [{"cluster": True}] if self.cluster else []
+        resources += [{"group": name} for name in self.group]
+        resources += [{"client_metrics": name} for name in self.client_metrics]
         if not resources:
-            fail_usage("--topic, --broker or --cluster is needed")
+            fail_usage("--topic, --broker, --cluster, --group or --client-metrics is needed")
         return carry_out(self, request, [resource | alter for resource in resources], columns)
 
 
 def _of_some(run: R) -> R:
     """Declare whose settings are changed: the verb gets an Alteration."""
+    run = _of_clients(run, multiple=True)
     for declare in (
         flag("--cluster", help="for all brokers"),
         option("--broker", multiple=True, read=ID, metavar="ID", help="may be repeated"),

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.admin.connect import bootstrap_from, credentials_from, paired
+from ops.command_line.options import Noun, Output, argument, declaring, flag, option, output, shown_files
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage, say
 from ops.contexts import Context, chosen, load, save
 from ops.given import SHOWN
-from ops.options import Noun, Output, argument, declaring, flag, option, output, shown_files
-from ops.render import Column
-from ops.talk import fail_usage, say
 
 CONTEXTS: Final = (
     Column("name"),

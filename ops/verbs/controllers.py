@@ -4,13 +4,13 @@ from typing import Any, Final
 
 from metadata_log.ids import NodeId
 from metadata_log.wire.shapes import INT32_MAX
-from ops import render
 from ops.admin.dry_run import foresee
-from ops.changes import REFUSED, Change, change, show_foreseen
-from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, argument, reading, watchable
-from ops.render import Column
-from ops.values import from_to
+from ops.command_line import render
+from ops.command_line.changes import REFUSED, Change, change, show_foreseen
+from ops.command_line.guard import ask_first, guarded
+from ops.command_line.options import Network, Noun, argument, reading, watchable
+from ops.command_line.render import Column
+from ops.command_line.values import from_to
 from ops.when import time_text
 
 
@@ -70,6 +70,9 @@ def run_unregister(asked: Change, *, controller_id: int, yes: bool) -> int:
         linked = [one["controller_id"] for one in client.controllers() if one["linked"]]
         command = UnregisterController(controller_id=NodeId(controller_id), validate_only=False)
         return show_foreseen(asked, foresee(client, [command], linked=linked))
+    if not yes:
+        # What would be refused is refused before anybody is asked.
+        client.write("DELETE", f"/v1/controllers/{controller_id}?validate_only=true")
     what = f"this removes the registration of controller {controller_id}"
     if not ask_first(what, lambda: ("it registers again if it is started",), yes=yes):
         return REFUSED

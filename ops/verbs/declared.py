@@ -18,12 +18,12 @@ from ops.admin.items import (
     ItemRequest,
     send_items,
 )
-from ops.changes import REFUSED
-from ops.guard import ask_first, guarded
-from ops.options import Network, R, Verb, argument, flag, network, reading
-from ops.render import Column
-from ops.talk import fail_usage, say
-from ops.values import existing_file, text_of
+from ops.command_line.changes import REFUSED
+from ops.command_line.guard import ask_first, guarded
+from ops.command_line.options import Network, R, Verb, argument, flag, network, reading
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import existing_file, text_of
 from ops.verbs.acls import say_doubts
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _declared(file: Path) -> "Declared":
         text = text_of(file)
         return read_declared(tomllib.loads(text) if file.suffix == ".toml" else json.loads(text))
     except ValueError as error:
-        fail_usage(f"{file} declares nothing: {error}")
+        fail_usage(f"{file} cannot be read: {error}")
 
 
 def _drift(client: "Cluster", declared: "Declared", *, deletes: bool) -> "Drift":

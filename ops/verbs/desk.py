@@ -6,8 +6,8 @@ from typing import Final
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-from ops.options import Verb, argument
-from ops.talk import fail_usage, put
+from ops.command_line.options import Verb, argument, suggestion
+from ops.command_line.talk import fail_usage, put
 
 SHELLS: Final[dict[str, type[ShellComplete]]] = {
     "bash": BashComplete,
@@ -25,7 +25,9 @@ def run_help(*, words: Sequence[str]) -> int:
     for word in words:
         found = command.get_command(ctx, word) if isinstance(command, click.Group) else None
         if found is None:
-            fail_usage(f"there is no {' '.join(words)!r}; metaquorum help lists what there is")
+            known = command.list_commands(ctx) if isinstance(command, click.Group) else []
+            near = suggestion(word, known) or "; metaquorum help lists what there is"
+            fail_usage(f"there is no {' '.join(words)!r}{near}")
         ctx = click.Context(found, parent=ctx, info_name=word)
         command = found
     click.echo(command.get_help(ctx))

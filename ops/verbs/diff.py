@@ -9,11 +9,11 @@ from ops.admin.bulk_reads import Source, bulk_source, read_in_bulk
 from ops.admin.cluster import Cluster
 from ops.admin.exchange import JSON
 from ops.admin.state_diff import state_diff
-from ops.options import Network, Verb, option, reading
-from ops.partition_summary import SHOWN_MAX
-from ops.render import Column, plain
-from ops.talk import say
-from ops.values import moment
+from ops.command_line.options import Network, Verb, option, reading
+from ops.command_line.partition_summary import SHOWN_MAX
+from ops.command_line.render import Column, plain
+from ops.command_line.talk import say
+from ops.command_line.values import moment
 from ops.when import When, time_text
 
 CHANGES: Final = (
@@ -29,7 +29,7 @@ CHANGES: Final = (
 @option(
     "--from", "--since", "first", read=moment, required=True, metavar="WHEN", help="an end offset or a time"
 )
-@option("--to", "last", read=moment, metavar="WHEN", help="default: now")
+@option("--to", "--until", "last", read=moment, metavar="WHEN", help="default: now")
 @reading
 def run_diff(asked: Network, *, first: When, last: When | None) -> int:
     client = asked.client()

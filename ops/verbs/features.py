@@ -4,9 +4,9 @@ from typing import Final
 from urllib.parse import quote
 
 from metadata_log.records.features import METAQUORUM_VERSION
-from ops.changes import Change, change
-from ops.options import Network, Noun, argument, flag, reading
-from ops.render import Column
+from ops.command_line.changes import Change, change
+from ops.command_line.options import Network, Noun, argument, flag, reading
+from ops.command_line.render import Column
 
 FEATURES: Final = (
     Column("feature"),
@@ -75,7 +75,8 @@ def run_preview(asked: Network, *, feature: tuple[str, int]) -> int:
     told = asked.client().read(f"/v1/features/preview?feature={quote(name, safe='')}&level={level}")
 
     def table() -> str:
-        lines = [f"{name} is {told['present']}; at {level} {told['count']} fields would be lost"]
+        fields = f"{told['count']:,} field{'' if told['count'] == 1 else 's'}"
+        lines = [f"{name} is {told['present']}; level {level} would lose {fields}"]
         if level >= told["present"]:
             lines = [f"{name} is {told['present']}: {level} is no lower level, and nothing would be lost"]
         elif name == METAQUORUM_VERSION:

@@ -7,17 +7,17 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import DirectoryInUse, ForeignDirectory, InvalidRequest
 from metadata_log.node.clock import unix_ms
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.registry import to_json, type_name
-from ops import render
-from ops.options import Output, R, argument, flag, option, output
+from ops.command_line import render
+from ops.command_line.options import Output, argument, flag, option, output, together
+from ops.command_line.talk import fail_usage, patience, say
+from ops.command_line.values import existing_path
 from ops.processes import keep_files_private
-from ops.talk import fail_usage, patience, say
-from ops.values import existing_path
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import MetadataImage
@@ -26,32 +26,27 @@ if TYPE_CHECKING:
     from quorum.node.config import ControllerSettings
 
 
-def declared(run: R) -> R:
-    """Declare what the verb takes."""
-    for each in reversed(
-        (
-            argument("hosts", "HOST:PORT", read=str),
-            option(
-                "--config",
-                read=existing_path,
-                required=True,
-                multiple=True,
-                metavar="FILE",
-                help="of a controller of ours, under the id of Kafka's cluster; repeated, one for each that votes",
-            ),
-            flag(
-                "--dry-run",
-                help="print the records, and what would be refused or left out; write nothing, also not in ZooKeeper",
-            ),
-            flag(
-                "--give-back",
-                help="instead, delete what an earlier call wrote to ZooKeeper: its brokers may run under it again",
-            ),
-            output,
-        )
-    ):
-        run = each(run)
-    return run
+declared: Final = together(
+    argument("hosts", "HOST:PORT", read=str),
+    option(
+        "--config",
+        read=existing_path,
+        required=True,
+        multiple=True,
+        metavar="FILE",
+        help="of a controller of ours, under the id of Kafka's cluster; repeated, one for each that votes",
+    ),
+    flag(
+        "--dry-run",
+        help="print the records, and what would be refused or left out; write nothing, also not in ZooKeeper",
+    ),
+    flag(
+        "--give-back",
+        help="instead, delete what an earlier call wrote to ZooKeeper: its brokers may run under it again",
+    ),
+    output,
+)
+"""What the verb takes."""
 
 
 def run_import(asked: Output, *, hosts: str, config: tuple[Path, ...], dry_run: bool, give_back: bool) -> int:
@@ -151,7 +146,7 @@ def _take_over(asked: Output, ensemble: "Ensemble", controllers: Sequence["Contr
     held = before.controller is not None
     epoch = ensemble.hold_controller(node_id, unix_ms=unix_ms())
     try:
-        # All of it behind the claim: what is read before may be changed by a broker that comes and goes meanwhile.
+        # All of it after the claim: what is read before may be changed by a broker that comes and goes meanwhile.
         _check(ensemble.hosts, found := _read(ensemble), controllers)
         image = _image(found, controllers, epoch)
         check_may_take_over(controllers, image)

@@ -5,9 +5,9 @@ Tests: tests/unit/ops/verbs/test_learn.py.
 import signal
 from typing import Any, Final
 
-from ops.options import Output, Verb, argument, output
-from ops.render import Column
-from ops.talk import fail_usage, put
+from ops.command_line.options import Output, Verb, argument, output
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage, put
 
 LISTED: Final = (Column("story"), Column("brokers"), Column("about"))
 NOT_HERE: Final = (

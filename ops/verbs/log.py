@@ -19,13 +19,13 @@ from metadata_log.errors import (
 from metadata_log.node.disk.data_directory import is_fresh, load_meta
 from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.kinds import Kind, kind_of, not_for
-from ops import render
 from ops.admin.connect import DEFAULT_CLUSTER_FILE
-from ops.foreign_logs import FOREIGN, verified
-from ops.options import Network, Noun, Output, argument, flag, option, output, reading
+from ops.command_line import render
+from ops.command_line.options import Network, Noun, Output, argument, flag, option, output, reading
+from ops.command_line.talk import fail_usage, patience, say
+from ops.command_line.values import directory, existing_path, seconds
+from ops.foreign_logs import FOREIGN, checked, verified
 from ops.processes import running_process
-from ops.talk import fail_usage, patience, say
-from ops.values import directory, existing_path, seconds
 from ops.verbs import log_dump
 from ops.verbs.log_dump import log_range
 from ops.when import AtOffset, When
@@ -51,6 +51,7 @@ NOUN.verb(
     "Print the last records, and with -f what is written from now on.",
     "log tail -f",
     "log tail -n 100 --broker 13 -o jsonl",
+    "log tail -f --since -1h --cause SESSION_EXPIRED",
 )(log_dump.run_tail)
 
 
@@ -65,19 +66,19 @@ NOUN.verb(
 @output
 def run_verify(asked: Output, *, path: Path | None) -> int:
     """Check segments, snapshots and journals byte by byte, without changing them or disturbing a running node."""
-    checked: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for each in _logs_below(path):
-        ends = {result["path"]: result["end_offset"] for result in checked if result["kind"] == "log"}
+        ends = {result["path"]: result["end_offset"] for result in rows if result["kind"] == "log"}
         with patience(f"{each} is being verified"):
-            checked += _verified(each, ends)
-    if not checked:
+            rows += _verified(each, ends)
+    if not rows:
         raise InvalidRequest(
             f"{path or DEFAULT_CLUSTER_FILE.parent}: holds no segment, no snapshot and no journal to verify"
         )
     columns = [
         render.Column(key) for key in ("path", "kind", "files", "frames", "bytes", "end_offset", "torn_bytes")
     ]
-    asked.show_items(checked, columns, empty="")
+    asked.show_items(rows, columns, empty="")
     return 0
 
 
@@ -119,38 +120,20 @@ def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     if path.suffix == ".snapshot":
         with saying_what_to_do():
             image = read_snapshot(path)
-        yield _checked(path, "snapshot", files=1, size=path.stat().st_size, end_offset=image.end_offset)
+        yield checked(path, "snapshot", files=1, size=path.stat().st_size, end=image.end_offset)
         return
     with saying_what_to_do():
         found = verify(path)
-    yield _checked(
+    yield checked(
         path,
         "log",
         files=found.files,
         frames=found.frames,
         size=found.size,
-        start_offset=found.start_offset,
-        end_offset=found.end_offset,
-        torn_bytes=found.torn_bytes,
+        start=found.start_offset,
+        end=found.end_offset,
+        torn=found.torn_bytes,
     )
-
-
-def _checked(
-    path: Path,
-    kind: str,
-    *,
-    files: int,
-    size: int,
-    frames: int | None = None,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    torn_bytes: int = 0,
-) -> dict[str, Any]:
-    return {"path": str(path), "kind": kind, "files": files, "frames": frames, "bytes": size} | {
-        "start_offset": start_offset,
-        "end_offset": end_offset,
-        "torn_bytes": torn_bytes,
-    }
 
 
 @contextmanager
@@ -220,8 +203,8 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
         say(
             f"{path}: {found.torn_bytes} bytes at the end are torn by a crash; the node cuts them when it starts"
         )
-    yield _checked(
-        path, "journal", files=found.files, frames=found.batches, size=found.size, torn_bytes=found.torn_bytes
+    yield checked(
+        path, "journal", files=found.files, frames=found.batches, size=found.size, torn=found.torn_bytes
     )
 
 

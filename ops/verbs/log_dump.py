@@ -12,8 +12,8 @@ from metadata_log.log.lines import log_lines
 from metadata_log.records.registry import RECORD_TYPES
 from metadata_log.replay.kinds import Kind, kind_of, not_for
 from metadata_log.wire.shapes import INT32_MAX
-from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk
+from ops.admin.causes import CAUSES
 from ops.admin.client import ClusterClient
 from ops.admin.cluster import Cluster
 from ops.admin.log_feed import feed_lines
@@ -25,31 +25,52 @@ from ops.admin.log_frames import (
     telling_of_its_beginning,
     within,
 )
-from ops.log_text import LogText
-from ops.options import Network, R, argument, flag, option, reading
-from ops.talk import fail_usage, put, say
-from ops.values import existing_path, from_to, moment
+from ops.command_line import render
+from ops.command_line.log_text import LogText
+from ops.command_line.options import Network, R, argument, either, flag, option, reading
+from ops.command_line.talk import fail_usage, put, say
+from ops.command_line.values import existing_path, from_to, moment
 from ops.when import OFFSET_MAX, AtOffset, AtTime, When
 
 OCTETS: Final = "application/octet-stream"
 TAIL: Final = 20
 
 
-def log_range(run: R) -> R:
-    """Declare which part of the log is read, and from which controller: `first`, `until` and `leader`."""
+def log_range(run: R, *more: str) -> R:
+    """Declare which part of the log is read, and from which controller: `first`, `until` and `leader`.
+
+    `more` are other words for --until.
+    """
     leader = flag("--leader", help="read from the leader, not from a follower")
-    until = option("--until", read=moment, metavar="WHEN", help="below this one; default: the end")
+    until = option(
+        "--until", *more, "until", read=moment, metavar="WHEN", help="below this one; default: the end"
+    )
     first = option(
         "--from", "--since", "first", read=moment, metavar="WHEN", help="the first record; default: 0"
     )
     return first(until(leader(run)))
 
 
+def _range_of_dump(run: R) -> R:
+    return log_range(run, "--to")
+
+
+def _type_names() -> list[str]:
+    return sorted(each.__name__.removesuffix("Record") for each in RECORD_TYPES)
+
+
 def _type_name(text: str) -> str:
-    known = {each.__name__.removesuffix("Record").lower(): each.__name__ for each in RECORD_TYPES}
-    if text.lower() not in known:
-        names = ", ".join(sorted(name.removesuffix("Record") for name in known.values()))
-        raise ValueError(f"{text!r} is no type of record; they are {names}")
+    known = _type_names()
+    if text.lower() not in map(str.lower, known):
+        raise ValueError(f"{text!r} is no type of record; they are {', '.join(known)}")
+    return text.lower()
+
+
+def _cause(text: str) -> str:
+    """Return a code, or the name of an operation, which is not written in capitals."""
+    is_code = "_" in text or text.isupper()
+    if is_code and text.upper() not in CAUSES:
+        raise ValueError(f"{text!r} is no cause; they are {', '.join(CAUSES)}, and the names of operations")
     return text.lower()
 
 
@@ -60,11 +81,19 @@ def _filters(run: R) -> R:
             "--cause",
             "causes",
             multiple=True,
+            read=_cause,
+            words=lambda: CAUSES,
             metavar="CODE",
             help="written because of this, or by this operation",
         ),
         option(
-            "--type", "types", multiple=True, read=_type_name, metavar="TYPE", help="records of this type"
+            "--type",
+            "types",
+            multiple=True,
+            read=_type_name,
+            words=_type_names,
+            metavar="TYPE",
+            help="records of this type",
         ),
         option(
             "--actor", "actors", multiple=True, metavar="NAME", help="asked for by User:NAME, or Broker:ID"
@@ -90,12 +119,12 @@ def _wanted(
         brokers=frozenset(brokers),
         actors=tuple(actors),
         types=frozenset(types),
-        causes=frozenset(cause.lower() for cause in causes),
+        causes=frozenset(causes),
     )
 
 
 @argument("path", "DIR|FILE", required=False, read=existing_path)
-@log_range
+@_range_of_dump
 @_filters
 @flag("-f", "--follow", help="go on with what is written from now on")
 @reading
@@ -138,18 +167,30 @@ def run_dump(
     return 0
 
 
-@option(
-    "-n", "--lines", "count", read=from_to(0, INT32_MAX), default=TAIL, metavar="N", help=f"default: {TAIL}"
-)
+@option("-n", "--lines", "count", read=from_to(0, INT32_MAX), metavar="N", help=f"default: {TAIL}")
+@option("--since", "--from", "first", read=moment, metavar="WHEN", help="all since then, not the last N")
+@either("count", "first")
 @_filters
 @flag("-f", "--follow", help="go on with what is written from now on")
 @reading
-def run_tail(asked: Network, *, count: int, topics: Sequence[str], follow: bool, **filters: Any) -> int:
+def run_tail(
+    asked: Network,
+    *,
+    count: int | None,
+    first: When | None,
+    topics: Sequence[str],
+    follow: bool,
+    **filters: Any,
+) -> int:
     """Print the last records, and with --follow what comes."""
     client = asked.client()
-    source = bulk_source(client)
-    first = max(source.status["log_start_offset"], source.end_offset - count)
-    lines = feed_lines(client, topics=topics, first=str(first), until=None, follow=follow)
+    if first is None:
+        source = bulk_source(client)
+        last = TAIL if count is None else count
+        begin = str(max(source.status["log_start_offset"], source.end_offset - last))
+    else:
+        begin = first.query
+    lines = feed_lines(client, topics=topics, first=begin, until=None, follow=follow)
     wanted = _wanted(**filters)
     _print(asked, wanted.of(lines), names=_names(asked, client), follows=follow, flush=True)
     return 0
@@ -236,7 +277,7 @@ def _said_if_none(lines: Iterable[Line]) -> Iterator[Line]:
         is_empty = False
         yield line
     if is_empty:
-        say("no record of the log lies in this range")
+        say("no such record lies in this range of the log")
 
 
 def _dumped(lines: Iterable[Line], output: str) -> Iterator[str]:

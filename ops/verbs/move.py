@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 from metadata_log.errors import MetadataError
 from metadata_log.node.addresses import HostPort, address_text, is_node_url, is_reachable, read_address
 from metadata_log.wire.shapes import INT32_MAX
-from ops.changes import REFUSED
-from ops.guard import ask_first
+from ops.command_line.changes import REFUSED
+from ops.command_line.guard import ask_first
+from ops.command_line.options import Noun, either, option, together
+from ops.command_line.routines import UNSAFE, Routine, routine
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import from_to
 from ops.node_commands import command_with, run_for
-from ops.options import Noun, R, either, option
 from ops.processes import keep_files_private
-from ops.routines import UNSAFE, Routine, routine
-from ops.talk import fail_usage, say
-from ops.values import from_to
 
 if TYPE_CHECKING:
     from ops.admin.moving import Move, Moving
@@ -42,29 +42,24 @@ def _url(text: str) -> str:
 _http: Final = option("--http", read=_url, metavar="URL", help="where it is asked over HTTP from then on")
 
 
-def _moving(run: R) -> R:
-    """Declare what both verbs have in common."""
-    for declare in reversed(
-        (
-            option("--id", "node_id", read=from_to(0, INT32_MAX), required=True, metavar="N"),
-            option(
-                "--restart",
-                "command",
-                read=command_with(PLACES),
-                metavar="COMMAND",
-                help="stops the node, lets its settings name the new addresses, and starts it; without a shell; {id}, "
-                "{role}, {host} (as it was), {http}, {raft} and {kafka} are replaced",
-            ),
-            either("command", "local"),
-            routine(
-                dry="show where it is reached now and then, and what is unsafe; change nothing",
-                local="the node is one of `metaquorum up --dir DIR`: all files there are written, and it is started again",
-                more_codes=("NAME_UNKNOWN",),
-            ),
-        )
-    ):
-        run = declare(run)
-    return run
+_moving: Final = together(
+    option("--id", "node_id", read=from_to(0, INT32_MAX), required=True, metavar="N"),
+    option(
+        "--restart",
+        "command",
+        read=command_with(PLACES),
+        metavar="COMMAND",
+        help="stops the node, lets its settings name the new addresses, and starts it; without a shell; {id}, "
+        "{role}, {host} (as it was), {http}, {raft} and {kafka} are replaced",
+    ),
+    either("command", "local"),
+    routine(
+        dry="show where it is reached now and then, and what is unsafe; change nothing",
+        local="the node is one of `metaquorum up --dir DIR`: all files there are written, and it is started again",
+        more_codes=("NAME_UNKNOWN",),
+    ),
+)
+"""What both verbs take."""
 
 
 @NOUN.verb(
@@ -155,8 +150,8 @@ def _restart(
 ) -> "Callable[[Node], None]":
     def restart(node: "Node") -> None:
         if local is not None:
-            from ops.member_processes import restart_member
-            from ops.moved_files import write_move
+            from ops.local.member_processes import restart_member
+            from ops.local.moved_files import write_move
 
             write_move(local.resolve(), move)
             restart_member(local, move.id)

@@ -10,16 +10,34 @@ from typing import Any, Final
 
 from metadata_log.errors import NotAuthorized, UnknownTopicOrPartition
 from metadata_log.wire.shapes import INT32_MAX
-from ops import render
 from ops.admin.cluster import Cluster
 from ops.admin.items import ELECT
-from ops.changes import REFUSED, Change, carry_out, change_of_items, result_columns, show_foreseen
-from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, R, argument, either, flag, network, option, reading, watchable
-from ops.partition_summary import SHOWN_MAX, summary
-from ops.render import Column
-from ops.talk import fail_usage, say
-from ops.values import broker_id_list, existing_path, from_to, moment, seconds
+from ops.command_line import render
+from ops.command_line.changes import (
+    REFUSED,
+    Change,
+    carry_out,
+    change_of_items,
+    result_columns,
+    show_foreseen,
+)
+from ops.command_line.guard import ask_first, guarded
+from ops.command_line.options import (
+    Network,
+    Noun,
+    R,
+    argument,
+    either,
+    flag,
+    network,
+    option,
+    reading,
+    watchable,
+)
+from ops.command_line.partition_summary import SHOWN_MAX, summary
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import broker_id_list, existing_path, from_to, moment, seconds
 from ops.verbs import placements, reassignments
 from ops.when import AtOffset, When, time_text
 
@@ -78,7 +96,9 @@ def run_list(asked: Network, *, topic: str | None, **selected: bool) -> int:
     found = [*client.partitions(topic, only=only)]
 
     def table() -> str:
-        rows = asked.table(PARTITIONS, found, empty="no such partition")
+        rows = asked.table(
+            PARTITIONS, found, empty="no partition" if only is None else f"no partition is {only}"
+        )
         if len(found) <= SHOWN_MAX:
             return rows
         states = {broker["broker_id"]: broker["state"] for broker in client.brokers()}

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from metadata_log.errors import BrokerIdNotRegistered, ElectionNotNeeded
 from metadata_log.ids import BrokerId
 from ops.admin.items import ELECT, send_items
-from ops.changes import REFUSED
-from ops.guard import ask_first
-from ops.options import Network
-from ops.render import Column
-from ops.talk import say
+from ops.command_line.changes import REFUSED
+from ops.command_line.guard import ask_first
+from ops.command_line.options import Network
+from ops.command_line.render import Column
+from ops.command_line.talk import say
 from ops.verbs.reassignments import PROBLEMS, carry_out_plan, code_of
 
 if TYPE_CHECKING:

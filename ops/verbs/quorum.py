@@ -10,17 +10,17 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, NotController, Rejected, Unavailable
 from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.shapes import INT32_MAX
-from ops import render
 from ops.admin.client import ClusterClient
 from ops.admin.cluster import Cluster
 from ops.admin.exchange import Unreachable
 from ops.admin.health import EXIT_CODES, disagreements, merged_status
 from ops.admin.survey import check_is_let_in, judged, none_answers, survey
-from ops.options import Network, Noun, flag, network, option, watchable
-from ops.partition_summary import causes
-from ops.render import Column, Look, Tone
-from ops.talk import say
-from ops.values import from_to, seconds
+from ops.command_line import render
+from ops.command_line.options import Network, Noun, flag, network, option, reading, watchable
+from ops.command_line.partition_summary import causes
+from ops.command_line.render import Column, Look, Tone
+from ops.command_line.talk import patience, say
+from ops.command_line.values import from_to, seconds
 from ops.verbs import voters
 from ops.when import duration_text
 
@@ -127,7 +127,7 @@ def status_text(status: dict[str, Any], look: Look) -> str:
     "quorum versions",
     "quorum versions -o json",
 )
-@network
+@reading
 def run_versions(asked: Network) -> int:
     """Show releases and levels; what this client may not read is left out, and said."""
     from ops.admin import versions
@@ -239,9 +239,10 @@ def run_health(asked: Network, *, wait: bool, wait_s: float, expect_brokers: int
     client = asked.client()
     deadline = time.monotonic() + wait_s
     health = judged(client, expect_brokers=expect_brokers)
-    while wait and health["health"] != "green" and time.monotonic() < deadline:
-        time.sleep(LOOK_AGAIN_S)
-        health = judged(client, expect_brokers=expect_brokers)
+    with patience("waiting until the cluster is green"):
+        while wait and health["health"] != "green" and time.monotonic() < deadline:
+            time.sleep(LOOK_AGAIN_S)
+            health = judged(client, expect_brokers=expect_brokers)
     asked.show(health, table=lambda: health_text(client, health, asked.look))
     return EXIT_CODES[health["health"]]
 

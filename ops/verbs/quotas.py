@@ -6,24 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ops.admin.items import ALTER_QUOTAS
-from ops.changes import Change, carry_out, change_of_items, result_columns
-from ops.options import Network, Noun, R, argument, either, flag, option, reading, sharing
-from ops.render import Column
-from ops.talk import fail_usage, say
-
-
-def _named(parts: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(
-        f"{part['entity_type']}={'<default>' if part['entity_name'] is None else part['entity_name']}"
-        for part in parts
-    )
+from ops.admin.state_diff import entity_text
+from ops.command_line.changes import Change, carry_out, change_of_items, result_columns
+from ops.command_line.options import Network, Noun, R, argument, either, flag, option, reading, sharing
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage, say
 
 
 def _values(quotas: Mapping[str, float]) -> str:
     return ", ".join(f"{key}={value:.15g}" for key, value in quotas.items())
 
 
-ENTITY: Final = Column("entity", "OF", _named)
+ENTITY: Final = Column("entity", "OF", entity_text)
 QUOTAS: Final = (ENTITY, Column("quotas", show=_values))
 CHANGED: Final = result_columns(ENTITY, done="changed")
 REMOVED: Final = result_columns(ENTITY, done="removed")

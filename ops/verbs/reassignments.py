@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.limits import REASSIGNMENTS_MAX
 from metadata_log.wire.shapes import INT32_MAX
-from ops import render
 from ops.admin.items import REASSIGN
-from ops.changes import REFUSED, Change, carry_out, result_columns
-from ops.options import Network, R, option
-from ops.render import Column
-from ops.talk import fail_usage, say
-from ops.values import from_to, seconds, text_of
+from ops.command_line import render
+from ops.command_line.changes import REFUSED, Change, carry_out, result_columns
+from ops.command_line.options import Network, R, option
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import from_to, seconds, text_of
 from ops.when import AtOffset, When, duration_text, short_time_text
 
 if TYPE_CHECKING:

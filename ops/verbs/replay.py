@@ -8,8 +8,7 @@ from typing import Any, Final, Literal
 from metadata_log.errors import BrokerIdNotRegistered, InvalidRequest
 from metadata_log.node.identity.credentials import dates_of
 from ops.admin.connect import given_files, say_ends
-from ops.given import SHOWN
-from ops.options import (
+from ops.command_line.options import (
     Noun,
     Output,
     R,
@@ -23,10 +22,11 @@ from ops.options import (
     sharing,
     shown_files,
 )
-from ops.row_output import check_output, show_items, show_rows
-from ops.sql_prompt import answer_all
-from ops.talk import fail_usage, patience, put, say
-from ops.values import from_to, log_place, moment
+from ops.command_line.row_output import check_output, show_items, show_rows
+from ops.command_line.sql_prompt import answer_all
+from ops.command_line.talk import fail_usage, patience, put, say
+from ops.command_line.values import from_to, log_place, moment
+from ops.given import SHOWN
 from ops.when import AtOffset, When
 
 NOUN: Final = Noun()
@@ -308,7 +308,7 @@ def _with_operations(log: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any
         return rows
     found = log.engine.answer(
         log.sql(
-            "SELECT DISTINCT log_offset, operation FROM records "  # noqa: S608 numbers of ours
+            "SELECT DISTINCT log_offset, replace(operation, '.many', '') AS operation FROM records "  # noqa: S608 ours
             f"WHERE log_offset IN ({', '.join(map(str, asked_for))})"
         )
     )

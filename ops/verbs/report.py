@@ -4,16 +4,16 @@ Tests: tests/cluster/test_plans.py.
 
 from typing import Final
 
+from ops.command_line.options import Network, Verb, network_as, option
+from ops.command_line.values import from_to, moment
 from ops.given import SHOWN
-from ops.options import Network, Verb, network_as, option
-from ops.values import from_to, moment
 from ops.when import When
 
 
 @option("--topic", metavar="NAME", help="of topics, this one alone")
 @option("--broker", read=from_to(0, 2**31 - 1), metavar="ID", help="of brokers, this one alone")
 @option("--from", "--since", "first", read=moment, metavar="WHEN")
-@option("--to", "last", read=moment, metavar="WHEN", help="default: the end")
+@option("--to", "--until", "last", read=moment, metavar="WHEN", help="default: the end")
 @network_as("md", "html", "json", default="md", told="md, which is Markdown")
 def run_report(
     asked: Network, *, topic: str | None, broker: int | None, first: When | None, last: When | None

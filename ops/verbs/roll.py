@@ -7,57 +7,51 @@ from typing import TYPE_CHECKING, Any, Final
 from metadata_log.ids import BrokerId
 from metadata_log.records.features import METAQUORUM_VERSION
 from metadata_log.wire.shapes import INT64_MAX
-from ops.changes import REFUSED
-from ops.guard import ask_first
+from ops.command_line.changes import REFUSED
+from ops.command_line.guard import ask_first
+from ops.command_line.options import Noun, either, flag, option, together
+from ops.command_line.render import Column
+from ops.command_line.routines import UNSAFE, Routine, routine
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import from_to
 from ops.node_commands import command_with, run_for
-from ops.options import Noun, R, either, flag, option
-from ops.render import Column
-from ops.routines import UNSAFE, Routine, routine
-from ops.talk import fail_usage, say
-from ops.values import from_to
 
 if TYPE_CHECKING:
     from ops.admin.cluster import Cluster
     from ops.admin.roll_plan import Node, Role
 
 STEPS: Final = (Column("role"), Column("id"), Column("host"), Column("what"))
-SUFFERING: Final = (Column("broker", "BROKER"), Column("suffers"))
 ROLLED: Final = (Column("role"), Column("id"), Column("took_s", "TOOK S"))
 PLACES: Final = ("id", "role", "host")
 NOUN: Final = Noun()
 
 
-def _rolling(run: R) -> R:
-    """Declare what the three verbs have in common."""
-    for declare in reversed(
-        (
-            option(
-                "--restart",
-                "command",
-                read=command_with(PLACES),
-                metavar="COMMAND",
-                help="restarts a node, and returns; without a shell; {id}, {role} and {host} are replaced",
-            ),
-            either("command", "local"),
-            option(
-                "--since",
-                read=from_to(0, INT64_MAX),
-                metavar="OFFSET",
-                help="continue a roll: a node that registered at this offset or later is rolled already",
-            ),
-            flag(
-                "--finalize",
-                help="then raise metaquorum.version to the newest level, if all nodes run one release: an older one cannot "
-                "follow from then on",
-            ),
-            routine(
-                dry="show the order, the partitions that would suffer, and what --finalize would raise; restart nothing",
-                local="the nodes are those of `metaquorum up --dir DIR`: SIGTERM stops one, and it is started again",
-            ),
-        )
-    ):
-        run = declare(run)
-    return run
+_rolling: Final = together(
+    option(
+        "--restart",
+        "command",
+        read=command_with(PLACES),
+        metavar="COMMAND",
+        help="restarts a node, and returns; without a shell; {id}, {role} and {host} are replaced",
+    ),
+    either("command", "local"),
+    option(
+        "--since",
+        read=from_to(0, INT64_MAX),
+        metavar="OFFSET",
+        help="continue a roll: a node that registered at this offset or later is rolled already",
+    ),
+    flag(
+        "--finalize",
+        help="then raise metaquorum.version to the newest level, if all nodes run one release: an older one cannot "
+        "follow from then on",
+    ),
+    routine(
+        dry="show the order, the partitions that would suffer, and what --finalize would raise; restart nothing",
+        local="the nodes are those of `metaquorum up --dir DIR`: SIGTERM stops one, and it is started again",
+    ),
+)
+"""What the three verbs take."""
 
 
 @NOUN.verb(
@@ -249,7 +243,7 @@ def _commanded(command: Sequence[str], patience_s: float) -> "Callable[[Node], N
 
 def _check_is_asked(directory: Path, cluster_id: str | None) -> None:
     """Refuse to restart the nodes of another cluster than the one whose health is looked at."""
-    from ops.cluster_layout import read_cluster_file
+    from ops.local.layout import read_cluster_file
 
     found, _, _ = read_cluster_file(directory / "cluster.json")
     if found != cluster_id:
@@ -258,7 +252,7 @@ def _check_is_asked(directory: Path, cluster_id: str | None) -> None:
 
 def _local(directory: Path) -> "Callable[[Node], None]":
     """Return what restarts a node of a local cluster."""
-    from ops.member_processes import restart_member
+    from ops.local.member_processes import restart_member
 
     def restart(node: "Node") -> None:
         restart_member(directory, node.id)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from metadata_log.errors import MetadataError
-from ops.options import Network, Verb, option, reading
-from ops.talk import patience, put, say
-from ops.values import existing_path
+from ops.command_line.options import Network, Verb, option, reading
+from ops.command_line.talk import patience, put, say
+from ops.command_line.values import existing_path
 
 if TYPE_CHECKING:
     from ops.shell.commands import Shell, Source

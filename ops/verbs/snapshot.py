@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from metadata_log.replay.kinds import Kind, kind_of
-from ops import render
-from ops.given_snapshots import check_is_snapshot
-from ops.options import Network, Noun, Output, argument, flag, network, output, watchable
-from ops.render import Column
-from ops.talk import fail_usage
-from ops.values import existing_path
+from ops.command_line import render
+from ops.command_line.given_snapshots import check_is_snapshot
+from ops.command_line.options import Network, Noun, Output, argument, flag, network, output, watchable
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage
+from ops.command_line.values import existing_path
 from ops.verbs.log import saying_what_to_do
 
 if TYPE_CHECKING:

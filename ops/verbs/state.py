@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ops import render
 from ops.admin.bulk_reads import bulk_source, read_in_bulk
 from ops.admin.exchange import JSON
-from ops.options import Network, Verb, flag, option, reading
-from ops.talk import say
-from ops.values import moment
+from ops.command_line import render
+from ops.command_line.options import Network, Verb, flag, option, reading
+from ops.command_line.talk import say
+from ops.command_line.values import moment
 from ops.when import AtOffset, When, time_text
 
 

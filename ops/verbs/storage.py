@@ -7,15 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from metadata_log.errors import InvalidRequest
+from metadata_log.errors import ForeignDirectory, InvalidRequest
 from metadata_log.ids import NodeId, random_uuid, uuid_text
-from metadata_log.node.disk.data_directory import Meta, Role, format_directory, load_meta, read_meta
+from metadata_log.node.disk.data_directory import (
+    Meta,
+    Role,
+    format_directory,
+    is_fresh,
+    load_meta,
+    only_joins,
+    read_meta,
+)
+from ops.command_line.options import Noun, Output, argument, flag, option, output
+from ops.command_line.talk import fail_usage, say
 from ops.founding import credential, feature_level
-from ops.options import Noun, Output, argument, flag, option, output
 from ops.processes import keep_files_private
 from ops.settings import hosts_to_certify, load_for_format, load_for_founding
 from ops.settings_values import cluster_id
-from ops.talk import fail_usage, say
 from ops.verbs import import_zookeeper, storage_info, storage_kafka
 from quorum.decide.founding import chosen
 from quorum.node.bootstrap import content_of
@@ -38,6 +46,10 @@ NOUN: Final = Noun()
 @flag(
     "--secure",
     help="and make certificates for a test cluster in tls/ beside FILE, with an authority of their own",
+)
+@flag(
+    "--ignore-formatted",
+    help="a directory that is formatted for this node and cluster is left as it is, and is no error",
 )
 @option("--cluster-id", "cluster", metavar="ID", help="22 characters; where FILE has no cluster_id")
 @option(
@@ -66,6 +78,7 @@ def run_format(
     config: Path,
     no_initial_controllers: bool,
     secure: bool,
+    ignore_formatted: bool,
     cluster: str | None,
     release_version: str | None,
     features: Sequence[tuple[str, int]],
@@ -89,7 +102,10 @@ def run_format(
         bootstrap = _bootstrap(config, release_version, features, add_scram, rng)
     cluster_of = _chosen(cluster, in_file, config, rng)
     hosts = hosts_to_certify(config) if secure else ()  # before anything is made: the file may be wrong
-    meta = format_directory(
+    kept = _formatted(data_dir, role, node_id, cluster_of) if ignore_formatted else None
+    if kept is not None and role == "controller":
+        _check_founds_as_asked(data_dir, joins=no_initial_controllers)
+    meta = kept or format_directory(
         data_dir,
         role=role,
         node_id=NodeId(node_id),
@@ -102,7 +118,11 @@ def run_format(
     _show(asked, _described(data_dir, meta))
     if secure:
         _certify(config, cluster_of, role, node_id, hosts)
-    if role == "controller":
+    if kept is not None:
+        say(f"{data_dir} was formatted already, and is left as it is")
+        if bootstrap is not None:
+            say("--release-version, --feature and --add-scram changed nothing: they count for a first format")
+    elif role == "controller":
         if not no_initial_controllers:
             entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
             say(
@@ -117,6 +137,29 @@ def run_format(
             f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"
         )
     return 0
+
+
+def _formatted(data_dir: Path, role: Role, node_id: int, cluster_of: str) -> Meta | None:
+    """Return whose a directory is if it is formatted for this node; one of another node is refused by the format."""
+    if not (data_dir / "meta.json").exists():
+        return None
+    meta = load_meta(data_dir)
+    is_ours = (meta.role, meta.node_id, meta.cluster_id) == (role, node_id, cluster_of)
+    return meta if is_ours else None
+
+
+def _check_founds_as_asked(data_dir: Path, *, joins: bool) -> None:
+    """Check that a controller that has not begun was formatted with --no-initial-controllers if that is asked for, else not.
+
+    Raises:
+        ForeignDirectory: it would found a second quorum, or none.
+    """
+    if is_fresh(data_dir) and only_joins(data_dir) != joins:
+        raise ForeignDirectory(
+            f"{data_dir}: was formatted {'without' if joins else 'with'} --no-initial-controllers, and its controller has "
+            "not begun: move it away and format again, or give the same option as then",
+            path=str(data_dir),
+        )
 
 
 def _bootstrap(

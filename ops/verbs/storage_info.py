@@ -12,7 +12,7 @@ from metadata_log.ids import uuid_text
 from metadata_log.metadata_versions import name_of
 from metadata_log.records.features import KRAFT_VERSION, METADATA_VERSION
 from metadata_log.records.users import MECHANISMS
-from ops import render
+from ops.command_line import render
 from ops.processes import running_process
 from quorum.node.bootstrap import read_bootstrap
 

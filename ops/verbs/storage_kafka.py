@@ -4,66 +4,76 @@ Tests: tests/unit/ops/verbs/test_storage_kafka.py.
 
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.node.addresses import address_text
 from metadata_log.wire.shapes import INT32_MAX
-from ops.options import Output, R, argument, flag, option, output
+from ops.command_line.options import Output, Run, argument, flag, option, output, together
+from ops.command_line.render import fields, plain
+from ops.command_line.talk import fail_usage, patience, say
+from ops.command_line.values import existing_path, from_to
 from ops.processes import keep_files_private
-from ops.talk import fail_usage, patience, say
-from ops.values import existing_path, from_to
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import MetadataImage
     from ops.takeover.kafka_state import KafkaState
+    from ops.takeover.obstacles import Obstacle
 
 LISTENS_S: Final = 2.0
 """A controller that runs takes a connection in some milliseconds."""
 
 
-def _shared(config_help: str, dry_run_help: str, *more: Any) -> Any:
+def _shared(config_help: str, dry_run_help: str, *more: Callable[[Run], Run]) -> Callable[[Run], Run]:
     """Declare what both verbs take."""
+    return together(
+        argument("directories", "DIR...", nargs=-1, required=True, read=existing_path),
+        option(
+            "--config",
+            read=existing_path,
+            required=True,
+            multiple=True,
+            metavar="FILE",
+            help=config_help,
+        ),
+        option(
+            "--gone",
+            read=from_to(0, INT32_MAX),
+            multiple=True,
+            metavar="ID",
+            help="a voter whose directory is lost for ever; may be repeated",
+        ),
+        *more,
+        flag("--dry-run", help=dry_run_help),
+        output,
+    )
 
-    def declare(run: R) -> R:
-        for each in reversed(
-            (
-                argument("directories", "DIR", nargs=-1, required=True, read=existing_path),
-                option(
-                    "--config",
-                    read=existing_path,
-                    required=True,
-                    multiple=True,
-                    metavar="FILE",
-                    help=config_help,
-                ),
-                option(
-                    "--gone",
-                    read=from_to(0, INT32_MAX),
-                    multiple=True,
-                    metavar="ID",
-                    help="a voter whose directory is lost for ever; may be repeated",
-                ),
-                *more,
-                flag("--dry-run", help=dry_run_help),
-                output,
-            )
-        ):
-            run = each(run)
-        return run
 
-    return declare
+def _codes() -> Collection[str]:
+    from ops.takeover.obstacles import CODES
+
+    return CODES
+
+
+def _code(text: str) -> str:
+    if text not in _codes():
+        raise ValueError(f"{text!r} is none of {', '.join(_codes())}")
+    return text
 
 
 shared_import = _shared(
     "of a controller of ours; repeated, one for each that votes",
     "show what would be taken, and what would be lost; write nothing",
     flag("--drop", help="go on without what has no counterpart here, as --dry-run lists it"),
-    flag(
-        "--brokers-told",
-        help="each broker knows our addresses: go on where none is one of Kafka's fixed voters (kraft.version 0)",
+    option(
+        "--accept",
+        read=_code,
+        words=_codes,
+        multiple=True,
+        metavar="CODE",
+        help="what --dry-run lists as refused, and does not matter; may be repeated",
     ),
     flag(
         "--voters-unknown",
@@ -83,15 +93,16 @@ def run_import(
     config: tuple[Path, ...],
     gone: tuple[int, ...],
     drop: bool,
-    brokers_told: bool,
+    accept: tuple[str, ...],
     voters_unknown: bool,
     dry_run: bool,
 ) -> int:
     """Make the directories of our controllers from those that Kafka's stopped controllers left."""
     from ops.settings import load_controller_settings
     from ops.takeover.kafka_state import is_running, kafka_state
+    from ops.takeover.obstacles import combined_nodes, hints, obstacles, topics_with_tiers
     from ops.takeover.progress import Progress
-    from ops.takeover.taking_over import begun_with, check_may_take_over, not_found_by_brokers, take_over
+    from ops.takeover.taking_over import begun_with, check_may_take_over, take_over
 
     keep_files_private()
     controllers = [load_controller_settings(each) for each in config]
@@ -110,19 +121,19 @@ def run_import(
         _check_stopped(state.image)
     begun = begun_with(state, controllers)
     image = check_may_take_over(controllers, begun.image)
-    for line in (*state.left_out, *map(_still_running, running)):
+    for line in (*state.left_out, *map(_still_running, running), *hints(state, controllers)):
         say(line)
     if state.voters is None:
         say("no directory says who votes in Kafka's quorum: be sure that those of a majority are named")
-    unfound = None if brokers_told else not_found_by_brokers(state, controllers)
-    if dry_run and unfound is not None:
-        say(f"would be refused: {unfound}")
-    if not dry_run:
-        _check_agreed(begun.lost, drop, unfound)
-    if not dry_run:
+    refused = [each for each in obstacles(state, controllers) if each.code not in accept]
+    if dry_run:
+        for each in refused:
+            say(f"would be refused: {each.code}: {each.detail}")
+    else:
+        _check_agreed(begun.lost, drop, refused)
         with patience("the directories are being written"):
             image = take_over(image, controllers)
-    asked.show_fields(
+    told = (
         {
             "taken_from": str(state.of.path),
             "of_controller": state.of.node_id,
@@ -131,6 +142,9 @@ def run_import(
             "not_known_to_be_committed": state.only_here,
             "left_out": list(state.left_out),
             "lost": dict(begun.lost),
+            "refused": [each._asdict() for each in refused],
+            "topics_with_tiers": topics_with_tiers(state.image),
+            "combined_nodes": combined_nodes(state),
         }
         | _described(image)
         | {
@@ -138,17 +152,20 @@ def run_import(
             "written": not dry_run,
         }
     )
+    in_a_table = {**told, "refused": [each.code for each in refused]}
+    asked.show(told, table=lambda: fields((key, plain(item)) for key, item in in_a_table.items()))
     if not dry_run:
         _say_what_comes(state)
     return 0
 
 
-def _check_agreed(lost: Mapping[str, int], drop: bool, unfound: str | None) -> None:
-    """Check that the operator accepts what a takeover costs."""
-    if unfound is not None:
+def _check_agreed(lost: Mapping[str, int], drop: bool, refused: "Sequence[Obstacle]") -> None:
+    """Check that the operator accepts what stands against a takeover, and what it costs."""
+    if refused:
+        first, *others = refused
+        more = f". Refused, too: {', '.join(each.code for each in others)} (see --dry-run)" if others else ""
         raise InvalidRequest(
-            f"{unfound}. Where that is done, or where the setting has ours under another name of their hosts, say so: "
-            "--brokers-told"
+            f"{first.code}: {first.detail}. To go on all the same: --accept {first.code}{more}"
         )
     if lost and not drop:
         raise InvalidRequest(
@@ -162,7 +179,7 @@ def _still_running(path: Path) -> str:
 
 def _check_stopped(image: "MetadataImage") -> None:
     """Check that none of Kafka's controllers listens: brokers would follow two quorums."""
-    from ops.takeover.taking_over import listeners_of
+    from ops.takeover.obstacles import listeners_of
 
     asked = set[tuple[str, int]]()
     for node_id, endpoint in listeners_of(image):
@@ -211,11 +228,15 @@ def run_export(
         check_may_give_back,
         give_back,
         given_back,
+        kafkas_features,
         read_controller,
         stopped_state,
     )
 
     controllers = [read_controller(each) for each in config]
+    for each in controllers:
+        if not all(path.is_absolute() for path in each.directories):
+            say(f"controller {each.node_id}: log.dirs is relative: start it where this command runs")
     with patience("the log is being read"):
         survivor, source = stopped_state(directories, gone=gone)
     image, directory_ids = given_back(survivor, controllers)
@@ -232,7 +253,10 @@ def run_export(
         }
         | _described(image)
         | {
-            "controllers": {str(each.node_id): [*map(str, each.directories)] for each in controllers},
+            "features": kafkas_features(image),
+            "controllers": {
+                str(each.node_id): [*map(str, each.placed().directories)] for each in controllers
+            },
             "written": not dry_run,
         }
     )

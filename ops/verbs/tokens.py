@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from metadata_log.wire.shapes import INT64_MAX
-from ops.changes import Change, change, record_lines
-from ops.options import Network, Noun, argument, option, reading
-from ops.render import Column
-from ops.values import from_to
+from ops.command_line.changes import Change, change, record_lines
+from ops.command_line.options import Network, Noun, argument, option, reading
+from ops.command_line.render import Column
+from ops.command_line.values import from_to
 from ops.when import time_text
 
 HMAC_CHARACTERS: Final = 88

@@ -8,15 +8,15 @@ from contextlib import suppress
 from typing import Any, Final
 
 from metadata_log.errors import OutcomeUnknown, Rejected, Unavailable
-from ops import terminal
 from ops.admin.bulk_reads import bulk_source
 from ops.admin.cluster import Cluster
 from ops.admin.health import merged_status
 from ops.admin.log_feed import feed_lines
-from ops.admin.survey import judged, survey
-from ops.log_text import LogText
-from ops.options import WATCH_S, Network, Verb, flag, network, option
-from ops.values import seconds
+from ops.admin.survey import judged, surveyed
+from ops.command_line import terminal
+from ops.command_line.log_text import LogText
+from ops.command_line.options import WATCH_S, Network, Verb, flag, option, reading
+from ops.command_line.values import seconds
 from ops.verbs import brokers, quorum
 
 RECENT: Final = 12
@@ -27,13 +27,15 @@ SHOWN_MAX: Final = 40
 
 @option("--every", read=seconds, default=WATCH_S, metavar="S", help=f"default: {WATCH_S:g}")
 @flag("--once", help="show it once; so it does where stdout is no terminal")
-@network
+@reading
 def run_top(asked: Network, *, every: float, once: bool) -> int:
     client = asked.client()
 
     def show() -> int:
-        health = judged(client)
-        found = {"health": health, "quorum": merged_status(survey(client)), "brokers": _brokers(client)}
+        nodes = surveyed(client)
+        health = judged(client, nodes)
+        status = merged_status(nodes)
+        found = {"health": health, "quorum": status, "brokers": None if status is None else _brokers(client)}
         asked.show(found, table=lambda: "\n\n".join(_drawn(asked, client, found)))
         return 0
 
@@ -53,8 +55,9 @@ def _brokers(client: Cluster) -> list[dict[str, Any]] | None:
 
 def _drawn(asked: Network, client: Cluster, found: dict[str, Any]) -> Iterator[str]:
     yield quorum.health_text(client, found["health"], asked.look)
-    if found["quorum"] is not None:
-        yield quorum.status_text(found["quorum"], asked.look)
+    if found["quorum"] is None:
+        return  # no controller answers: further questions would take the whole time-out
+    yield quorum.status_text(found["quorum"], asked.look)
     if found["brokers"] is not None:
         rows = found["brokers"]
         more = f"\n... and {len(rows) - SHOWN_MAX:,} more" if len(rows) > SHOWN_MAX else ""

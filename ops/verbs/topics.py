@@ -3,15 +3,15 @@
 import json
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.errors import TopicAlreadyExists
+from metadata_log.errors import MetadataError, TopicAlreadyExists
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.wire.shapes import INT32_MAX
-from ops import render
-from ops.admin.cluster import quoted
+from ops.admin.cluster import Cluster, quoted
 from ops.admin.items import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
@@ -19,15 +19,27 @@ from ops.admin.items import (
     DELETE_TOPICS,
     UNDELETE_TOPICS,
     ItemRequest,
+    Sent,
     send_items,
 )
-from ops.changes import REFUSED, Change, carry_out, change, change_of_items, result_columns, show_foreseen
-from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, argument, flag, option, reading, watchable
-from ops.partition_summary import BY_BROKER, SHOWN_MAX, by_broker, short
-from ops.render import PLAIN, Column, Look
-from ops.talk import fail_usage, say
-from ops.values import from_to, uuid_of
+from ops.admin.log_feed import lines_between
+from ops.command_line import render
+from ops.command_line.changes import (
+    AS_IT_WAS,
+    REFUSED,
+    Change,
+    carry_out,
+    change,
+    change_of_items,
+    result_columns,
+    show_foreseen,
+)
+from ops.command_line.guard import ask_first, guarded
+from ops.command_line.options import Network, Noun, argument, flag, option, reading, watchable
+from ops.command_line.partition_summary import BY_BROKER, SHOWN_MAX, by_broker, short
+from ops.command_line.render import PLAIN, Column, Look
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import from_to, uuid_of
 from ops.when import duration_text, time_text
 
 PLACEMENTS: Final = ("striped", "plain")
@@ -48,7 +60,9 @@ DELETED = (
 
 CREATED: Final = result_columns(Column("name"), Column("topic_id", is_wide=True), done="created")
 DELETED_NOW: Final = result_columns(Column("name"), Column("topic_id", is_wide=True), done="deleted")
-GROWN: Final = result_columns(Column("name"), Column("partitions"), done="grown")
+GROWN: Final = result_columns(
+    Column("name"), Column("partitions", show=lambda count: "-" if count == -1 else str(count)), done="grown"
+)
 ALTERED: Final = result_columns(Column("name"), Column("what"), done="altered")
 RESTORED: Final = result_columns(Column("name"), Column("topic_id", is_wide=True), done="restored")
 LEADER: Final = Column(
@@ -94,12 +108,19 @@ def _is_replicas(value: object) -> bool:
     "Create topics, all of the same kind.",
     "topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
     "topics create a b c --partitions 1 --replication-factor 3 --all-or-nothing --dry-run",
-    "topics create orders --partitions 6 --replication-factor 3 --if-not-exists",
+    "topics create orders --if-not-exists",
     "topics create pinned --assignment '[[11,12],[12,13]]'",
 )
 @argument("names", "NAME...", nargs=-1, required=True)
-@option("--partitions", read=from_to(1, INT32_MAX), metavar="N")
-@option("--replication-factor", read=from_to(1, 32767), metavar="R")
+@option(
+    "--partitions", read=from_to(1, INT32_MAX), metavar="N", help="default: num_partitions of the controllers"
+)
+@option(
+    "--replication-factor",
+    read=from_to(1, 32767),
+    metavar="R",
+    help="default: default_replication_factor of the controllers",
+)
 @option(
     "--assignment", read=_assignment, metavar="JSON", help="replicas of each partition: [[11,12],[12,13]]"
 )
@@ -121,8 +142,6 @@ def run_create(
     placement: str,
 ) -> int:
     """Create topics by counts, or by the replicas of each partition; one by itself is shown in full."""
-    if assignment is None and (partitions is None or replication_factor is None):
-        fail_usage("--partitions and --replication-factor, or --assignment, are needed")
     if assignment is not None and (partitions is not None or replication_factor is not None):
         fail_usage("--assignment says how many partitions and replicas; leave the two counts out")
     kind = {
@@ -132,38 +151,49 @@ def run_create(
         "configs": key_values(config),
         "placement": placement,
     }
-    if not asked.dry_run:
-        online = [one for one in asked.client().brokers() if one["state"] == "ONLINE"]
-        count = partitions or len(assignment or ())
-        if (advice := few_partitions(count, brokers=len(online))) is not None:
-            say(advice)
     if len(names) > 1:
         topics = [{"name": name, **kind} for name in names]
         harmless = (TopicAlreadyExists.error,) if if_not_exists else ()
-        return carry_out(
+        code = carry_out(
             asked, CREATE_TOPICS, topics, CREATED, validate_only=validate_only, harmless=harmless
         )
+        count = partitions or len(assignment or ())
+        if code == 0 and count and not asked.dry_run:
+            _advise(asked.client(), count)
+        return code
     body = {"name": names[0], **kind}
     if asked.dry_run:
         return asked.foreseen(CREATE_TOPICS.operation, body)
-    client = asked.client()
+    client, is_new = asked.client(), True
     try:
         topic = client.write("POST", CREATE_TOPICS.path, body | {"validate_only": validate_only})
     except TopicAlreadyExists:
         if not if_not_exists:
             raise
         say(f"{names[0]} exists already, and was left as it is")
-        topic = client.topic(names[0])
+        topic, is_new = client.topic(names[0]), False
     asked.show(topic, table=lambda: topic_summary(topic, asked.look))
+    if is_new:
+        _advise(client, len(topic["partitions"]))
     return 0
+
+
+def _advise(client: Cluster, partitions: int) -> None:
+    """Say what follows from few partitions; where the brokers are not shown to this client, nothing."""
+    with suppress(MetadataError):  # the topics are there
+        online = [one for one in client.brokers() if one["state"] == "ONLINE"]
+        if (advice := few_partitions(partitions, brokers=len(online))) is not None:
+            say(advice)
 
 
 def few_partitions(partitions: int, *, brokers: int) -> str | None:
     """Return what an operator should know of a topic with fewer partitions than there are brokers online; None: nothing."""
     if partitions >= brokers:
         return None
+    idle = brokers - partitions
     return (
-        f"{partitions} partitions on {brokers} brokers: {brokers - partitions} brokers will lead none of them"
+        f"{partitions} partition{'s' if partitions > 1 else ''} on {brokers} brokers: "
+        f"{idle} broker{'s' if idle > 1 else ''} will lead none of them"
     )
 
 
@@ -226,9 +256,13 @@ def _deletion(asked: Change, named: Collection[str], *, now: bool) -> Iterator[s
     """Yield what a deletion comes to: how much is deleted, and for how long it can be restored."""
     client = asked.client()
     window_ms = client.read("/v1/topics?deleted=true")["undelete_window_ms"]
+    unknown = set(named)
     for topic in client.topics():
-        if topic["name"] in named or topic["topic_id"] in named:
+        if not unknown.isdisjoint((topic["name"], topic["topic_id"])):
+            unknown -= {topic["name"], topic["topic_id"]}
             yield f"{topic['name']}: {topic['partition_count']:,} partitions of {topic['replication_factor']} replicas"
+    for each in sorted(unknown):
+        yield f"{each}: {'is deleted already, or never was' if now else 'there is no such topic'}"
     if now or not window_ms:
         yield f"for ever: {'--now says so' if now else 'undelete_window_ms is 0'}"
     else:
@@ -314,13 +348,39 @@ def run_alter(
         for request, _, items in requests:
             dry.decide_items(request, items)
         return show_foreseen(asked, dry.foreseen())
-    results = [
-        {"name": name, "what": what, "error": result["error"], "message": result["message"]}
-        for request, what, items in requests
-        for name, result in zip(names, send_items(client, request, items).results, strict=True)
+    results: list[dict[str, Any]] = []
+    idle: list[str] = []
+    for request, what, items in requests:
+        sent = send_items(client, request, items)
+        changed = _changed(client, request, sent, names)
+        for name, result in zip(names, sent.results, strict=True):
+            told = {"name": name, "what": what, "changed": changed.get(name, False)}
+            results.append(told | {"error": result["error"], "message": result["message"]})
+        if not sent.is_written and all(one["error"] is None for one in sent.results):
+            idle.append(what)
+    if idle:
+        say(f"{' and '.join(idle)}: nothing was written, all was as asked already")
+    shown = [
+        one | {"error": AS_IT_WAS} if (one["changed"], one["error"]) == (False, None) else one
+        for one in results
     ]
-    asked.show_items(results, ALTERED, empty="")
+    asked.show(results, table=lambda: asked.table(ALTERED, shown, empty=""))
     return REFUSED if any(one["error"] for one in results) else 0
+
+
+def _changed(
+    client: Cluster, request: ItemRequest, sent: Sent, names: Sequence[str]
+) -> dict[str, bool | None]:
+    """Return which topics were changed, of those that were not refused; None is not known."""
+    accepted = [name for name, one in zip(names, sent.results, strict=True) if one["error"] is None]
+    if request is not ALTER_CONFIGS or len(accepted) < 2 or not sent.is_written:
+        return dict.fromkeys(accepted, sent.is_written)
+    try:
+        lines = [line for base, end in sent.spans for line in lines_between(client, base, end)]
+    except MetadataError:  # this client may not read, or no controller can show it now
+        return dict.fromkeys(accepted)
+    written = {line["record"].get("resource_name") for line in lines}
+    return {name: name in written for name in accepted}
 
 
 def topic_table(topic: Mapping[str, Any], look: Look = PLAIN) -> str:

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log import limits
-from ops.options import Output, Verb, flag, option, output
-from ops.talk import fail_usage, say
-from ops.values import from_to
+from ops.command_line.options import Output, Verb, flag, option, output
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import from_to
 
 FAILED = 6
 LOCAL_BROKERS_MAX: Final = 50
@@ -47,8 +47,8 @@ def run_up(
     """
     import asyncio
 
-    from ops.foreground import Events, run_in_foreground
-    from ops.local_cluster import ClusterMismatch, LocalCluster, NodeFailed
+    from ops.local.cluster import ClusterMismatch, LocalCluster, NodeFailed
+    from ops.local.foreground import Events, run_in_foreground
     from ops.processes import keep_files_private
 
     keep_files_private()

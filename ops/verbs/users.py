@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from metadata_log.errors import InvalidRequest
 from metadata_log.node.identity.scram import ITERATIONS_MAX, ITERATIONS_MIN, salt_of, salted
 from metadata_log.records.users import MECHANISMS
-from ops.changes import REFUSED, Change, change, result_columns
-from ops.guard import ask_first, guarded
-from ops.options import Network, Noun, argument, option, reading
-from ops.render import Column
-from ops.talk import fail_usage
-from ops.values import from_to
+from ops.command_line.changes import REFUSED, Change, change, result_columns
+from ops.command_line.guard import ask_first, guarded
+from ops.command_line.options import Network, Noun, argument, option, reading
+from ops.command_line.render import Column
+from ops.command_line.talk import fail_usage
+from ops.command_line.values import from_to
 
 if TYPE_CHECKING:
     from ops.admin.cluster import Cluster

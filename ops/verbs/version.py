@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from metadata_log.errors import MetadataError
-from metadata_log.node.release import release
+from metadata_log.node.release import VERSION
 from ops.admin import versions
+from ops.command_line.options import Network, Verb, flag, reading
+from ops.command_line.render import Column
+from ops.command_line.talk import say
 from ops.given import Misuse
-from ops.options import Network, Verb, flag, reading
-from ops.render import Column
-from ops.talk import say
 
 VERSIONS: Final = (Column("node"), Column("version"), Column("address"))
 
@@ -17,7 +17,7 @@ VERSIONS: Final = (Column("node"), Column("version"), Column("address"))
 @reading
 def run_version(asked: Network, *, client_only: bool) -> int:
     """Show versions; one that is not known is None: an older release, a broker of another make, or a silent node."""
-    found: list[dict[str, Any]] = [{"node": "client", "version": release(), "address": None}]
+    found: list[dict[str, Any]] = [{"node": "client", "version": VERSION, "address": None}]
     if not client_only:
         try:
             client = asked.client()

@@ -20,11 +20,11 @@ from ops.admin.cluster import Cluster
 from ops.admin.dry_run import foresee
 from ops.admin.exchange import Unreachable
 from ops.admin.health import is_quorum
-from ops.changes import REFUSED, record_lines
-from ops.guard import ask_first, guarded
-from ops.options import Network, R, flag, network, option, patient
-from ops.talk import say
-from ops.values import from_to, uuid_of
+from ops.command_line.changes import REFUSED, record_lines
+from ops.command_line.guard import ask_first, guarded
+from ops.command_line.options import Network, R, flag, network, option, patient
+from ops.command_line.talk import say
+from ops.command_line.values import from_to, uuid_of
 
 LOOK_AGAIN_S: Final = 0.25
 LAST_REQUEST_S: Final = 1.0
@@ -72,13 +72,14 @@ def run_add(
 def run_remove(asked: Network, *, node_id: int, directory_id: str | None, dry_run: bool, yes: bool) -> int:
     """Take a controller's vote."""
     client = asked.client()
+    voters = _leaders_view(client)["voters"]
+    voter = _row(voters, node_id)
+    if voter is None:
+        raise VoterNotFound(f"controller {node_id} is no voter")
     what = f"this takes controller {node_id}'s vote"
-    if not ask_first(what, lambda: _fewer_voters(client), yes=yes or dry_run):
+    if not ask_first(what, lambda: _fewer_voters(len(voters) - 1), yes=yes or dry_run):
         return REFUSED
     if directory_id is None:
-        voter = _row(_leaders_view(client)["voters"], node_id)
-        if voter is None:
-            raise VoterNotFound(f"controller {node_id} is no voter")
         directory_id = voter["directory_id"]
     answer = _remove(client, node_id, directory_id, dry_run=dry_run)
     result = {"id": node_id, "directory_id": directory_id, "dry_run": dry_run, **answer}
@@ -94,9 +95,9 @@ def run_remove(asked: Network, *, node_id: int, directory_id: str | None, dry_ru
     return 0
 
 
-def _fewer_voters(client: ClusterClient) -> Iterator[str]:
-    left = len(_leaders_view(client)["voters"]) - 1
-    yield f"{left} voters are left, and the quorum goes on while {left // 2 + 1} of them run"
+def _fewer_voters(left: int) -> Iterator[str]:
+    if left:
+        yield f"{left} voters are left, and the quorum goes on while {left // 2 + 1} of them run"
 
 
 @_id

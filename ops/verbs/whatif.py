@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.records.registry import to_json, type_name
-from ops import render
-from ops.options import Network, Verb, either, flag, option, reading
-from ops.partition_summary import BY_TOPIC, SHOWN_MAX, by_topic, short
-from ops.render import Column, Look
-from ops.talk import fail_usage, say
-from ops.values import existing_path
+from ops.command_line import render
+from ops.command_line.options import Network, Verb, either, flag, option, reading
+from ops.command_line.partition_summary import BY_TOPIC, SHOWN_MAX, by_topic, short
+from ops.command_line.render import Column, Look
+from ops.command_line.talk import fail_usage, say
+from ops.command_line.values import existing_path
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import MetadataImage
+    from ops.admin.cluster import Cluster as Live
     from quorum.whatif.cluster import Options
 
 SUFFERS: Final = 10
@@ -64,7 +65,9 @@ def _loss(text: str) -> tuple[str, str]:
         or not name
         or (kind != "rack" and not is_id)
     ):
-        raise ValueError(f"{text!r} is none of broker=ID, controller=ID and rack=NAME")
+        raise ValueError(
+            f"{text!r} is none of broker=ID, controller=ID and rack=NAME; of several, repeat --lose"
+        )
     return kind, name
 
 
@@ -100,15 +103,18 @@ def run_whatif(
     controllers = [NodeId(int(name)) for kind, name in losses if kind == "controller"]
     if controllers and len(controllers) < len(losses):
         fail_usage("name brokers or controllers: their losses are played apart")
+    asks = path is None and (live or losses or roll or roll_controllers)
+    client = asked.client() if asks else None  # one alone: what it found of a leader is not found again
     if controllers or roll_controllers:
-        return _run_controllers(asked, controllers, path)
+        return _run_controllers(asked, controllers, path, client)
     if losses or roll:
-        return _run_losses(asked, losses, path)
-    image = _image(asked, path) if live or path else None
-    options = _options(asked, path) if live else None
+        return _run_losses(asked, losses, path, client)
+    image = _image(path, client) if live or path else None
+    options = _options(client) if live else None
     if sys.stdin.isatty():
         fail_usage("name a loss (--lose, --roll), or send a script of operations on stdin")
-    _answer(sys.stdin, image, options)
+    if not _answer(sys.stdin, image, options):
+        say("nothing was asked: name a loss (--lose, --roll), or send a script of operations on stdin")
     return 0
 
 
@@ -126,10 +132,11 @@ NOUN: Final = Verb(
 )
 
 
-def _answer(lines: Iterable[str], image: "MetadataImage | None", options: "Options | None") -> None:
+def _answer(lines: Iterable[str], image: "MetadataImage | None", options: "Options | None") -> int:
+    """Answer a script line by line; return how many operations it had."""
     from quorum.whatif.script import Script
 
-    script = Script(image, options)
+    script, count = Script(image, options), 0
     for line in lines:
         if not line.strip():
             continue
@@ -139,33 +146,38 @@ def _answer(lines: Iterable[str], image: "MetadataImage | None", options: "Optio
             operation = None  # no operation: it is answered as such
         answer = script.answer(operation if isinstance(operation, dict) else {})
         sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
+        count += 1
+    return count
 
 
-def _image(asked: Network, path: Path | None) -> "MetadataImage":
+def _image(path: Path | None, client: "Live | None") -> "MetadataImage":
     from ops.admin.live_state import live_image
-    from ops.given_snapshots import read_given
+    from ops.command_line.given_snapshots import read_given
 
-    if path is None:
-        return live_image(asked.client())
+    if client is not None:
+        return live_image(client)
+    assert path is not None
     return read_given(path, "whatif --from")
 
 
-def _options(asked: Network, path: Path | None) -> "Options":
+def _options(client: "Live | None") -> "Options":
     """Return the settings of the cluster that is asked; a snapshot has none, so Kafka's defaults count."""
     from ops.admin.live_state import live_options
     from quorum.whatif.cluster import Options
 
-    return live_options(asked.client()) if path is None else Options()
+    return Options() if client is None else live_options(client)
 
 
-def _run_losses(asked: Network, losses: Sequence[tuple[str, str]], path: Path | None) -> int:
+def _run_losses(
+    asked: Network, losses: Sequence[tuple[str, str]], path: Path | None, client: "Live | None"
+) -> int:
     """Show the losses one after the other; without any, a roll of all brokers."""
     from quorum.whatif.cluster import Cluster
     from quorum.whatif.losses import Step, lose, roll
 
-    image = _image(asked, path)
+    image = _image(path, client)
     up = [broker_id for broker_id, broker in sorted(image.brokers.items()) if not broker.fenced]
-    cluster = Cluster(_options(asked, path), image)
+    cluster = Cluster(_options(client), image)
     steps: list[Step] = []
     for step in lose(cluster, _lost(image, up, losses)) if losses else roll(cluster, up):
         steps.append(step)
@@ -185,12 +197,12 @@ def _run_losses(asked: Network, losses: Sequence[tuple[str, str]], path: Path | 
     return SUFFERS if suffering else 0
 
 
-def _run_controllers(asked: Network, lost: Sequence[NodeId], path: Path | None) -> int:
+def _run_controllers(asked: Network, lost: Sequence[NodeId], path: Path | None, client: "Live | None") -> int:
     """Show the losses of controllers one after the other; without any, a roll of all of them."""
     from quorum.whatif.cluster import Cluster
     from quorum.whatif.controllers import QuorumOf
 
-    image = _image(asked, path)
+    image = _image(path, client)
     voters = [voter.node_id for voter in image.quorum.voters or ()]
     unknown = [controller_id for controller_id in lost if controller_id not in voters]
     if unknown:
@@ -198,11 +210,11 @@ def _run_controllers(asked: Network, lost: Sequence[NodeId], path: Path | None) 
         raise InvalidRequest(f"controller {unknown[0]} is no voter; voters: {known}")
     running: Iterable[NodeId] = voters
     leader_id = None if image.claimant is None else image.claimant.controller_id
-    if path is None:
-        status = asked.client().read("/v1/quorum")
+    if client is not None:
+        status = client.read("/v1/quorum")
         running = [row["id"] for row in status["voters"] if row["reachable"]]
         leader_id = status["leader_id"]
-    quorum = QuorumOf(Cluster(_options(asked, path), image), running=running, leader_id=leader_id)
+    quorum = QuorumOf(Cluster(_options(client), image), running=running, leader_id=leader_id)
     steps = [*(quorum.lose(dict.fromkeys(lost)) if lost else quorum.roll(quorum.ids))]
     rows = [
         {

@@ -156,7 +156,7 @@ def authorize_command(caller: Caller, command: Command, image: MetadataImage) ->
     decides = DECISIONS[type(command)]
     access = decides.access
     authorize(caller, decides.operation, access.resources(command, image), image)
-    if access.sender is not None:
+    if access.sender is not None and caller.principal is not ANYBODY:
         caller.principal.check_is(access.sender(command))
 
 

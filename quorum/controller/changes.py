@@ -37,10 +37,10 @@ FENCE_STALE: Final = "maybeFenceStaleBroker"
 ELECTIONS: Final = "elections"
 """The key of the elections: one pass over all partitions without a leader, for all brokers."""
 STAYS: Final = (WalkKind.STOPS, WalkKind.FAILED)
-"""Walks behind which the broker is in service, or goes by another one."""
+"""Walks after which the broker is in service, or goes by another one."""
 
 NextPart: TypeAlias = Callable[[DecideContext], Decision]
-"""Decides the next part, on the image behind the one before."""
+"""Decides the next part, on the image after the one before."""
 
 
 class LastPart(NamedTuple):
@@ -152,7 +152,7 @@ class Changes:
                     self._under_way.pop(ELECTIONS, None)
 
     def visited(self, walk: Walk) -> PartitionKey | None:
-        """Return the partition behind which a walk goes on; None: it begins at the first."""
+        """Return the partition after which a walk goes on; None: it begins at the first."""
         walked = self._walks.get(walk.broker_id)
         return walked.visited if walked is not None and walked.walk == walk else None
 
@@ -169,7 +169,7 @@ class Changes:
 
     @property
     def elected_to(self) -> PartitionKey | None:
-        """The partition behind which the elections under way go on; None: the next ones begin at the first."""
+        """The partition after which the elections under way go on; None: the next ones begin at the first."""
         return self._elected_to
 
     @property

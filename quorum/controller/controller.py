@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import OVERTAKEN_MAX
 from metadata_log.node.audit_log import no_audit_log
 from metadata_log.node.identity.rights import Right
 from metadata_log.node.pace import Pace
@@ -50,8 +51,6 @@ from quorum.decide.tokens import ExpireDelegationToken, RenewDelegationToken
 from quorum.node.config import ControllerSettings
 
 T = TypeVar("T")
-OVERTAKEN_MAX: Final = 3
-"""A large request that long changes overtook so often is decided next while they wait: otherwise it might never be."""
 
 
 class _Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +160,7 @@ class Controller(Upkeep):
         """Decide commands in order, and return what `submit` returns or raises for each.
 
         Those decided in one round of the loop share an entry of Raft's log. They are not atomic: a refused one does not stop
-        those behind it, and after a change of leaders some may be written and others not. An error among `writes` is
+        those after it, and after a change of leaders some may be written and others not. An error among `writes` is
         returned in its place.
 
         Raises:
@@ -296,7 +295,7 @@ class Controller(Upkeep):
             await Pace(self._now_ms).made_by(self.tokens.catching_up())
 
     def _holds(self, command: Command, image: MetadataImage, leaving: frozenset[BrokerId]) -> bool:
-        """Answer whether what was decided on `image` may still be appended behind it; raises as `tip`.
+        """Answer whether what was decided on `image` may still be appended after it; raises as `tip`.
 
         `leaving` are the brokers that got nothing then. A change that has just begun for another one may have written
         nothing yet, and be past the partitions that this decision would give it. A late heartbeat writes nothing either, and

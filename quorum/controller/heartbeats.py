@@ -111,10 +111,15 @@ class Heartbeats(AppliedListener):
         Then `done` gets it; else what is returned waits, and returns it. Raises as `answered`.
         """
         controller = self._controller
-        if command.want_shut_down or not controller.turns.is_free or self.is_late(arrived_ms):
+        if command.want_shut_down or self.is_late(arrived_ms):
             return self.finished(command, caller, arrived_ms=arrived_ms)
-        controller.turns.begin_round()
-        decided = decision, written_end = controller.heartbeat(command, caller)
+        decided = controller.plain_contact(command, caller)
+        if decided is None:
+            if not controller.turns.is_free:
+                return self.finished(command, caller, arrived_ms=arrived_ms)
+            controller.turns.begin_round()
+            decided = controller.heartbeat(command, caller)
+        decision, written_end = decided
         answer = decision.outcome
         assert isinstance(answer, HeartbeatAnswered)
         if written_end is not None or answer.should_shut_down or controller.is_taken_out(command.broker_id):
@@ -270,8 +275,18 @@ def _resolve(proved: "asyncio.Future[MetadataError | None]", error: MetadataErro
 def _tell(waiting: list[Proved], proof: "asyncio.Future[None]") -> None:
     error = OutcomeUnknown("this controller stops") if proof.cancelled() else proof.exception()
     told = error if error is None or isinstance(error, MetadataError) else OutcomeUnknown(str(error))
-    loop = asyncio.get_running_loop()
-    for proved in waiting:
-        loop.call_soon(proved, told)  # an unforeseen error of one ends none of the others
+    _tell_all(iter(waiting), told)
     if error is not None and told is not error:
         raise error  # the loop logs what is unforeseen
+
+
+def _tell_all(waiting: Iterator[Proved], told: MetadataError | None) -> None:
+    """Call all; an unforeseen error of one, which the loop logs, ends none of the others."""
+    is_done = False
+    try:
+        for proved in waiting:
+            proved(told)
+        is_done = True
+    finally:
+        if not is_done:
+            asyncio.get_running_loop().call_soon(_tell_all, waiting, told)

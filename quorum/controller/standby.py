@@ -98,6 +98,8 @@ class Standby:
         """None: this node does not lead. It is the active controller once the claim of its reign is applied."""
         self.metrics = ControllerMetrics()
         self.leader_hint: NodeId | None = None
+        self._leaderless_since_ms = now_ms()
+        """When the last leader was lost; it counts while `leader_hint` is None."""
         self._waiters = Waiters(settings.timing.commit_timeout_ms, on_unknown=self.metrics.writes_unknown.inc)
         self._transfers: list[asyncio.Future[NodeId]] = []
         self._voters: Voters = {}
@@ -138,7 +140,10 @@ class Standby:
     def not_controller(self) -> NotController:
         """Return the error that names the active controller as far as it is known here."""
         leader = self.leader_hint
-        if leader is None or leader == self._settings.node_id:
+        if leader is None:
+            passed_ms = self._now_ms() - self._leaderless_since_ms
+            return NotController("no controller is active now", controller_id=-1, leaderless_ms=passed_ms)
+        if leader == self._settings.node_id:
             return NotController("no controller is active now", controller_id=-1)
         return NotController(
             f"the active controller is {leader}",
@@ -209,14 +214,12 @@ class Standby:
         image = self.committed
         settings = self._settings
         min_isr = settings.topics.static_configs[MIN_IN_SYNC_REPLICAS]
-        features = settings.features
         decision = claim(
             image,
             node_id=settings.node_id,
             cluster_id=settings.cluster_id,
             voters=configured_voters(settings),
-            founding=self.founding
-            or Founding.at(features.founding_metadata_version, for_kafka=settings.listen_kafka is not None),
+            founding=self.founding or Founding.at(settings.features.founding_metadata_version),
             min_insync_replicas=min_isr,
             is_handed_over=self.raft.status().was_asked_to_lead,
         )
@@ -295,6 +298,8 @@ class Standby:
             self._transfers.remove(taken_over)
 
     def on_leader_hint(self, leader_id: NodeId | None) -> None:
+        if leader_id is None and self.leader_hint is not None:
+            self._leaderless_since_ms = self._now_ms()
         self.leader_hint = leader_id
         if leader_id is not None and leader_id != self._settings.node_id:
             for taken_over in self._transfers:

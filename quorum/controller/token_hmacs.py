@@ -34,7 +34,7 @@ class TokenHmacs(AppliedListener):
         self._left: Iterator[str] = iter(())
         """Ids of a snapshot whose HMACs are not made yet: they are made once one is looked for."""
         self._credentials: OrderedDict[tuple[str, int], Credential] = OrderedDict()
-        """By id and mechanism, those used last behind: a client has no identity yet when it asks for one."""
+        """By id and mechanism, those used last at the end: a client has no identity yet when it asks for one."""
 
     def use(self, secret_key: bytes | None) -> None:
         """Take the secret key, before anything is applied; None: tokens are disabled."""

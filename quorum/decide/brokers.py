@@ -231,12 +231,21 @@ def _check_features(image: MetadataImage, command: RegisterBroker) -> None:
     for name, feature in ranges.items():
         level = levels.get(name, 0)
         if not feature.min_version <= level <= feature.max_version:
+            least, most = feature.min_version, feature.max_version
+            cure = "run a newer broker" if most < level else f"metaquorum features upgrade {name}={least}"
             raise UnsupportedVersion(
-                f"the broker supports {name} {feature.min_version} to {feature.max_version}; the cluster is at {level}"
+                f"the broker supports {name} {least} to {most}; the cluster is at {level}: {cure}"
             )
-    for name, level in image.features.items():
-        if name not in ranges and name != METAQUORUM_VERSION:
-            raise UnsupportedVersion(f"the broker does not support {name}; the cluster is at {level}")
+    unnamed = ", ".join(
+        f"{name} (the cluster is at {level})"
+        for name, level in sorted(image.features.items())
+        if name not in ranges and name != METAQUORUM_VERSION
+    )
+    if unnamed:
+        raise UnsupportedVersion(
+            f"the broker does not support {unnamed}: it must register a range of levels for each, from 0 on where it has no "
+            "data of it, or metaquorum features downgrade NAME=0 switches one off"
+        )
 
 
 def unregister(context: DecideContext, command: UnregisterBroker) -> Decision:

@@ -1,4 +1,4 @@
-"""Pure: topics that were deleted for a time: how they go, come back within it, or end behind it.
+"""Pure: topics that were deleted for a time: how they go, come back within it, or end after it.
 
 A deleted topic is hidden from all clients, and its name is free. Its partitions keep their replicas and the ISR that they
 had. They have no leaders, so no message is acknowledged that not all of the ISR have: a broker that is fenced, or
@@ -251,7 +251,7 @@ class Expiry:
         if records:
             cause = Cause("UNDELETE_WINDOW_PASSED", None, {})
             return Decision(records=records, cause=cause, more=len(records) < len(due))
-        # Behind the last batch's time, too: time would stand still until this clock has caught up with another one.
+        # After the last batch's time, too: time would stand still until this clock has caught up with another one.
         if not 0 <= context.unix_ms - image.last_time_ms < LOG_TIME_STEP_MS // 2:
             return Decision(records=(NoOpRecord(),), cause=Cause("UNDELETE_WINDOW_COUNTED", None, {}))
         return Decision()

@@ -169,7 +169,9 @@ def _check(context: DecideContext, wanted: FeatureUpdate, proposed: Mapping[str,
     present = context.image.features.get(name, 0)
     known = supported(unstable=context.takes_unstable_levels)
     low, high = known.get(name, _DISABLED)
-    if name not in known or not low <= level <= high:
+    if name not in known:
+        raise InvalidUpdateVersion(f"{name} is no feature of this controller: {', '.join(sorted(known))} are")
+    if not low <= level <= high:
         raise InvalidUpdateVersion(f"{where}: this controller supports {low} to {high}")
     if level < present and name == METAQUORUM_VERSION:
         raise InvalidUpdateVersion(

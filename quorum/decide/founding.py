@@ -51,22 +51,13 @@ class Founding(NamedTuple):
     credentials: tuple[UserScramCredentialRecord, ...] = ()
 
     @classmethod
-    def at(cls, metadata_version: int, *, for_kafka: bool) -> Self:
+    def at(cls, metadata_version: int) -> Self:
         """Return what `kafka-storage format` of 4.3.1 founds at a level, where nothing else is asked for.
 
-        Features that mean something to Kafka's brokers and clients alone are finalized where it is founded for them:
-        other brokers do not carry them. No node is registered yet; one that knows the level of metaquorum.version with
-        which a cluster is founded supports all of these levels.
+        No node is registered yet. A controller that knows the level of metaquorum.version with which a cluster is founded
+        supports all of these levels, and a broker must register each of them.
         """
-        levels = formatted_with(metadata_version)
-        return cls(
-            metadata_version,
-            levels=tuple(
-                (name, level)
-                for name, level in sorted(levels.items())
-                if for_kafka or name not in BROKERS_FEATURES
-            ),
-        )
+        return cls(metadata_version, levels=tuple(sorted(formatted_with(metadata_version).items())))
 
     def records(self, *, min_insync_replicas: str) -> tuple[Record, ...]:
         """Return the records beside those of the voters, of metadata.version and of metaquorum.version.
@@ -97,7 +88,8 @@ def chosen(
     `otherwise` is the level of metadata.version where none is named.
 
     Raises:
-        InvalidRequest: Kafka's format refuses it, in these words; or a feature needs Kafka's brokers, and none come.
+        InvalidRequest: Kafka's format refuses it, in these words; or only Kafka's brokers register at the level, and none
+            come.
     """
     wanted = dict(features)
     level = _metadata_version(release, wanted, otherwise, unstable=unstable)
@@ -107,10 +99,10 @@ def chosen(
             "their log directories"
         )
     for name, of in wanted.items():
-        _check(name, of, level, for_kafka=for_kafka)
+        _check(name, of, level)
     if credentials and level < SCRAM_FROM:
         raise InvalidRequest(f"SCRAM is only supported in {METADATA_VERSION} {name_of(SCRAM_FROM)} or later.")
-    usual = Founding.at(level, for_kafka=for_kafka)
+    usual = Founding.at(level)
     levels = {**dict(usual.levels), **wanted}
     return Founding(
         level,
@@ -147,7 +139,7 @@ def _metadata_version(release: str | None, wanted: dict[str, int], otherwise: in
     return level
 
 
-def _check(name: str, level: int, metadata_version: int, *, for_kafka: bool) -> None:
+def _check(name: str, level: int, metadata_version: int) -> None:
     if name not in CHOSEN:
         raise InvalidRequest(
             f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(CHOSEN))}"
@@ -159,5 +151,3 @@ def _check(name: str, level: int, metadata_version: int, *, for_kafka: bool) -> 
         raise InvalidRequest(
             f"{name} could not be set to {level} because it depends on {METADATA_VERSION} level {least}"
         )
-    if level and name in BROKERS_FEATURES and not for_kafka:
-        raise InvalidRequest(f"{name} {level}: it needs [listen] kafka: other brokers do not carry it")

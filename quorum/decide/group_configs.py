@@ -116,7 +116,7 @@ def _each(check: Callable[[str], str | None]) -> Check:
 
 
 def _pattern(item: str) -> str | None:
-    """Return what is wrong with PARAMETER=REGULAR_EXPRESSION. Java leaves out what is empty behind the last sign."""
+    """Return what is wrong with PARAMETER=REGULAR_EXPRESSION. Java leaves out what is empty after the last sign."""
     parameter, *patterns = item.rstrip("=").split("=")
     if parameter.strip() not in _MATCHED or len(patterns) != 1:
         return "no list of PARAMETER=PATTERN"

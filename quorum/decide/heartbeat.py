@@ -303,7 +303,7 @@ def _answered(state: BrokerState) -> Decision:
 
 
 def _behind(changes: list[SessionChange], decision: Decision) -> Decision:
-    """Return a decision whose session changes come behind others."""
+    """Return a decision whose session changes follow others."""
     return replace(decision, session_changes=(*changes, *decision.session_changes))
 
 

@@ -20,7 +20,7 @@ from quorum.decide.heartbeat import failure_part, stop_part
 
 
 def next_part(walk: Walk, cause: Cause, context: DecideContext) -> Decision:
-    """Decide the part behind the one before, or the first where nothing of the walk is known; `cause` is that of all parts.
+    """Decide the part after the one before, or the first where nothing of the walk is known; `cause` is that of all parts.
 
     Nothing is left to do where the broker is registered no more, or under another epoch.
     """

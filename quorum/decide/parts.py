@@ -1,6 +1,6 @@
 """Pure: a change of many partitions, made in parts: each fits into one batch and one turn of the leader's loop.
 
-A part is a stretch of a walk over a broker's partitions, or over those without a leader. The next part goes on behind it, so
+A part is a stretch of a walk over a broker's partitions, or over those without a leader. The next part goes on after it, so
 its cost does not depend on how far the walk got. Where a walk is, the active controller alone knows: the next one walks from
 the start, past what is done already. Tests: tests/property/test_changes_in_parts.py.
 """
@@ -37,7 +37,7 @@ def part_of(
     *,
     room: int | None = None,
 ) -> Part:
-    """Return a stretch of a broker's walk; `visits` are its partitions behind the last one visited."""
+    """Return a stretch of a broker's walk; `visits` are its partitions after the last one visited."""
     records, more, last = stretch_of(context, visits, after=context.changes.visited(walk), room=room)
     return Part(records, more, Walked(walk, last if more else None))
 

@@ -151,7 +151,7 @@ def _record(
 
 
 def _target(partition: PartitionImage, replicas: tuple[BrokerId, ...]) -> Target:
-    """Return the first step towards these replicas: those that go stay behind them until the others are in sync.
+    """Return the first step towards these replicas: those that go stay after them until the others are in sync.
 
     As in Kafka, what comes or goes in a reassignment under way stays as it is where this one adds or removes nothing.
     """

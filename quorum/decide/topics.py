@@ -240,7 +240,7 @@ def _created(
         check_not_metadata(wanted.name)
     if wanted.name in image.topics.ids:
         raise TopicAlreadyExists(
-            f"topic {wanted.name!r} exists: choose another name, or delete it first",
+            f"topic {wanted.name!r} already exists: choose another name, or delete it first",
             topic_id=uuid_text(image.topics.ids[wanted.name]),
         )
     check_name(wanted.name)

@@ -103,34 +103,18 @@ class EndingAcls(Shape, frozen=True):
 
 def _new_acls(body: Any) -> CreateAcls:
     wanted = read_shape(body, NewAcls, "acls")
-    for one in wanted.acls:
-        _check_texts(one.resource_name, one.principal, one.host)
     return CreateAcls(
-        acls=tuple(
-            Acl(
-                ResourceType[one.resource_type],
-                one.resource_name,
-                PatternType[one.pattern_type],
-                one.principal,
-                one.host,
-                AclOperation[one.operation],
-                PermissionType[one.permission_type],
-            )
-            for one in wanted.acls
-        ),
+        acls=tuple(Acl(*_fields(one)) for one in wanted.acls),
         validate_only=wanted.validate_only,
         all_or_nothing=wanted.all_or_nothing,
     )
 
 
-def _check_texts(*texts: str | None) -> None:
-    for text in texts:
+def _fields(one: NewAcl | MeantAcls) -> tuple[Any, ...]:
+    """Return the fields of an `Acl`, or of an `AclFilter`."""
+    for text in (one.resource_name, one.principal, one.host):
         check_text("a name of an ACL", text or "", bytes_max=CONFIG_VALUE_BYTES_MAX)
-
-
-def _filter(one: MeantAcls) -> AclFilter:
-    _check_texts(one.resource_name, one.principal, one.host)
-    return AclFilter(
+    return (
         ResourceType[one.resource_type],
         one.resource_name,
         PatternType[one.pattern_type],
@@ -144,7 +128,7 @@ def _filter(one: MeantAcls) -> AclFilter:
 def _ending_acls(body: Any) -> DeleteAcls:
     wanted = read_shape(body, EndingAcls, "acls")
     return DeleteAcls(
-        filters=tuple(map(_filter, wanted.filters)),
+        filters=tuple(AclFilter(*_fields(one)) for one in wanted.filters),
         in_steps=wanted.in_steps,
         validate_only=wanted.validate_only,
     )
@@ -183,7 +167,7 @@ async def create_acls(door: Door, request: web.Request) -> web.StreamResponse:
 async def list_acls(door: Door, request: web.Request) -> web.StreamResponse:
     query = dict(request.query)
     query.pop("consistency", None)
-    meant = _filter(read_shape(query, MeantAcls, "query"))
+    meant = AclFilter(*_fields(read_shape(query, MeantAcls, "query")))
     check_filter(meant)
 
     def view(image: MetadataImage) -> dict[str, Any]:

@@ -153,6 +153,7 @@ class Broker(TypedDict):
     control_state: str
     registration_state: str
     in_controlled_shutdown: bool
+    is_cordoned: bool
     shutdown_offset: int | None
     waits_for: str | None
     applied_offset: int | None
@@ -333,6 +334,7 @@ class Node(TypedDict):
     lag_records: int | None
     last_fetch_ms_ago: int | None
     last_caught_up_ms_ago: int | None
+    silent_ms: int | None
     reachable: bool
     locked_out: Any
 
@@ -553,6 +555,7 @@ class PrincipalListed(TypedDict):
     roles: list[str]
     rights: list[str]
     has_token: bool
+    user: str | None
     seen_at_ms: int | None
     seen_from: str | None
     certificate_ends_ms: int | None

@@ -114,6 +114,7 @@ def describe_broker(view: BrokerView, broker_id: BrokerId) -> dict[str, Any]:
         "control_state": view.control_state(broker).value,
         "registration_state": registration_state(broker).name,
         "in_controlled_shutdown": broker.in_controlled_shutdown,
+        "is_cordoned": broker.is_cordoned,
         "shutdown_offset": None
         if sessions is None
         else sessions.shutdown_offset(broker_id, broker.broker_epoch),

@@ -1,4 +1,4 @@
-"""Edge: configs over HTTP: list and alter those of topics, of brokers, or of the whole cluster.
+"""Edge: configs over HTTP: list and alter those of topics, brokers, the whole cluster, groups, clients' metrics.
 Tests: tests/unit/quorum/http/test_administration.py.
 """
 
@@ -14,7 +14,7 @@ from metadata_log.image.configs import configs_items, settings_items, type_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.http.query import flag
 from metadata_log.node.http.routes import NAME, NODE, SWITCH
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.records.configs import BROKER, CLIENT_METRICS, CLUSTER_DEFAULT, GROUP, TOPIC
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape
 from quorum.decide.configs import (
@@ -38,7 +38,7 @@ from quorum.http.bodies import broker_id_of
 from quorum.http.door import Door, Write, carry_out
 from quorum.http.routes import AS_FRESH, reading, topic_in_query, writing
 
-RESOURCES: Final = ("topic", "broker", "cluster")
+RESOURCES: Final = ("topic", "broker", "cluster", "group", "client_metrics")
 
 
 class Resource(Shape, frozen=True):
@@ -47,6 +47,8 @@ class Resource(Shape, frozen=True):
     topic: str | UnsetType = UNSET
     broker: Natural32 | UnsetType = UNSET
     cluster: bool | UnsetType = UNSET
+    group: str | UnsetType = UNSET
+    client_metrics: str | UnsetType = UNSET
 
 
 Names = Annotated[tuple[str, ...], Meta(max_length=limits.LIST_ITEMS_MAX)]
@@ -179,6 +181,8 @@ async def list_configs(door: Door, request: web.Request) -> web.Response:
     node_id = broker_id_of(request.query["on"]) if "on" in request.query else door.settings.node_id
     if "on" in request.query and not (is_effective and resource_type == TOPIC):
         raise InvalidRequest('"on" is of the effective settings of a topic')
+    if is_effective and resource_type in (GROUP, CLIENT_METRICS):
+        raise InvalidRequest("brokers know the effective settings of groups and of clients' metrics")
 
     def items(image: MetadataImage) -> list[Any]:
         if resource_type == TOPIC:
@@ -201,7 +205,7 @@ async def list_configs(door: Door, request: web.Request) -> web.Response:
 
 
 def _resource(named: Mapping[str, Any]) -> tuple[int, str]:
-    """Return resource_type and resource_name of the one thing named: topic, broker or cluster."""
+    """Return resource_type and resource_name of the one thing named."""
     match list(named.items()):
         case [("topic", str(name))]:
             return TOPIC, name
@@ -209,8 +213,13 @@ def _resource(named: Mapping[str, Any]) -> tuple[int, str]:
             return BROKER, str(broker_id)
         case [("cluster", True)]:
             return BROKER, CLUSTER_DEFAULT
+        case [("group" | "client_metrics" as kind, str(name))]:
+            check_text(f"configs.{kind}", name)
+            return GROUP if kind == "group" else CLIENT_METRICS, name
         case _:
-            raise InvalidRequest('name one of "topic": NAME, "broker": ID, "cluster": true')
+            raise InvalidRequest(
+                'name one of "topic": NAME, "broker": ID, "cluster": true, "group": NAME, "client_metrics": NAME'
+            )
 
 
 WRITES: Final = {
@@ -222,7 +231,16 @@ ROUTES: Final = (
         "/v1/configs",
         list_configs,
         "DescribeConfigs",
-        {**AS_FRESH, "topic": NAME, "broker": NODE, "cluster": SWITCH, "effective": SWITCH, "on": NODE},
+        {
+            **AS_FRESH,
+            "topic": NAME,
+            "broker": NODE,
+            "cluster": SWITCH,
+            "group": NAME,
+            "client_metrics": NAME,
+            "effective": SWITCH,
+            "on": NODE,
+        },
         resources=topic_in_query,
     ),
     writing("PATCH", "/v1/configs", carry_out(WRITES["IncrementalAlterConfigs"]), "IncrementalAlterConfigs"),

@@ -13,7 +13,7 @@ import msgspec
 from metadata_log.node.console.login import Credentials
 from metadata_log.node.http.answers import JSON, MSGPACK
 from metadata_log.node.http.routes import RouteKey
-from metadata_log.node.release import release
+from metadata_log.node.release import VERSION
 from metadata_log.wire.commands import (
     AlteredPartitions,
     AlterPartition,
@@ -158,7 +158,7 @@ def described() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "metaquorum: the HTTP surface of a controller",
-            "version": release(),
+            "version": VERSION,
             "description": "docs/formats.md, section 3; for brokers docs/broker-protocol.md",
         },
         "paths": paths,

@@ -33,6 +33,7 @@ from metadata_log.node.http.answers import (
 from metadata_log.node.http.caller import OwnNames
 from metadata_log.node.http.identities import Identities
 from metadata_log.node.http.query import flag
+from metadata_log.node.leaderless import LEADERLESS
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import Command
 from quorum.controller.audited import outcome_of
@@ -122,6 +123,8 @@ class Door(Parts):
             if url is None:
                 status = 503
                 headers["Retry-After"] = "1"
+                if "leaderless_ms" in error.context:
+                    headers[LEADERLESS] = str(error.context["leaderless_ms"])
             else:
                 headers["X-Controller"] = str(url)
         return status, headers
@@ -223,10 +226,34 @@ class Door(Parts):
     # --- reads
 
     async def read(self, request: web.Request, view: Callable[[MetadataImage], Any]) -> Any:
-        """Return a view of the state, as fresh as the query asks: linearizable, or whatever is committed here."""
-        if takes_stale(request):
-            return view(self.controller.committed)
-        return await self.controller.read(view)
+        """Return a view of the state, as fresh as the query asks: linearizable, or whatever is committed here.
+
+        Raises:
+            NotController: this node is not active, or has started and lacks what it had applied before.
+        """
+        if not takes_stale(request):
+            return await self.controller.read(view)
+        committed, end_at_start = self.controller.committed, self.committed_log.end_at_start
+        if committed.end_offset < end_at_start:
+            elsewhere = self.controller.not_controller()
+            raise NotController(
+                f"this controller has started, and has applied its log to offset {committed.end_offset} of {end_at_start}: "
+                f"{elsewhere.message}",
+                **elsewhere.context,
+            )
+        return view(committed)
+
+    async def log_end(self, request: web.Request) -> int:
+        """Return the end of the log, as fresh as the query asks; raises as `read`. What a node has just started with may
+        be read at once: other nodes repair their logs from it.
+        """
+        committed = self.controller.committed
+        end_offset: int = (
+            committed.end_offset
+            if takes_stale(request)
+            else await self.controller.read(lambda image: image.end_offset)
+        )
+        return end_offset
 
     async def read_items(
         self, request: web.Request, items: Callable[[MetadataImage], list[Any]]

@@ -63,7 +63,7 @@ def _position(door: Door, request: web.Request) -> int:
 
 
 def _news(door: Door, watcher: Watcher, position: int) -> tuple[bytes, int]:
-    """Return what a page was not told yet, and the position behind it."""
+    """Return what a page was not told yet, and the position after it."""
     watchers = door.watchers
     view = b""
     if watcher.seen != watchers.number:
@@ -84,7 +84,9 @@ def _looks(door: Door) -> dict[str, Any]:
         "controller_epoch": door.controller.committed.controller_epoch,
         "end_offset": door.controller.committed.end_offset,
         "voters": len(raft.voters),
-        "unreachable": [peer.node_id for peer in raft.peers if peer.is_voter and not peer.reachable],
+        "unreachable": [
+            peer.node_id for peer in raft.peers if peer.is_voter and (not peer.reachable or peer.is_silent)
+        ],
         "reasons": sorted({*reasons, *(reason["code"] for reason in status.warnings())}),
     }
 

@@ -70,6 +70,8 @@ async def preview(door: Door, request: web.Request) -> web.StreamResponse:
         raise InvalidRequest("feature and level say what is looked at")
     level = integer(wanted, "level")
     known = supported(unstable=door.settings.features.unstable_levels)
+    if feature == KRAFT_VERSION:
+        raise InvalidRequest(f"{KRAFT_VERSION} is never lowered, so there is nothing that it could lose")
     if feature not in known:
         raise InvalidRequest(
             f"{feature!r} is no feature that this controller knows: {', '.join(sorted(known))}"

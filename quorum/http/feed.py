@@ -1,7 +1,7 @@
 """Edge: a change feed over HTTP: the lines of the log that concern some topics, from an offset on, with a long poll.
 
 A feed never skips: its last line names the offset that everything before was examined up to, and the next request begins
-there. An answer that breaks off is resumed behind its last line. As server-sent events it goes on by itself.
+there. An answer that breaks off is resumed after its last line. As server-sent events it goes on by itself.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ async def _send_events(
 
 
 def _events(lines: bytes) -> bytes:
-    """Return an event for each line: it begins with the line's offset, and its id is the one behind."""
+    """Return an event for each line: it begins with the line's offset, and its id is the one after."""
     return b"".join(
         b"id: %d\ndata: %s\n\n" % (json.loads(line)["offset"] + 1, line) for line in lines.splitlines()
     )

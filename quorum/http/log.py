@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from aiohttp import web
@@ -16,6 +17,7 @@ from metadata_log.errors import (
 )
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.http.routes import IDS, NAMES, NUMBER, WHEN
+from metadata_log.records.registry import RECORD_TYPES
 from quorum.controller.callers import authorize
 from quorum.decide.access import CLUSTER, FETCH
 from quorum.http.bodies import NDJSON, OCTETS, caller_of, integer
@@ -27,6 +29,9 @@ from quorum.log.past import wait_ends_s
 LOG_BYTES_DEFAULT: Final = 1 * limits.MIB
 TIME_AHEAD_MAX_MS: Final = 60_000
 """A client's now may lie so far ahead of ours: clocks disagree by seconds, and `--until now` is no mistake."""
+TYPE_NAMES: Final = frozenset(of.__name__.removesuffix("Record") for of in RECORD_TYPES)
+_TYPE: Final = b'"type": "'
+"""In a line the type stands before all texts that clients choose."""
 LOG_BYTES_MAX: Final = 8 * limits.MIB
 
 
@@ -41,7 +46,7 @@ async def show_lines(door: Door, request: web.Request) -> web.StreamResponse:
 
 async def _answer(door: Door, request: web.Request, *, is_lines: bool) -> web.StreamResponse:
     # Not the image: while the answer is read, it would hold all results that are evicted meanwhile.
-    end_offset: int = await door.read(request, lambda image: image.end_offset)
+    end_offset = await door.log_end(request)
     committed_log = door.committed_log
     log_start_offset, high_watermark = committed_log.log_start_offset, committed_log.end_offset
     query = request.query
@@ -65,6 +70,8 @@ async def _answer(door: Door, request: web.Request, *, is_lines: bool) -> web.St
         raise InvalidRequest(
             "the query parameter max_bytes bounds frames: lines and feeds have bounds of their own"
         )
+    if "types" in query and (is_feed or not is_lines):
+        raise InvalidRequest("the query parameter types narrows lines: frames and feeds have all records")
     if is_stream:
         if "wait_ms" in query or "until" in query:
             raise InvalidRequest(
@@ -78,7 +85,7 @@ async def _answer(door: Door, request: web.Request, *, is_lines: bool) -> web.St
     if is_lines:
         return await door.sender.send(
             request,
-            _lines(door, start, until),
+            _lines(door, request, start, until, _types_of(query.get("types"))),
             content_type=NDJSON,
             last_words=lambda error: json.dumps(door.error_body(error)).encode() + b"\n",
         )
@@ -120,7 +127,31 @@ async def _frames(
         start, left, is_first = end_offset, left - len(frames), False
 
 
-async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
+def _types_of(named: str | None) -> frozenset[bytes]:
+    """Return the types of records that are asked for; none: all.
+
+    Raises:
+        InvalidRequest: there is no such type.
+    """
+    types = frozenset() if named is None else frozenset(named.split(","))
+    unknown = types - TYPE_NAMES
+    if unknown:
+        raise InvalidRequest(
+            f"no record is of type {', '.join(sorted(unknown))[:100]}: they are {', '.join(sorted(TYPE_NAMES))}"
+        )
+    return frozenset(name.encode() for name in types)
+
+
+def _narrowed(lines: list[bytes], types: frozenset[bytes]) -> bytes:
+    """Return the lines of records of these types; none: all."""
+    return b"".join(
+        line for line in lines if not types or line.partition(_TYPE)[2].partition(b'"')[0] in types
+    )
+
+
+async def _lines(
+    door: Door, request: web.Request, start: int, until: int, types: frozenset[bytes]
+) -> AsyncIterator[bytes]:
     """Yield the lines of some records at a time, also where the last of them are the first ones of a batch.
 
     Raises:
@@ -139,7 +170,12 @@ async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
         begin_by_s = None
         if not lines:
             return
-        yield lines if end <= until else b"".join(lines.splitlines(keepends=True)[: until - start])
+        if end <= until and not types:
+            yield lines
+        elif narrowed := _narrowed(lines.splitlines(keepends=True)[: until - start], types):
+            yield narrowed
+        elif request.transport is None:
+            return  # the client has gone, and there is nothing to send that would show it
         start = end
 
 
@@ -152,11 +188,17 @@ async def offset_of(text: str, *, offset_at: Callable[[int], Awaitable[int]]) ->
     if text.startswith("t"):
         asked_ms, now_ms = integer(text[1:], "a time"), unix_ms()
         if asked_ms > now_ms + TIME_AHEAD_MAX_MS:
-            raise OffsetInFuture(
-                f"the time {asked_ms} (Unix milliseconds) has not come yet: here it is {now_ms}"
-            )
+            raise OffsetInFuture(f"the time {_utc(asked_ms)} has not come yet: here it is {_utc(now_ms)}")
         return await offset_at(asked_ms)
     return integer(text, "an offset")
+
+
+def _utc(time_ms: int) -> str:
+    """Return a time as text; as Unix milliseconds where no calendar has it."""
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (OverflowError, ValueError):
+        return f"t{time_ms}"
 
 
 _LINES: Final = {
@@ -166,6 +208,7 @@ _LINES: Final = {
     "topics": NAMES,
     "topic_ids": IDS,
     "wait_ms": NUMBER,
+    "types": NAMES,
 }
 ROUTES: Final = (
     reading(

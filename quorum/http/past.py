@@ -13,11 +13,14 @@ from typing import Any, Final, TypeAlias
 from aiohttp import hdrs, web
 
 from metadata_log.digest import EMPTY_BUCKETS
-from metadata_log.errors import InvalidRequest, MetadataError, OffsetInFuture
+from metadata_log.errors import InvalidRequest, MetadataError, NotAuthorized, OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.http.answers import json_bytes
 from metadata_log.node.http.routes import NAME, NAMES, NODE, NUMBER, WHEN
-from quorum.http.bodies import NDJSON, int32, integer
+from metadata_log.recount import told_line
+from quorum.controller.callers import authorize
+from quorum.decide.access import CLUSTER, FETCH
+from quorum.http.bodies import NDJSON, caller_of, int32, integer
 from quorum.http.door import Door
 from quorum.http.log import offset_of
 from quorum.http.routes import AS_FRESH, reading
@@ -63,7 +66,10 @@ async def show_diff(door: Door, request: web.Request) -> web.StreamResponse:
 
 
 async def show_digest(door: Door, request: web.Request) -> web.Response:
-    """Answer with the state digest at an offset, and what it is made of; of one bucket with its lines."""
+    """Answer with the state digest at an offset, and what it is made of; of one bucket with its lines.
+
+    A client that may not have the log itself gets the lines of secrets masked, also where a record has no mask key.
+    """
     at, until = await _moments(door, request, "at")
     assert until is None, "the route has no such parameter"
     if "bucket" not in request.query:
@@ -71,14 +77,26 @@ async def show_digest(door: Door, request: web.Request) -> web.Response:
     bucket = integer(request.query["bucket"], "a bucket")
     if bucket >= len(EMPTY_BUCKETS):
         raise InvalidRequest(f"bucket {bucket}: they are numbered from 0 to {len(EMPTY_BUCKETS) - 1}")
-    return door.ok(request, await door.past.digest_lines(at, bucket))
+    found = await door.past.digest_lines(at, bucket)
+    if not _may_see_secrets(door, request):
+        found = {**found, "lines": [told_line(line) for line in found["lines"]]}
+    return door.ok(request, found)
+
+
+def _may_see_secrets(door: Door, request: web.Request) -> bool:
+    """Answer whether a client has the log as it is, in which secrets are in plain text: nodes and administrators do."""
+    try:
+        authorize(caller_of(request), FETCH, (CLUSTER,), door.controller.committed)
+    except NotAuthorized:
+        return False
+    return True
 
 
 async def _moments(door: Door, request: web.Request, first: str) -> tuple[int, int | None]:
     """Return the offsets that the parameters `first` and "to" mean; None: there is no "to".
 
     Raises:
-        InvalidRequest: the first is missing, or lies behind the second.
+        InvalidRequest: the first is missing, or lies after the second.
         OffsetInFuture: the log does not reach that far.
     """
     query = request.query

@@ -94,7 +94,7 @@ class PollAnswers:
         self.door = door
         self.fetches = door.fetches
         self.early_bytes = 0
-        """What clients have sent behind polls that wait."""
+        """What clients have sent after polls that wait."""
         self._heads: dict[bytes, Head] = {}
         self._requests: dict[bytes, FetchRequest] = {}
         self._rendered: dict[Reply, bytes] = {}

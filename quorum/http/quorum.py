@@ -13,7 +13,7 @@ from metadata_log.node.addresses import HostPort, is_reachable, read_address
 from metadata_log.node.http.query import flag
 from metadata_log.node.http.routes import ID
 from metadata_log.node.pace import until_done
-from metadata_log.node.release import release
+from metadata_log.node.release import VERSION
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
 from quorum.decide.quorum import AddVoter, RemoveVoter, VotersChanged
 from quorum.http.bodies import directory_id_of, int32, read_body, read_no_body
@@ -42,7 +42,7 @@ async def show_quorum(door: Door, request: web.Request) -> web.Response:
     async with door.status.one_in_a_turn:
         counted = door.controller.committed
         await until_done(partial(counted.state_digest.count_some, counted))
-        return door.ok(request, door.status.quorum(counted) | {"version": release()})
+        return door.ok(request, door.status.quorum(counted) | {"version": VERSION})
 
 
 async def show_settings(door: Door, request: web.Request) -> web.Response:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from metadata_log.errors import InvalidRequest, MetadataError, Rejected
 from metadata_log.ids import BrokerId, Uuid
+from metadata_log.kafka.messages import answer_tail
 from metadata_log.kafka.reading import Values
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker
 from metadata_log.wire.fetch import BrokerState
@@ -20,9 +21,7 @@ from quorum.kafka.door import (
     Done,
     KafkaDoor,
     Parks,
-    Prepared,
     Waits,
-    prepared,
 )
 from quorum.kafka.errors import NONE
 
@@ -94,11 +93,11 @@ async def _answer_of(waiting: Coroutine[Any, Any, HeartbeatAnswered], version: i
 
 
 @cache
-def _answer(answer: HeartbeatAnswered, version: int) -> Prepared:
+def _answer(answer: HeartbeatAnswered, version: int) -> bytes:
     """Return the bytes of an answer, of which there are few."""
     is_fenced = answer.state is BrokerState.FENCED
     values = (NO_THROTTLE, NONE, answer.is_caught_up, is_fenced, answer.should_shut_down)
-    return prepared(BROKER_HEARTBEAT, version, values)
+    return answer_tail(BROKER_HEARTBEAT, version, values)
 
 
 async def unregister(door: KafkaDoor, asked: Asked) -> Values:

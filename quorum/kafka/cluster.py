@@ -8,7 +8,7 @@ from metadata_log.kafka.reading import Values
 from metadata_log.records.acls import AclOperation
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL
 from quorum.decide.features import supported as supported_levels
-from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor, Prepared
+from quorum.kafka.door import NO_THROTTLE, Api, Asked, AtOnce, KafkaDoor
 from quorum.kafka.errors import NONE, UNSUPPORTED_VERSION, KafkaError, whole
 from quorum.kafka.fetches import kafka_address
 
@@ -36,7 +36,7 @@ def known_versions() -> bytes:
     return answer_tail(API_VERSIONS, 0, _values(keys, error=UNSUPPORTED_VERSION))
 
 
-def api_versions(door: KafkaDoor, asked: Asked) -> Prepared:
+def api_versions(door: KafkaDoor, asked: Asked) -> bytes:
     version, image = asked.version, door.controller.committed
     finalized = tuple((name, level, level) for name, level in sorted(image.features.items()))
     kraft_version = image.quorum.kraft_version
@@ -48,7 +48,7 @@ def api_versions(door: KafkaDoor, asked: Asked) -> Prepared:
     if version < FEATURES_FROM_0:
         supported = [feature for feature in supported if feature[1] > 0]
     values = _values(door.advertised, tuple(supported), image.end_offset - 1, finalized)
-    return Prepared(answer_tail(API_VERSIONS, version, values))
+    return answer_tail(API_VERSIONS, version, values)
 
 
 def _values(

@@ -26,6 +26,7 @@ from quorum.decide.described_configs import (
     describe_own_configs,
     describe_topic_configs,
 )
+from quorum.decide.topic_names import check_name
 from quorum.kafka.door import NO_THROTTLE, Api, Asked, KafkaDoor, Waits
 from quorum.kafka.errors import NONE, KafkaError, item_error, kafka_error
 from quorum.kafka.parts_of_requests import Part, decided_in_parts
@@ -190,6 +191,7 @@ def _settings(
     configs, node_id = image.configs, door.settings.node_id
     static = door.settings.topics.static_configs
     if resource_type == TOPIC:
+        check_name(name)
         if name not in image.topics.ids:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         return describe_topic_configs(configs, name, node_id=node_id, static=static)

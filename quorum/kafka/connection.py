@@ -1,4 +1,4 @@
-"""Edge: a connection that speaks Kafka's protocol: one request at a time, answered in order, each behind its size.
+"""Edge: a connection that speaks Kafka's protocol: one request at a time, answered in order, each after its size.
 
 A request that can be answered at once, or that waits for news, has neither a task nor a timer: a thousand idle brokers ask
 2,500 times in a second. Only what waits for a commit or a thread has a task.
@@ -59,13 +59,11 @@ SILENT: Final = "silent"
 """Why a connection is closed of which nothing is heard any more: that is no warning."""
 _SIZE: Final = Struct(">i")
 _CORRELATION_AT: Final = 4
-"""Of a request without its size: behind its key and its version."""
+"""Of a request without its size: after its key and its version."""
 _CORRELATED: Final = slice(_SIZE.size + _CORRELATION_AT, 2 * _SIZE.size + _CORRELATION_AT)
 """Bytes of a request with its size: the correlation id."""
-_HEAD: Final = Struct(">ii")
-"""The size of an answer, and its correlation id."""
 _COPIED_MAX: Final = 64 * limits.KIB
-"""A larger answer is written behind its head, not copied behind it."""
+"""A larger answer is written after its head, not copied after it."""
 
 
 class _Repeated:
@@ -139,10 +137,8 @@ class Serving:
             connection.serve()
             is_served = True
         finally:
-            # An unforeseen error, which the loop logs, ends one connection; the others of the queue are served.
-            if not is_served:
+            if not is_served:  # an unforeseen error, which the loop logs, ends one connection
                 connection.refuse("failed")
-                self._slices.wake()
         return True
 
     def carry_out(
@@ -202,7 +198,7 @@ class KafkaConnection(asyncio.Protocol):
         "_buffer",
         "_caller",
         "_certificate",
-        "_correlation_id",
+        "_correlation",
         "_counted",
         "_give_up",
         "_in_hand",
@@ -250,7 +246,8 @@ class KafkaConnection(asyncio.Protocol):
         """The client does not take what it is sent."""
         self._since_s = monotonic()
         """Since when nothing has arrived, the request that arrives is not whole, or the client does not take its answers."""
-        self._correlation_id = 0
+        self._correlation = b""
+        """The bytes by which the answer to the request that is served names it."""
         self._repeated: _Repeated | None = None
         self._parked: tuple[Api, Asked] | None = None
         self._give_up: GiveUp | None = None
@@ -307,9 +304,9 @@ class KafkaConnection(asyncio.Protocol):
 
     def look(self, now_s: float) -> None:
         """Close the connection if it was silent, its request incomplete, or its answers unread, for too long."""
-        if self._is_busy or self._serving.is_queued(self):
-            return
         waited_ms = 1000 * (now_s - self._since_s)
+        if self._is_busy or waited_ms <= limits.HTTP_ARRIVAL_MAX_MS or self._serving.is_queued(self):
+            return  # the shortest of the bounds is not over
         # A stranger's connection is not kept for its answers to what needs no login.
         idle_max_ms = limits.HTTP_SILENCE_MAX_MS if self._known is NOBODY else limits.KAFKA_SILENCE_MAX_MS
         if self._is_unread:
@@ -339,7 +336,7 @@ class KafkaConnection(asyncio.Protocol):
             repeated = self._repeated
             if repeated is not None and repeated.is_all_of(data) and self._may_repeat(repeated.asked):
                 self._in_hand = len(data) - _SIZE.size
-                self._correlation_id = int.from_bytes(data[_CORRELATED], signed=True)
+                self._correlation = data[_CORRELATED]
                 self._handle(repeated.api, repeated.asked)
                 return
             size = len(data) - _SIZE.size
@@ -348,9 +345,8 @@ class KafkaConnection(asyncio.Protocol):
                 and int.from_bytes(data[: _SIZE.size]) == size
                 and self._is_served()
             ):
-                self._begin(
-                    data[_SIZE.size :]
-                )  # one request and no more, as almost always: it needs no buffer
+                # One request and no more, as almost always: it needs no buffer.
+                self._begin(data[_SIZE.size :])
                 return
             self._since_s = monotonic()
         buffer += data
@@ -447,12 +443,12 @@ class KafkaConnection(asyncio.Protocol):
     def _begin(self, request: bytes) -> None:
         """Read a request, in a thread if it is large, and have it handled."""
         self._in_hand = len(request)
+        self._correlation = request[_CORRELATION_AT : _CORRELATION_AT + _SIZE.size]
         self._repeated = None
         try:
             header = request_header(request)
             api = self._serving.door.apis.get(header.key)
             if header.key == API_VERSIONS and header.version not in SCHEMAS[API_VERSIONS].versions:
-                self._correlation_id = header.correlation_id
                 self._send(known_versions())
                 return
             principal = self._principal()
@@ -487,7 +483,6 @@ class KafkaConnection(asyncio.Protocol):
             self._handle(api, self._asked(header, values, self._principal()))
 
     def _asked(self, header: RequestHeader, values: Values, principal: Principal) -> Asked:
-        self._correlation_id = header.correlation_id
         client_id, caller = header.client_id or "", self._caller
         if caller is None or caller.principal is not principal or caller.client_id != client_id:
             caller = self._caller = Caller(
@@ -501,7 +496,7 @@ class KafkaConnection(asyncio.Protocol):
             case Parks() as handler:
                 self._park(api, handler, asked)
             case AtOnce() as handler:
-                self._answer(api, asked.version, answered_at_once(api, handler, door, asked))
+                self._send(api.tail(asked.version, answered_at_once(api, handler, door, asked)))
             case Waits() as handler:
                 self._is_busy = True
                 self._serving.carry_out(self, self._wait, api, handler, asked)
@@ -558,12 +553,9 @@ class KafkaConnection(asyncio.Protocol):
                     outcome = error
         if isinstance(outcome, MetadataError):
             outcome = api.refusal(self._serving.door, asked, outcome)
-        self._answer(api, asked.version, outcome)
+        self._send(api.tail(asked.version, outcome))
 
     # --- answers
-
-    def _answer(self, api: Api, version: int, answer: Answer) -> None:
-        self._send(api.tail(version, answer))
 
     def _send(self, tail: bytes) -> None:
         """Answer the request that is served, and continue with what has arrived after it."""
@@ -578,7 +570,7 @@ class KafkaConnection(asyncio.Protocol):
         if self._serving.door.buffers.refusal(size) is not None:
             self.refuse("unread")
             return
-        head = _HEAD.pack(size, self._correlation_id)
+        head = _SIZE.pack(size) + self._correlation
         if size <= _COPIED_MAX:
             transport.write(head + tail)
         else:
@@ -586,10 +578,11 @@ class KafkaConnection(asyncio.Protocol):
             transport.write(tail)
             if self._is_unread:  # perhaps since its head was written
                 self._serving.door.buffers.hold(self, transport.get_write_buffer_size())
-        if self._login.is_new:
-            self._login.is_new, self._known_until_s = False, 0.0
+        login = self._login
+        if login.is_new:
+            login.is_new, self._known_until_s = False, 0.0
             self._principal()
-        if self._login.has_failed:
+        if login.has_failed:
             self._serving.closing("login", self.link.address)
             transport.close()
             return

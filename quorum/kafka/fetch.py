@@ -8,15 +8,26 @@ from typing import Final
 from metadata_log import limits
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, UnsupportedVersion
 from metadata_log.ids import BrokerId, Uuid
+from metadata_log.kafka.messages import ANSWERS
+from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.rights import ANYBODY
 from metadata_log.wire.fetch import OBSERVER
 from quorum.controller.callers import Caller, authorize_poll
-from quorum.kafka.door import Api, Asked, Done, GiveUp, KafkaDoor, Parks, Prepared
-from quorum.kafka.fetches import FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, Fetch
-from quorum.kafka.replies import Position
+from quorum.kafka.door import NO_THROTTLE, Api, Asked, Done, GiveUp, KafkaDoor, Parks
+from quorum.kafka.errors import NONE, KafkaError, whole
+from quorum.kafka.fetches import (
+    FETCH,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    NO_EPOCH_END,
+    NO_SNAPSHOT,
+    Fetch,
+)
+from quorum.kafka.replies import NO_LEADER, Position
 
 OLDEST: Final = 12
 """Older versions do not say which epoch a broker is at."""
+WHOLE_ERROR_FROM: Final = 7
 TOPIC_IDS_FROM: Final = 13
 REPLICA_STATE_FROM: Final = 15
 
@@ -30,7 +41,7 @@ def take(door: KafkaDoor, asked: Asked, done: Done) -> GiveUp | None:
     fetch: Fetch = asked.made
     if fetch.replica_id == OBSERVER:
         authorize_poll(asked.caller, OBSERVER, door.controller.committed)
-    return door.kafka_log.fetches.take(fetch, lambda tail: done(Prepared(tail)))
+    return door.kafka_log.fetches.take(fetch, done)
 
 
 def fetch_of(door: KafkaDoor, asked: Asked) -> Fetch:
@@ -88,4 +99,16 @@ def check_cluster(asked: str | None, cluster_id: str) -> None:
         raise InconsistentClusterId(f"this is cluster {cluster_id}, not {asked}")
 
 
-APIS: Final = (Api(FETCH, Parks(take, fetch_of), "BrokerHeartbeat"),)
+def _refused(_api: Api, asked: Asked, error: KafkaError) -> Values:
+    """Return an error for the whole fetch; in versions that have no place for it, for the first partition: a request of
+    2 MiB may name 500,000.
+    """
+    topics = asked.values[9]
+    if asked.version >= WHOLE_ERROR_FROM or not topics or not topics[0][2]:
+        return whole(ANSWERS[FETCH], error)
+    name, topic_id, ((number, *_), *_) = topics[0]
+    row = (number, error.code, -1, -1, -1, NO_EPOCH_END, (NO_LEADER, -1), NO_SNAPSHOT, (), -1, b"")
+    return (NO_THROTTLE, NONE, 0, ((name, topic_id, (row,)),), ())
+
+
+APIS: Final = (Api(FETCH, Parks(take, fetch_of), "BrokerHeartbeat", _refused),)

@@ -1,8 +1,9 @@
 """Edge: login by SASL: PLAIN, with the name of a principal and its token, or SCRAM, with a user's password.
 
 A client certificate needs no login here, and a principal's token is the same as over HTTP. A user that logs in by SCRAM has
-the rights that the file of principals gives its name. A delegation token logs in as a user does, by its id and its HMAC, and
-its client acts as the token's owner. Source: KIP-43, KIP-48, KIP-84, KIP-152; RFC 4616, RFC 5802.
+the rights that the file of principals gives its name, or is the principal that has this `user` there: so brokers log in by
+SCRAM. A delegation token logs in as a user does, by its id and its HMAC, and its client acts as the token's owner. Source:
+KIP-43, KIP-48, KIP-84, KIP-152; RFC 4616, RFC 5802.
 """
 
 import secrets
@@ -56,7 +57,7 @@ def authenticate(door: KafkaDoor, asked: Asked, done: Done) -> GiveUp | None:
     """Answer a message of a login. It waits where the credential of a delegation token has yet to be made.
 
     Raises:
-        ThrottlingQuotaExceeded: too many logins wait already; the connection is closed behind this answer.
+        ThrottlingQuotaExceeded: too many logins wait already; the connection is closed after this answer.
     """
     login = asked.login
     assert login is not None, "nobody logs in within an envelope"
@@ -113,8 +114,8 @@ def _token(door: KafkaDoor, message: bytes) -> str:
 
 
 def _is_named(principal: Principal, name: str) -> bool:
-    """Return whether a client calls a principal by its name, in which users need not say what they are."""
-    return principal.name in (name, f"User:{name}")
+    """Return whether a client calls a principal by its name, in which users need not say what they are, or as a user."""
+    return principal.name in (name, f"User:{name}") or principal.user == name
 
 
 def _scram_begun(door: KafkaDoor, asked: Asked, login: Login, done: Done) -> GiveUp | None:

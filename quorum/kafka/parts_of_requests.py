@@ -55,7 +55,7 @@ async def decided_in_parts(
 
     Raises:
         NotController: this one is not active, or no longer; some commands may have been carried out.
-        MetadataError: the first command failed. A failure of a later one is the outcome of its items and of those behind it.
+        MetadataError: the first command failed. A failure of a later one is the outcome of its items and of those after it.
     """
     if not door.controller.is_active:
         raise door.controller.not_controller()

@@ -168,9 +168,9 @@ def reply_to(
     return SendRecords(position.offset) if position.offset < high_watermark else None
 
 
-def is_at_end(position: Position, epochs: EpochTable, *, high_watermark: int) -> bool:
+def is_at_end(position: Position, *, last_epoch: int, high_watermark: int) -> bool:
     """Answer whether a position is plainly the end of the log, so that `reply_to` finds nothing for it."""
-    return position.offset == high_watermark > 0 and position.epoch == epochs.last_epoch
+    return position.offset == high_watermark > 0 and position.epoch == last_epoch
 
 
 def _is_before(position: Position, epochs: EpochTable) -> bool:

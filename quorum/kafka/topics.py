@@ -33,8 +33,6 @@ _PARTITION_BYTES, _REPLICA_BYTES = 32, 24
 """What a partition takes of a batch, and each of its replicas: a little more than is needed."""
 CONFIGS_FROM: Final = 5
 """The first version of CreateTopics whose answer has the settings of the topics."""
-IDS_FROM: Final = 6
-"""The first version of DeleteTopics that names topics by ids."""
 
 
 TOPIC_AUTHORIZATION_FAILED: Final = 29

@@ -306,7 +306,7 @@ class TranslatedLog(AppliedListener):
         return batch
 
     def _cannot_be_offered(self, end_offset: int, error: ValueError) -> None:
-        """Kafka's log has nothing for a batch that ends at an offset: brokers go on behind it, with a snapshot."""
+        """Kafka's log has nothing for a batch that ends at an offset: brokers go on after it, with a snapshot."""
         self._begin_behind(end_offset)
         self._begun = False
         log.warning("kafka_log_begins_later", extra={"log_start_offset": end_offset, "reason": str(error)})

@@ -40,6 +40,8 @@ class CommittedLog(AppliedListener):
     def __init__(self, segments: SegmentedLog, *, read_in_thread: RunInThread = run_at_once) -> None:
         """`read_in_thread` runs reads of segments off the loop."""
         self.segments = segments
+        self.end_at_start = segments.end_offset
+        """What this node had applied when it stopped: its segments held no more."""
         self._read_in_thread = read_in_thread
         self._window = FetchWindow()
         self._applied: list[tuple[bytes, FrameHeader]] = []

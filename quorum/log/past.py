@@ -201,7 +201,7 @@ class Past:
     async def difference(
         self, start: int, until: int, default_min_isr: int, progress: Progress | None = None
     ) -> dict[str, Any]:
-        """Return both states at a glance, and what differs between them; `start` is not behind `until`.
+        """Return both states at a glance, and what differs between them; `start` is not after `until`.
 
         Raises:
             OffsetInFuture, OffsetCompacted, LogDamaged, ThrottlingQuotaExceeded: as `state_at`.

@@ -100,7 +100,7 @@ class RecentBatches(AppliedListener):
     def told_from(self, position: int) -> Told:
         """Return the events from an offset on, none where nothing was written since.
 
-        Behind what is kept it is one event, `reset`: the page loads again what it shows.
+        After what is kept it is one event, `reset`: the page loads again what it shows.
         """
         end_offset = self.end_offset
         if position >= end_offset:

@@ -56,14 +56,14 @@ class SnapshotFetch:
             if not urls:
                 raise
             try:
-                await self._download(urls, snapshot_id, None if sealed is None else sealed.sha256)
+                await self._download(urls, snapshot_id, sealed.sha256)
             except ValueError as error:
                 raise SnapshotNotFound(str(error)) from error  # the peer named an id that is none
             image = await self._run_in_thread(self._load, snapshot_id, sealed)
             await self._hash(snapshot_id)
         self._loaded = {snapshot_id: image}
 
-    async def _download(self, urls: Sequence[str], snapshot_id: str, sha256: str | None) -> None:
+    async def _download(self, urls: Sequence[str], snapshot_id: str, sha256: str) -> None:
         await download_snapshot(
             self._session(),
             urls,
@@ -73,16 +73,16 @@ class SnapshotFetch:
             sha256=sha256,
         )
 
-    def _load(self, snapshot_id: str, seal: Seal | None) -> MetadataImage:
+    def _load(self, snapshot_id: str, seal: Seal) -> MetadataImage:
         image = self._store.load(snapshot_id, refuse=partial(self._objection, seal))
         self._store.keep_digest(image)
         return image
 
-    def _objection(self, seal: Seal | None, image: MetadataImage) -> str | None:
+    def _objection(self, seal: Seal, image: MetadataImage) -> str | None:
         """Return why an image is none of this log's; None if it is."""
         if image.quorum.cluster_id != self._cluster_id:
             return f"it is a snapshot of cluster {image.quorum.cluster_id}, this node belongs to {self._cluster_id}"
-        if seal is not None and image.last_crc != seal.last_crc:
+        if image.last_crc != seal.last_crc:
             return (
                 f"it is a snapshot of another history: its last frame has the crc {image.last_crc:08x}, "
                 f"the quorum committed {seal.last_crc:08x} there"

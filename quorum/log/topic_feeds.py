@@ -63,7 +63,7 @@ class _Waiting:
 
 
 class TopicFeeds(AppliedListener):
-    """Listens behind the committed log, so that what wakes a feed can be read."""
+    """Listens after the committed log, so that what wakes a feed can be read."""
 
     def __init__(self) -> None:
         self._image = EMPTY

@@ -39,7 +39,7 @@ class Watcher:
 
 
 class Watchers(AppliedListener):
-    """Listens behind the committed log, so that a page can read what it is told."""
+    """Listens after the committed log, so that a page can read what it is told."""
 
     def __init__(self) -> None:
         self.recent = RecentBatches()

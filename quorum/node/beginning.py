@@ -45,13 +45,13 @@ def begun(
     Raises:
         InvariantBroken: the records contradict each other.
     """
-    level = settings.features.founding_metadata_version
-    founding = (
+    chosen = Founding.at(settings.features.founding_metadata_version)
+    founding: tuple[Record, ...] = (
         QuorumVersionRecord(KRAFT_VERSION_LEVEL),
         VotersRecord(tuple(sorted(voters))),
-        FeatureLevelRecord(METADATA_VERSION, level),
+        FeatureLevelRecord(METADATA_VERSION, chosen.metadata_version),
         FeatureLevelRecord(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL),
-        *_features(settings),
+        *(FeatureLevelRecord(*each) for each in chosen.levels if each[0] != ELIGIBLE_LEADER_REPLICAS_VERSION),
     )
     header = SnapshotHeaderRecord(
         cluster_id=settings.cluster_id,
@@ -61,17 +61,6 @@ def begun(
         last_crc=0,
     )
     return image_of(chain(founding, records), header=header)
-
-
-def _features(settings: ControllerSettings) -> list[Record]:
-    founding = Founding.at(
-        settings.features.founding_metadata_version, for_kafka=settings.listen_kafka is not None
-    )
-    return [
-        FeatureLevelRecord(name, level)
-        for name, level in founding.levels
-        if name != ELIGIBLE_LEADER_REPLICAS_VERSION
-    ]
 
 
 def unfit(records: Iterable[Record], settings: ControllerSettings) -> Iterator[str]:

@@ -144,7 +144,7 @@ _DAY_MS: Final = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTokenSettings:
-    """Delegation tokens, with Kafka's names behind `delegation.token.`; the same on all controllers and brokers."""
+    """Delegation tokens, with Kafka's names after `delegation.token.`; the same on all controllers and brokers."""
 
     secret_key_file: Path | None = None
     """Holds the secret key, of which the HMACs are made; None: there are no tokens."""

@@ -208,8 +208,8 @@ class _Node:
             recent=recent,
             access=self.access,
             tls=self.tls,
+            state_reasons=self.state_check.reasons,
         )
-        self.status.state_reasons = self.state_check.reasons
 
     def _open_log(self, disk: OsDisk, stack: ExitStack) -> None:
         """Open the committed log and the snapshots."""

@@ -9,7 +9,7 @@ it.
 A turn is what the loop does between two looks at its sockets. On a machine that others use as well, a turn of 5 ms may last
 for 50 (`metaquorum_loop_lag_seconds`); how much of it is our own work, without what the process waits for a processor,
 processor time alone tells. To ask for that is a
-system call of a microsecond, so it is asked for behind each turn that lasted for a millisecond, and else once in a
+system call of a microsecond, so it is asked for after each turn that lasted for a millisecond, and else once in a
 millisecond of turns: what a turn took is known to within about a millisecond, for less than a microsecond a turn.
 """
 

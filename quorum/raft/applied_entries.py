@@ -30,7 +30,7 @@ class AppliedEntries:
         self._slice = Slice(now_ms, APPLY_MS_PER_PUMP)
         self.position = RaftPosition((1, 0))
         self._under_way: Sliced[None] | None = None
-        """The entry behind `position`, as far as it is applied; one large batch may take several pumps."""
+        """The entry after `position`, as far as it is applied; one large batch may take several pumps."""
         self._committed_at = NEVER
         self.committed_term = 0
         """The newest term of which an entry was applied while the engine was in it; 0: none was."""

@@ -1,13 +1,15 @@
 """Pure: the two messages of a handshake between controllers, and the rules by which a node refuses another.
 
     hello                        {type "hello", version 2, cluster_id str, node_id int, directory_id bin,
-                                  http str, raft str, founding bin, checksums bool (absent: false)}
+                                  http str, raft str, founding bin, checksums bool (absent: false),
+                                  redials bool (absent: false)}
+    probe                        {type "probe"} instead of a hello: the acceptor answers {type "raft"}, and closes
     verdict                      {type "welcome"} or {type "refused", error str, message str}
 
 `http` is the node's URL without trailing slash (at most 2,000 bytes), `raft` the "host:port" where others reach it.
 
 If both hellos say `checksums`, each message after the handshake has its CRC-32C before it (`link.py`). Older releases do
-not say it.
+not say it. A node that says `redials` dials the other end when a link asks for that (`renewal.py`).
 
 `founding` is `founding_sha256` of the voters in the node's settings, while no voters are set in its log, else empty.
 Two nodes that would found different quorums refuse each other. Once voters are set, only the log counts.
@@ -37,6 +39,10 @@ REFUSALS: Final = frozenset(
     {INCONSISTENT_CLUSTER_ID, INCONSISTENT_VOTER_SET, VOTER_DIRECTORY_CHANGED, TOO_MANY_OBSERVERS}
 )
 
+PROBE: Final = {"type": "probe"}
+PROBED: Final = {"type": "raft"}
+"""For a command that was given this port instead of that of HTTP: it says nothing of the node."""
+
 _VERSION: Final = 2
 _REFUSAL_LENGTH_MAX: Final = 1_000
 
@@ -52,6 +58,7 @@ class Hello:
     raft: str
     founding: bytes
     checksums: bool = True
+    redials: bool = True
 
     @property
     def member(self) -> Member:
@@ -124,6 +131,7 @@ def hello_message(hello: Hello) -> dict[str, Any]:
         "raft": hello.raft,
         "founding": hello.founding,
         "checksums": hello.checksums,
+        "redials": hello.redials,
     }
 
 
@@ -135,7 +143,7 @@ def hello_from(message: object) -> Hello:
     """
     match message:
         case {"type": "hello", "version": 2, **fields}:
-            hello: Hello = convert({"checksums": False, **fields}, Hello, "hello")
+            hello: Hello = convert({"checksums": False, "redials": False, **fields}, Hello, "hello")
         case _:
             raise ValueError("no hello of version 2")
     if len(hello.http.encode()) > URL_BYTES_MAX or not is_node_url(hello.http):

@@ -1,12 +1,13 @@
 """Edge: one connection between two controllers: its handshake, the messages both ways, its end.
 
-Bytes, integers big-endian: every message is a u32 length and one msgpack map. Behind the handshake, the map's CRC-32C, a
+Bytes, integers big-endian: every message is a u32 length and one msgpack map. After the handshake, the map's CRC-32C, a
 u32, stands between the two, if both hellos say `checksums`: TCP's own sum lets one damaged segment in 65,536 pass.
 
     dialler -> hello             as in `handshake.py`
     acceptor -> hello, verdict
     dialler -> verdict
     both -> messages             as `messages.check` admits them, once both verdicts are "welcome"
+    either -> redial             {type "redial"}, like a message, to an end whose hello says `redials`
 
 Each end sends its verdict even if the other end has refused it, so that a node that does not belong here learns why.
 A node believes a refusal only if it dialled: a stranger may claim any id, but does not answer at a voter's address.
@@ -37,9 +38,12 @@ from metadata_log.limits import (
     RAFT_OUTBOX_BYTES_MAX,
     RAFT_UNSENT_BYTES_MAX,
 )
+from metadata_log.node.addresses import address_text
 from metadata_log.node.identity.access import peer_certificate
 from quorum.raft import messages
 from quorum.raft.handshake import (
+    PROBE,
+    PROBED,
     Hello,
     Refusal,
     hello_from,
@@ -53,6 +57,8 @@ _LENGTH_BYTES: Final = 4
 _CRC_BYTES: Final = 4
 _MUCH_UNSENT_BYTES: Final = 64 * KIB
 """Below this a link is not looked at beside the others."""
+_HTTP: Final = b"HTTP/"
+_REDIAL: Final = {"type": "redial"}
 _REASON_LENGTH_MAX: Final = 200
 """Of the reason for a drop, which may quote the name of an unknown field."""
 
@@ -109,6 +115,8 @@ class Link(asyncio.Protocol):
         self.replaces = replaces
         self.is_retired = False
         """Another link to the peer counts instead of this one, which the other end closes."""
+        self.is_redial_asked = False
+        """The other end has another certificate than the link began with, and cannot dial this node."""
         self.lost = asyncio.Event()
         self._owner = owner
         self._dialled = dialled
@@ -192,7 +200,8 @@ class Link(asyncio.Protocol):
             return
         _configure(self._socket)
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, self._handshake_overdue)
+        overdue = f"no handshake within {HANDSHAKE_TIMEOUT_MS} ms"
+        self._deadline = loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, self.drop, overdue)
         if self._dialled is not None:
             self._write_now(hello_message(self._owner.hello))
 
@@ -201,7 +210,7 @@ class Link(asyncio.Protocol):
             self._owner.call(self._owner.on_read)
 
     def _take_messages(self, data: bytes) -> bool:
-        """Hand over the messages that are whole; answer whether there was one behind the handshake."""
+        """Hand over the messages that are whole; answer whether there was one after the handshake."""
         received, has_any = self._received, False
         received += data
         position = 0
@@ -210,6 +219,9 @@ class Link(asyncio.Protocol):
             length = int.from_bytes(received[position : position + _LENGTH_BYTES], "big")
             limit = RAFT_HELLO_BYTES_MAX if self._established_at_ms is None else RAFT_MESSAGE_BYTES_MAX
             if length > limit:
+                if self._hello is None and self._dialled is not None and received.startswith(_HTTP):
+                    self.drop("the address speaks HTTP: name that of Raft ([listen] raft of the node)")
+                    return has_any
                 self.drop(f"a message of {length} bytes; {limit} are allowed")
                 return has_any
             if len(received) - start < length:
@@ -220,11 +232,13 @@ class Link(asyncio.Protocol):
                 if self._crc_bytes and _crc(body) != received[start - _CRC_BYTES : start]:
                     raise ValueError("a message differs from its checksum")
                 message = msgpack.unpackb(body, raw=False)
-                if self._established_at_ms is not None:
-                    messages.check(message)
-                else:
+                if self._established_at_ms is None:
                     self._shake_hands(message)
                     continue
+                if message == _REDIAL:
+                    self.is_redial_asked = True
+                    continue
+                messages.check(message)
             except ValueError as error:
                 self.drop(str(error))
                 return has_any
@@ -283,6 +297,13 @@ class Link(asyncio.Protocol):
         elif unsent > _MUCH_UNSENT_BYTES:
             self._owner.has_much_unsent(self)
 
+    def ask_to_redial(self) -> None:
+        """Ask the other end to dial this node beside this link, if it is of a release that does so."""
+        assert self._hello is not None
+        if self._hello.redials:
+            self.send(_REDIAL)
+            self.flush()
+
     def unsent_bytes(self) -> int:
         """Return how much waits to be sent; nothing once the link is being closed."""
         if self._closing or self._transport is None:
@@ -334,8 +355,13 @@ class Link(asyncio.Protocol):
         """
         owner = self._owner
         if self._hello is None:
-            hello = hello_from(message)
             assert self._transport is not None
+            if self._dialled is None and message == PROBE:
+                self._write_now(PROBED)
+                self._closing = True
+                self._transport.close()  # not abort: the answer must still be sent
+                return
+            hello = hello_from(message)
             owner.check_certificate(self._transport, hello.node_id)
             self._hello = hello
             self._objection = owner.objection(hello, dialled=self._dialled)
@@ -360,9 +386,6 @@ class Link(asyncio.Protocol):
         self._crc_bytes = _CRC_BYTES if self._hello.checksums and owner.hello.checksums else 0
         owner.established(self, self._hello)
 
-    def _handshake_overdue(self) -> None:
-        self.drop(f"no handshake within {HANDSHAKE_TIMEOUT_MS} ms")
-
     def drop(self, reason: str) -> None:
         """Close a link whose other end breaks the protocol or does not read; the owner counts and logs it."""
         if self._closing:
@@ -371,7 +394,9 @@ class Link(asyncio.Protocol):
         self.close()
 
     def _address(self) -> str:
-        return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+        """Return HOST:PORT of the other end; empty before there is a connection."""
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return "" if peer is None else address_text(peer[:2])
 
 
 def _configure(connection: socket.socket) -> None:

@@ -137,7 +137,7 @@ class LogStart:
             )
         held = len(journal) > 0 and index <= journal[-1][1]
         if not held or journal[index - journal[0][1]][2] != pointer.term:
-            # The log ends before the snapshot, or differs from it there, and then nothing behind is committed.
+            # The log ends before the snapshot, or differs from it there, and then nothing after is committed.
             journal.clear()
             for entry in pointer.entries:
                 journal.add(*entry)
@@ -164,7 +164,7 @@ class LogStart:
         return Pointer.to(snapshot_id, seal, before=before, last=last, voters=voters)
 
     async def compact(self, pointer: Pointer) -> bool:
-        """Replace the pointer, then trim the journal behind it; answer whether entries were trimmed."""
+        """Replace the pointer, then trim the journal after it; answer whether entries were trimmed."""
         try:
             async with self._lock:
                 if pointer.index <= self._journal.snapshot_index:

@@ -46,7 +46,7 @@ def read_offline(disk: OsDisk, *, may_be_new: bool) -> Held:
 def begin_at_snapshot(
     disk: OsDisk, snapshot_id: str, *, end_offset: int, epoch: int, voters: Voters, seal: bytes
 ) -> None:
-    """Let an empty disk's Raft log begin behind a snapshot, under `voters`; its first leader has an epoch above `epoch`.
+    """Let an empty disk's Raft log begin after a snapshot, under `voters`; its first leader has an epoch above `epoch`.
 
     Raises:
         DiskFailed: it could not be written.

@@ -4,7 +4,6 @@ Raft's own term for both together is a snapshot. A snapshot's file has no index 
 so that every node's copy has the same bytes. Bytes of a pointer: a msgpack array, then its CRC-32C, big-endian.
 
     [2, snapshot id, [[command, index, term], [command, index, term]], [[node id, directory id], ...], seal bin]
-    [1, ...] without the seal: of a release before it, still read
 
 The seal ties the snapshot to this log: the node that named the snapshot said with it what its bytes must be. Only the
 fetcher reads it. Without it a snapshot of the same id from another history would be taken.
@@ -27,7 +26,6 @@ from quorum.raft.voters import from_rows, to_rows
 
 FILE_NAME: Final = "snapshot.pointer"
 _VERSION: Final = 2
-_UNSEALED: Final = 1
 _CRC_BYTES: Final = 4
 _Row = tuple[bytes, Positive, Natural]
 _Id = Annotated[str, Meta(min_length=1, max_length=TEXT_BYTES_MAX)]
@@ -57,7 +55,7 @@ class Pointer:
     voters: Voters
     """The voters that the log has set up to `index`."""
     seal: bytes
-    """What the snapshot's bytes must be; empty: a release before it wrote the pointer."""
+    """What the snapshot's bytes must be."""
 
     @classmethod
     def to(cls, snapshot_id: str, seal: bytes, *, before: Entry, last: Entry, voters: Voters) -> "Pointer":
@@ -74,8 +72,7 @@ class Pointer:
 
     def to_bytes(self) -> bytes:
         fields = [self.snapshot_id, [list(entry) for entry in self.entries], to_rows(self.voters)]
-        # A pointer that an older release wrote, or announced, stays as it is.
-        body: bytes = msgpack.packb([_VERSION, *fields, self.seal] if self.seal else [_UNSEALED, *fields])
+        body: bytes = msgpack.packb([_VERSION, *fields, self.seal])
         crc: int = google_crc32c.value(body)
         return body + crc.to_bytes(_CRC_BYTES, "big")
 
@@ -96,10 +93,8 @@ class Pointer:
             raise ValueError("it is not msgpack") from error
         if type(fields) is not list or not fields or type(fields[0]) is not int:
             raise ValueError("it has no version")
-        if fields[0] not in (_UNSEALED, _VERSION):
+        if fields[0] != _VERSION:
             raise UnknownFormat(f"version {fields[0]} is unknown to this release")
-        if fields[0] == _UNSEALED:
-            fields.append(b"")
         _, snapshot_id, (before, last), voters, seal = convert(fields, _Fields)
         if not (is_entry_command(before[0]) and is_entry_command(last[0])):
             raise ValueError("its entries hold no command of ours")

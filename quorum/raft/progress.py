@@ -19,7 +19,7 @@ class Progress:
     probe: int
     """While `probing`: index of the entry at which the next message asks for a match."""
     next: int
-    """Index of the next entry to send, behind what is in flight."""
+    """Index of the next entry to send, after what is in flight."""
     match: int = 0
     """The follower holds our log up to here, synced."""
     counted: int = 0

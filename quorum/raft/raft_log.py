@@ -8,7 +8,7 @@ Tests: tests/unit/quorum/raft/test_guard_rules.py.
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NewType, Protocol
+from typing import Final, NamedTuple, NewType, Protocol
 
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.sliced import Sliced
@@ -34,6 +34,10 @@ class Role(enum.Enum):
     LEADER = "leader"
 
 
+SILENT_MS: Final = 3_000
+"""60 heartbeats; a follower that is as slow as that counts for no majority."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus:
     """Another controller as this node sees it. `None` means unknown to this node; only a leader knows everything."""
@@ -49,8 +53,15 @@ class PeerStatus:
     """The peer lacks entries that it acknowledged to this leader: an older state of its disk was restored."""
     last_fetch_ms_ago: int | None = None
     """Time since it last answered what this leader sends; None before the first answer. Kafka's lastFetchTimestamp."""
+    unheard_ms: int | None = None
+    """The same, and before the first answer the time since this node leads."""
     locked_out: str | None = None
     """Why this node refuses the peer's messages because of its term, and the cure."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Answer whether a peer is linked to this leader, and has answered nothing for SILENT_MS: its process is frozen."""
+        return self.reachable and self.unheard_ms is not None and self.unheard_ms >= SILENT_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +91,7 @@ class RaftStatus:
     gone: Sequence[PeerStatus] = ()
     """Observers whose links ended less than OBSERVER_MS after their last answer to this leader."""
     entries_untrimmed: int = 0
-    """Entries applied on this node since the snapshot behind which its log was trimmed."""
+    """Entries applied on this node since the snapshot after which its log was trimmed."""
     leader_heard_ms_ago: int | None = None
     """Time since a message of the leader arrived at this follower; None where none did, and on the leader itself."""
     messages_ignored_total: int = 0
@@ -142,7 +153,7 @@ class SnapshotFetcher(Protocol):
         """Fetch a snapshot into the local store, verified and synced; return at once if the store has it.
 
         `seal` is what `RaftLog.compact` was given with this snapshot, perhaps on another node. A snapshot that it does not
-        fit is none of this log's. It is empty where a release before it wrote the pointer.
+        fit is none of this log's.
 
         Raises:
             DamagedFile: the answer is no sound snapshot; the caller retries later.

@@ -392,7 +392,7 @@ class RawNode:
             bytes_left -= len(frames)
             self.proposals.submitted(index, len(frames))
             self.engine.submit(EMPTY_PAYLOAD + frames if voters is None else to_command(voters, frames))
-            # A change of voters is the last of its step: what comes behind it may have to wait for it.
+            # A change of voters is the last of its step: what comes after it may have to wait for it.
             proposal = self.proposals.take() if voters is None and bytes_left > 0 else None
         return True
 

@@ -2,8 +2,9 @@
 
 One link at a time: the node dials its peer beside the present link, and both ends go over to the new one. The nodes are
 linked meanwhile, and neither takes the other one for dead. A peer that cannot be dialled, though it has dialled this node,
-keeps the present link: to close it would end a link that works for one that may not come. It is dialled ever more seldom,
-and counts as outdated meanwhile. Tests: tests/unit/quorum/raft/test_encrypted_links.py.
+is asked to dial again in the same way. Until one of the two succeeds, the present link stays: to close it would end a link
+that works for one that may not come. Both dial ever more seldom, and the link counts as outdated.
+Tests: tests/unit/quorum/raft/test_encrypted_links.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ class _Tried(NamedTuple):
 
 
 class Renewal:
-    """The links of one node that began with files which were replaced since."""
+    """The links of one node that began with files which were replaced since, here or at the other end."""
 
     def __init__(
         self,
@@ -63,11 +64,15 @@ class Renewal:
     async def renew_one(self) -> None:
         """Replace one of them, that whose peer was dialled least lately, of those that are due.
 
-        A peer that this node does not dial is an observer that dials us: its link is closed, and it comes again.
+        Links of which the other end asked for it are replaced in the same way. A peer that this node does not dial is an
+        observer that dials us: its link is closed, and it comes again.
         """
-        now_ms = self._dialler.now_ms()
-        outdated = [each for each in self.outdated() if each.age_ms() >= OLD_ENOUGH_MS]
-        peers = {each.member.node_id: each for each in outdated}
+        now_ms, outdated = self._dialler.now_ms(), self.outdated()
+        peers = {
+            peer: each
+            for peer, each in self._established.items()
+            if (each in outdated or each.is_redial_asked) and each.age_ms() >= OLD_ENOUGH_MS
+        }
         self._tried = {peer: tried for peer, tried in self._tried.items() if peer in peers}
         due = [peer for peer in peers if self._due_at(peer) <= now_ms]
         if not due:
@@ -76,9 +81,11 @@ class Renewal:
         link, tried = peers[peer], self._tried.get(peer)
         rest_ms = AGAIN_MS if tried is None else min(2 * tried.rest_ms, AGAIN_MAX_MS)
         self._tried[peer] = _Tried(now_ms, rest_ms)
+        if tried is not None and link in outdated:
+            link.ask_to_redial()
         if peer in self._dialler.addresses:
             await self._dialler.dial(peer, self._make_link(peer, link))
-        else:
+        elif not link.is_redial_asked:
             link.close()
 
     def _due_at(self, peer: NodeId) -> int:

@@ -45,7 +45,7 @@ def to_command(voters: Voters, frames: bytes) -> bytes:
 
 
 def from_command(command: bytes) -> tuple[Voters, bytes]:
-    """Return the voters that an entry sets, and the frames behind them.
+    """Return the voters that an entry sets, and the frames after them.
 
     Raises:
         ValueError: it is no such entry.

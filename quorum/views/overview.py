@@ -90,6 +90,9 @@ def _troubles(
     for peer in status.raft().peers:
         if peer.is_voter and not peer.reachable:
             yield Trouble("VOTER_UNREACHABLE", f"no link with controller {peer.node_id}", subject="quorum")
+        elif peer.is_voter and peer.is_silent:
+            silent = f"controller {peer.node_id} is linked, and does not answer: it is frozen, or waits for its disk"
+            yield Trouble("VOTER_UNREACHABLE", silent, subject="quorum")
     yield from _of_brokers(since, image)
     yield from _of_partitions(status, since, health)
 

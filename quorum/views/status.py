@@ -3,6 +3,7 @@ Tests: tests/unit/quorum/test_voters.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from metadata_log import limits
@@ -50,60 +51,40 @@ Reason: TypeAlias = tuple[str, str]
 """Code and detail."""
 
 
+@dataclass(kw_only=True, eq=False)
 class QuorumStatus:
     """Describes this controller and the quorum from the parts of the node; owns none of them."""
 
-    def __init__(
-        self,
-        *,
-        settings: ControllerSettings,
-        controller: Controller,
-        committed_log: CommittedLog,
-        fetches: FetchService,
-        keeper: SnapshotKeeper,
-        repair: LogRepair,
-        directory_id: Uuid,
-        address: Callable[[NodeId], str | None],
-        url: Callable[[NodeId], str | None],
-        refused: Callable[[], Mapping[NodeId, Refusal]],
-        foreign_bytes_total: Callable[[], int],
-        links_outdated: Callable[[], int],
-        free_bytes: Callable[[], int],
-        recent: RecentWarnings,
-        access: Access,
-        tls: Tls | None = None,
-    ) -> None:
-        """`address` and `url` return where a controller reports that it is reached: HOST:PORT for Raft and the URL of its
-        HTTP, None if unknown.
-
-        `refused` returns the controllers with whom there is no link, and why. `foreign_bytes_total` returns how many links
-        were dropped because of what arrived on them, `links_outdated` how many began with files of [tls] that were replaced
-        since. `free_bytes` returns the room on the disk.
-        """
-        self.settings = settings
-        self.controller = controller
-        self.committed_log = committed_log
-        self.fetches = fetches
-        self.keeper = keeper
-        self.repair = repair
-        self.directory_id = directory_id
-        self.address = address
-        self.url = url
-        self.refused = refused
-        self.foreign_bytes_total = foreign_bytes_total
-        self.links_outdated = links_outdated
-        self.free_bytes = free_bytes
-        self.recent = recent
-        self.access = access
-        self.tls = tls
-        self.one_in_a_turn = OneInATurn()
-        """Held, until the next turn of the loop at least, by a request that describes the quorum."""
-        self.state_reasons: Callable[[], Iterable[Reason]] = tuple
-        """What the comparison of states has found."""
-        self.snapshot_set_aside: str | None = None
-        """What was wrong with the snapshot that this node set aside since it started."""
-        self.log_not_completed: str | None = None
-        """What the log lacked when this node started, if no other controller had it."""
+    settings: ControllerSettings
+    controller: Controller
+    committed_log: CommittedLog
+    fetches: FetchService
+    keeper: SnapshotKeeper
+    repair: LogRepair
+    directory_id: Uuid
+    address: Callable[[NodeId], str | None]
+    """Returns where a controller reports that it is reached for Raft, HOST:PORT; None if unknown."""
+    url: Callable[[NodeId], str | None]
+    """Returns the URL of its HTTP in the same way."""
+    refused: Callable[[], Mapping[NodeId, Refusal]]
+    """Returns the controllers with whom there is no link, and why."""
+    foreign_bytes_total: Callable[[], int]
+    """Returns how many links were dropped because of what arrived on them."""
+    links_outdated: Callable[[], int]
+    """Returns how many links began with files of [tls] that were replaced since."""
+    free_bytes: Callable[[], int]
+    """Returns the room on the disk."""
+    recent: RecentWarnings
+    access: Access
+    tls: Tls | None = None
+    one_in_a_turn: OneInATurn = field(default_factory=OneInATurn)
+    """Held, until the next turn of the loop at least, by a request that describes the quorum."""
+    state_reasons: Callable[[], Iterable[Reason]] = tuple
+    """Returns what the comparison of states has found."""
+    snapshot_set_aside: str | None = None
+    """What was wrong with the snapshot that this node set aside since it started."""
+    log_not_completed: str | None = None
+    """What the log lacked when this node started, if no other controller had it."""
 
     def raft(self) -> RaftStatus:
         return self.controller.raft.status()
@@ -171,6 +152,7 @@ class QuorumStatus:
             "lag_records": None,
             "last_fetch_ms_ago": None,
             "last_caught_up_ms_ago": None,
+            "silent_ms": None,
             "reachable": True,
             "locked_out": None,
         }
@@ -196,6 +178,7 @@ class QuorumStatus:
         position: dict[str, Any] = {
             "last_fetch_ms_ago": peer.last_fetch_ms_ago,
             "last_caught_up_ms_ago": peer.last_caught_up_ms_ago,
+            "silent_ms": peer.unheard_ms if peer.is_silent else None,
             "locked_out": peer.locked_out,
         }
         if not peer.reachable:
@@ -250,6 +233,12 @@ class QuorumStatus:
             yield "NOTHING_COMMITTED", "nothing was committed under the present leader yet"
         elif raft.committed_ms_ago > READY_WITHIN_MS:
             yield "NOT_COMMITTING", f"the last commit was seen {raft.committed_ms_ago} ms ago"
+        end_offset, end_at_start = self.controller.committed.end_offset, self.committed_log.end_at_start
+        if raft.committed_ms_ago is not None and end_offset < end_at_start:
+            yield (
+                "LOG_NOT_APPLIED",
+                f"this node has started, and has applied its log to offset {end_offset} of {end_at_start}",
+            )
         if raft.disk_stalled_ms > self.settings.timing.election_timeout_max_ms:
             yield "DISK_STALLED", f"a sync of the journal has been running for {raft.disk_stalled_ms} ms"
 
@@ -292,16 +281,19 @@ class QuorumStatus:
             return
         health = self.partitions()
         if health.offline:
-            yield "PARTITIONS_OFFLINE", f"{health.offline} have no leader: partitions list --unavailable"
-        if health.under_min_isr:
             yield (
-                "PARTITIONS_UNDER_MIN_ISR",
-                f"{health.under_min_isr} refuse writes with acks=all: partitions list --under-min-isr",
+                "PARTITIONS_OFFLINE",
+                f"{_counted(health.offline, 'has', 'have')} no leader: partitions list --unavailable",
             )
+        if health.under_min_isr:
+            refuse = _counted(health.under_min_isr, "refuses", "refuse")
+            detail = f"{refuse} writes with acks=all: partitions list --under-min-isr"
+            yield "PARTITIONS_UNDER_MIN_ISR", detail
         if health.under_replicated:
+            lack = _counted(health.under_replicated, "lacks a replica in its", "lack a replica in their")
             detail = (
-                f"{health.under_replicated} lack a replica in their ISR, {health.one_loss_from_refusal} of them can lose "
-                "none more without refusing writes with acks=all: partitions list --under-replicated"
+                f"{lack} ISR, {health.one_loss_from_refusal} of which can lose none more without refusing writes with "
+                "acks=all: partitions list --under-replicated"
             )
             yield "PARTITIONS_UNDER_REPLICATED", detail
         yield from self._stuck_reassignments()
@@ -409,3 +401,7 @@ def _peer(raft: RaftStatus, node_id: NodeId, directory_id: Uuid) -> PeerStatus |
     return next(
         (peer for peer in raft.peers if (peer.node_id, peer.directory_id) == (node_id, directory_id)), None
     )
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} partition {one}" if count == 1 else f"{count} partitions {many}"

@@ -15,8 +15,8 @@ WINDOW_MAX: Final = 1_000
 def topic_window(
     image: MetadataImage, *, contains: str, after: str, only: str | None, limit: int
 ) -> tuple[Items[dict[str, Any]], int, str | None]:
-    """Return the topics behind the name `after` whose names contain a text, `limit` at most; how many there are before and
-    behind; and, if there are more, the name to go on from.
+    """Return the topics after the name `after` whose names contain a text, `limit` at most; how many there are before and
+    after; and, if there are more, the name to go on from.
 
     `only` narrows them to topics with a partition that is unavailable, under-replicated, not-preferred or reassigning. All
     names are looked at and none but those of the window are sorted.

@@ -8,6 +8,7 @@ from metadata_log.errors import OutcomeUnknown, StaleBrokerEpoch
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.features import (
+    BROKERS_FEATURES,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
@@ -29,6 +30,7 @@ _FEATURES: Final = (
     FeatureRange(METADATA_VERSION, 7, METADATA_VERSION_LEVEL),
     FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1),
 )
+"""What a broker has whose line names no features, as where Kafka's controller is driven; the others follow the cluster."""
 
 
 def register(run: Run, line: Line) -> Answer:
@@ -49,7 +51,7 @@ def register(run: Run, line: Line) -> Answer:
             )
             for each in listeners
         ),
-        features=_FEATURES if features is None else _feature_ranges(features),
+        features=_usual_features(run) if features is None else _feature_ranges(features),
         rack=line.get("rack"),
         log_dirs=tuple(map(names.uuid, or_default(line, "log_dirs", [f"d{broker_id}a"]))),
         previous_broker_epoch=run.broker_epoch(line.get("previous_broker_epoch"), broker_id, missing=-1),
@@ -123,6 +125,14 @@ def _feature_ranges(features: Sequence[Line]) -> tuple[FeatureRange, ...]:
         FeatureRange(each["name"], each["min_supported_version"], each["max_supported_version"])
         for each in features
     )
+
+
+def _usual_features(run: Run) -> tuple[FeatureRange, ...]:
+    """Return what a broker supports whose line does not say it: also the features with which the script's cluster began."""
+    others = (
+        FeatureRange(name, 0, level) for name, level in BROKERS_FEATURES.items() if name in run.began_with
+    )
+    return (*_FEATURES, *others)
 
 
 def fence_broker(run: Run, line: Line) -> Answer:

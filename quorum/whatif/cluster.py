@@ -341,7 +341,7 @@ def activation(options: Options) -> tuple[Record, ...]:
 
 
 def founded(options: Options) -> MetadataImage:
-    """Return the state of an empty cluster at the offset where Kafka's begins: behind a control record, and a transaction
+    """Return the state of an empty cluster at the offset where Kafka's begins: after a control record, and a transaction
     where its level has them.
     """
     records = activation(options)

@@ -2,8 +2,7 @@
 Tests: tests/unit/quorum/whatif/test_kafka_scripts.py.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from metadata_log import errors
@@ -35,6 +34,7 @@ class Run:
     def __init__(self, cluster: Cluster, names: Names) -> None:
         self.cluster = cluster
         self.names = names
+        self.began_with = cluster.image.features
         self._written: list[Written] = []
 
     @property
@@ -136,7 +136,3 @@ def number(value: Any) -> int:
 
 def replicas(values: Sequence[int]) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(number(value)) for value in values)
-
-
-def twice(names: Iterable[str]) -> set[str]:
-    return {name for name, times in Counter(names).items() if times > 1}

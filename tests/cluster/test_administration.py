@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.cluster.test_cluster import run
 from tests.support.wire import calm
 

@@ -14,7 +14,7 @@ import pytest
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import read_address
 from metadata_log.node.audit_settings import AuditSettings
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from quorum.node.config import ControllerSettings
 from tests.support.kafka_client import KafkaClient
 from tests.support.processes import poll_until

@@ -12,7 +12,6 @@ import pytest
 from metadata_log.errors import MetadataError
 from metadata_log.limits import MIB
 from ops.bench.answers import answers
-from ops.bench.authorizer import authorizer
 from ops.bench.blackhole import Fault, blackhole
 from ops.bench.broker_loss import broker_loss
 from ops.bench.broker_start import broker_start
@@ -38,7 +37,7 @@ from ops.bench.soak import soak
 from ops.bench.steady import steady
 from ops.bench.storm import storm
 from ops.bench.unread import unread
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.active import active_of
 from tests.support.wire import Quorum, calm
 
@@ -188,13 +187,6 @@ def test_decisions() -> None:
         assert ours[shape]["preferred_sweep"]["records"] == 500
         assert ours[shape]["unclean_sweep"]["records"] == 500
         assert ours[shape]["min_isr_of_the_cluster"]["records"] == 501
-
-
-def test_a_question_costs_about_the_same_with_few_acls_and_with_many() -> None:
-    answer = authorizer(acls=25_000, questions=2_000, rounds=1)
-    check_shape(answer, name="authorizer", peers=[], prefixes=())
-    few, many = answer["ours"]["25 ACLs"]["p50"], answer["ours"]["25000 ACLs"]["p50"]
-    assert many < 10 * few, "a thousand times as many ACLs are not looked at one by one"
 
 
 def test_door() -> None:

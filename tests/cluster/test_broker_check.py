@@ -19,7 +19,7 @@ from ops.broker_check.brokers import ByHand, Commanded, probe
 from ops.broker_check.check import AT_A_TIME, FAILED, NOT_REACHED, PASSED, check
 from ops.broker_check.play import Broker, Patience
 from ops.broker_check.points import FIRST_LIFE, SECOND_LIFE
-from ops.cluster_layout import free_ports
+from ops.local.layout import free_ports
 from ops.settings_writing import broker_toml
 from tests.support import mistaken_broker
 from tests.support.mistaken_broker import MISTAKES
@@ -87,6 +87,13 @@ def test_a_mistake_is_found_by_name(reports: Mapping[str, Sequence[Mapping[str, 
     assert found.get(name), reports[mistake]
     if name != AT_A_TIME:  # which is judged at the end; a second poll spoils whatever it meets
         assert next(iter(found)) == name
+
+
+def test_features_that_a_new_cluster_has_and_a_broker_does_not_register_are_named(
+    reports: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> None:
+    seen = reports["knows_no_groups"][0]["seen"]
+    assert "UNSUPPORTED_VERSION" in seen and "does not support group.version (the cluster is at 1)" in seen
 
 
 def test_every_point_is_failed_by_a_mistake() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from ops.admin.client import ClusterClient
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.robustness.links import broker_environment, client_urls, send_brokers_through, through, went_past
 from tests.robustness.proxies import Proxies
 from tests.support.active import active_of

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from metadata_log.limits import JOURNAL_FILE_BYTES
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.processes import poll_until
 from tests.support.wire import NO_ANSWER, Quorum, ask, calm, wait_until_all_agree
 

@@ -26,7 +26,7 @@ import pytest
 
 from metadata_log import limits
 from metadata_log.node.addresses import read_address
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from quorum.node.config import ControllerSettings, SnapshotSettings
 from tests.support.processes import poll_until, running
 from tests.support.wire import (

@@ -12,7 +12,7 @@ import pytest
 
 from metadata_log.node.addresses import read_address
 from metadata_log.node.disk.data_directory import read_process_json
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.active import active_of
 from tests.support.kafka_broker import heartbeat, registration
 from tests.support.kafka_client import KafkaClient

@@ -21,8 +21,8 @@ from metadata_log.node.audit_settings import AuditSettings
 from metadata_log.node.identity.credentials import trusting
 from ops.bench.slow_disks import SLEEPS_IN_SYNCS
 from ops.certificates import Authority
-from ops.cluster_layout import Member
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import Member
 from ops.toolchain import promtool_binary
 from quorum.node.config import ControllerSettings
 from tests.support.certificates import DAY_S, certified
@@ -73,9 +73,19 @@ class Watched:
         poll_until(is_well, deadline_s=120, what="all is well")
 
     def alerts(self, *wanted: str, more: Callable[[Scrape], Scrape] = lambda scrape: scrape) -> None:
-        """Check that all these alerts fire now."""
-        fired = firing(self._directory, self.well, more(self.scrape()))
-        assert set(wanted) <= fired, sorted(fired)
+        """Wait until all these alerts fire: what a node was seen to do may be in its next scrape alone."""
+
+        fired = set[str]()
+
+        def fire() -> bool:
+            fired.clear()
+            fired.update(firing(self._directory, self.well, more(self.scrape())))
+            return set(wanted) <= fired
+
+        try:
+            poll_until(fire, deadline_s=60, what=f"{', '.join(wanted)} fire")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {', '.join(sorted(fired))} do") from error
         seen.update(wanted)
 
 
@@ -329,8 +339,7 @@ def test_c8_a_node_that_misapplies_a_record_is_named_with_its_first_differing_ke
         if quorum.active == cluster.http(3):
             quorum.transfer(1)
         quorum.ask("POST", "/v1/topics", {"name": "orders", "assignment": [[11, 12]]}).ok(201)
-        watched.well = watched.scrape()
-        assert firing(tmp_path, watched.well) == set(), "all is well"
+        watched.settle()
         quorum.ask("PATCH", "/v1/configs", {"topic": "orders", "set": {"retention.ms": "7777"}}).ok()
         for node_id in faulty:
             poll_until(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.cluster.test_cluster import metaquorum, run
 from tests.support.processes import free_ports
 from tests.support.wire import very_calm

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from quorum.node.config import ControllerSettings, TopicSettings
 from tests.cluster.test_cluster import active_id, all_agree, metaquorum, run, topic, until
 from tests.support.wire import calm

@@ -14,7 +14,7 @@ from metadata_log.errors import (
     UnknownControllerId,
 )
 from metadata_log.node.clock import unix_ms
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.cluster.test_cluster import DEADLINE_S, active_id, all_agree, metaquorum, run, until
 from tests.support.wire import calm
 

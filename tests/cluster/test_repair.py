@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import re
 import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,8 +38,21 @@ def _small_segments(settings: ControllerSettings) -> ControllerSettings:
 
 @pytest.fixture
 def quorum(tmp_path: Path) -> Iterator[Quorum]:
-    """Three controllers with two closed files of the log each."""
-    with controllers(tmp_path / "c", adjust=_small_segments) as running:
+    with _with_closed_files(tmp_path / "c") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def repaired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
+    """The same for the tests behind each of which every controller has all again, and reports nothing."""
+    with _with_closed_files(tmp_path_factory.mktemp("repaired") / "c") as running:
+        yield running
+
+
+@contextmanager
+def _with_closed_files(directory: Path) -> Iterator[Quorum]:
+    """Run three controllers with two closed files of the log each."""
+    with controllers(directory, adjust=_small_segments) as running:
         for number in range(46):
             body = {"cluster": True, "set": {f"k{key}": f"{number:09} " * 3_000 for key in range(5)}}
             running.ask("PATCH", "/v1/configs", body).ok()
@@ -86,15 +101,19 @@ def _contents(quorum: Quorum, node_id: int) -> list[bytes]:
     return [path.read_bytes() for path in _files(quorum, node_id)]
 
 
-def _wait_until_whole(quorum: Quorum, node_id: int, wanted: list[bytes]) -> None:
+def _kept(quorum: Quorum, node_id: int) -> set[str]:
+    """Return the names of the damaged files that are kept, each time under another one."""
+    return {path.name for path in (quorum.cluster.data(node_id) / "quarantine").iterdir()}
+
+
+def _wait_until_whole(quorum: Quorum, node_id: int, wanted: list[bytes], *, kept_before: set[str]) -> None:
     poll_until(
         lambda: _contents(quorum, node_id)[: len(wanted)] == wanted,
         deadline_s=60,
         what="the log is whole again",
     )
     poll_until(lambda: _is_up(quorum, node_id), deadline_s=60, what="it is ready")
-    kept = list((quorum.cluster.data(node_id) / "quarantine").iterdir())
-    assert kept, "the damaged file is kept"
+    assert _kept(quorum, node_id) > kept_before, "the damaged file is kept"
 
 
 def _wait_until_it_says(quorum: Quorum, node_id: int, reasons: list[str]) -> None:
@@ -106,7 +125,8 @@ def _wait_until_it_says(quorum: Quorum, node_id: int, reasons: list[str]) -> Non
     )
 
 
-def test_a_file_that_rotted_is_replaced_by_what_a_peer_has(quorum: Quorum) -> None:
+def test_a_file_that_rotted_is_replaced_by_what_a_peer_has(repaired: Quorum) -> None:
+    quorum = repaired
     victim = _follower(quorum)
     wanted = _contents(quorum, victim)[:-1]
     assert len(wanted) >= 2
@@ -115,9 +135,10 @@ def test_a_file_that_rotted_is_replaced_by_what_a_peer_has(quorum: Quorum) -> No
     assert cli.main(["log", "verify", str(quorum.cluster.data(victim))]) == 0, (
         "its journal and pointer among it"
     )
+    before = _kept(quorum, victim)
     _damage(_files(quorum, victim)[0], 1_000_000)
     asyncio.run(quorum.cluster.start_one(victim))
-    _wait_until_whole(quorum, victim, wanted)
+    _wait_until_whole(quorum, victim, wanted, kept_before=before)
     _wait_until_it_says(quorum, victim, [])
     metrics = ask(quorum.cluster.http(victim), "GET", "/metrics").body.decode()
     assert "metaquorum_log_files_repaired_total 1.0" in metrics
@@ -156,33 +177,36 @@ def _reasons(quorum: Quorum, node_id: int) -> list[str]:
     return [reason["code"] for reason in told["reasons"]]
 
 
-def test_a_file_that_rots_while_it_is_read_stops_nobody(quorum: Quorum) -> None:
+def test_a_file_that_rots_while_it_is_read_stops_nobody(repaired: Quorum) -> None:
+    quorum = repaired
     victim = _follower(quorum)
     wanted = _contents(quorum, victim)[:-1]
     _take_snapshot(quorum, victim)
     quorum.cluster.kill(victim)
     asyncio.run(quorum.cluster.start_one(victim))
     poll_until(lambda: _is_up(quorum, victim), deadline_s=60, what="it runs")
+    before = _kept(quorum, victim)
     _damage(_files(quorum, victim)[0], 1_000_000)
     url, whole = quorum.cluster.http(victim), "/v1/log?consistency=stale&from=0&max_bytes=8388608"
 
     def is_met() -> bool:
         page = ask(url, "GET", whole)
-        kept = list((quorum.cluster.data(victim) / "quarantine").iterdir())
-        return page.status != 200 or len(page.body) <= 1_000_000 or bool(kept)
+        return page.status != 200 or len(page.body) <= 1_000_000 or _kept(quorum, victim) > before
 
     poll_until(is_met, deadline_s=60, what="a reader meets the damage")
     assert quorum.cluster.exit_code(victim) is None
-    _wait_until_whole(quorum, victim, wanted)
+    _wait_until_whole(quorum, victim, wanted, kept_before=before)
     poll_until(lambda: ask(url, "GET", whole).status == 200, deadline_s=60, what="all of it is read again")
 
 
 @pytest.mark.parametrize("which", [0, -1], ids=["a closed file", "the file that is written"])
-def test_a_frame_whose_header_rots_is_replaced_while_all_goes_on(quorum: Quorum, which: int) -> None:
+def test_a_frame_whose_header_rots_is_replaced_while_all_goes_on(repaired: Quorum, which: int) -> None:
     """Goal: readers at that very place, and by time, are told; the leader itself leads on, and has the file again."""
+    quorum = repaired
     leader = quorum.ask("GET", "/v1/quorum").value()["leader_id"]
     url = quorum.cluster.http(leader)
     wanted = b"".join(_contents(quorum, leader))
+    before, times = _kept(quorum, leader), _times_repaired(url)
     path = _files(quorum, leader)[which]
     content = path.read_bytes()
     frames = frames_of(content)
@@ -201,15 +225,21 @@ def test_a_frame_whose_header_rots_is_replaced_while_all_goes_on(quorum: Quorum,
     )
     assert quorum.cluster.exit_code(leader) is None
     _wait_until_it_says(quorum, leader, [])
-    kept = (quorum.cluster.data(leader) / "quarantine" / path.name).read_bytes()
+    (name,) = _kept(quorum, leader) - before
+    kept = (quorum.cluster.data(leader) / "quarantine" / name).read_bytes()
     assert kept != content[: len(kept)], "the damaged file is kept"
     poll_until(
         lambda: ask(url, "GET", f"/v1/log?from={rotten.base_offset}&until={until}").status == 200,
         deadline_s=60,
         what="it is read again",
     )
+    assert _times_repaired(url) == times + 1
+
+
+def _times_repaired(url: str) -> float:
     metrics = ask(url, "GET", "/metrics").body.decode()
-    assert "metaquorum_log_files_repaired_total 1.0" in metrics
+    (value,) = re.findall(r"^metaquorum_log_files_repaired_total (\S+)$", metrics, re.MULTILINE)
+    return float(value)
 
 
 def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(quorum: Quorum) -> None:
@@ -221,7 +251,7 @@ def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(qu
     _damage(last, 10_000)
     asyncio.run(quorum.cluster.start_one(victim))
     poll_until(lambda: _is_up(quorum, victim), deadline_s=60, what="it runs")
-    _wait_until_whole(quorum, victim, wanted[:-1])
+    _wait_until_whole(quorum, victim, wanted[:-1], kept_before=set())
     # The last file may have grown by what was claimed meanwhile.
     poll_until(
         lambda: _contents(quorum, victim)[-1].startswith(wanted[-1]),
@@ -250,9 +280,10 @@ def _has_grown(quorum: Quorum, node_id: int, size: int) -> bool:
 
 
 def test_what_a_log_lost_without_a_trace_is_fetched_too(
-    quorum: Quorum, capsys: pytest.CaptureFixture[str]
+    repaired: Quorum, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file that is gone, or short as after a crash, is no damage; but the journal stands on a snapshot beyond it."""
+    quorum = repaired
     victim = _follower(quorum)
     _take_snapshot(quorum, victim)
     for lost, lose in LOSSES.items():
@@ -356,11 +387,14 @@ def test_a_snapshot_that_rotted_is_found_though_nobody_asks_for_it(quorum: Quoru
     _wait_until_it_says(quorum, victim, ["SNAPSHOT_SET_ASIDE"])
 
 
-def test_a_voter_whose_journal_lost_its_end_does_not_go_on(
+def test_a_voter_whose_journal_lost_its_end_or_is_gone_does_not_go_on(
     quorum: Quorum, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: sectors of zeros, which look like a torn end, are told from one by the log, which reaches further."""
+    """Goal: sectors of zeros, which look like a torn end, are told from one by the log, which reaches further; and
+    no controller begins a second history, whatever else is gone.
+    """
     victim = _follower(quorum)
+    _take_snapshot(quorum, victim)
     quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "v" * 2_000}}).ok()
     _wait_until_written(quorum)
     quorum.cluster.kill(victim)
@@ -370,20 +404,12 @@ def test_a_voter_whose_journal_lost_its_end_does_not_go_on(
     at = whole.rindex(b"v" * 1_000) // 512 * 512
     file.write_bytes(whole[:at] + bytes(len(whole) - at))
     _assert_refused(quorum, victim, capfd, "journal: ends below offset")
-
-
-def test_a_voter_whose_journal_is_gone_does_not_begin_anew(
-    quorum: Quorum, capfd: pytest.CaptureFixture[str]
-) -> None:
-    victim = _follower(quorum)
-    _take_snapshot(quorum, victim)
-    quorum.cluster.kill(victim)
     data = quorum.cluster.data(victim)
     for lost in ("journal", "log", "snapshots"):
         for file in (data / lost).iterdir():
             file.unlink()
         _assert_refused(quorum, victim, capfd, "journal: is empty, though it was begun")
-        assert list((data / "journal").iterdir()) == [], "nothing is begun anew"
+        assert list((data / "journal").iterdir()) == []
 
 
 def _assert_refused(quorum: Quorum, node_id: int, capfd: pytest.CaptureFixture[str], why: str) -> None:

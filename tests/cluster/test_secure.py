@@ -21,7 +21,7 @@ from metadata_log.replay.controller_client import Shown
 from ops.admin.client import ClusterClient
 from ops.admin.exchange import Credentials
 from ops.certificates import Authority
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.active import active_of
 from tests.support.certificates import certified
 from tests.support.wire import calm

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.processes import running
 
 ROOT = Path(__file__).resolve().parents[2]

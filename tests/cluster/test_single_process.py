@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ops.local_cluster import Active, LocalCluster
+from ops.local.cluster import Active, LocalCluster
 from ops.waits import until_async
 from tests.cluster.test_cluster import DEADLINE_S, all_agree, metaquorum, until
 from tests.support.active import active_of

@@ -40,7 +40,7 @@ VALUE = "v" * 30_000
 @pytest.fixture(scope="module")
 def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
     directory = tmp_path_factory.mktemp("unread")
-    here = with_limits(directory, HTTP_SILENCE_MAX_MS=SILENCE_MAX_MS)
+    here = with_limits(directory, HTTP_SILENCE_MAX_MS=SILENCE_MAX_MS, HTTP_ARRIVAL_MAX_MS=SILENCE_MAX_MS)
     with controllers(directory / "c", adjust=very_calm, environment=here) as running_quorum:
         written, number = 0, 0
         while written < LOG_BYTES:

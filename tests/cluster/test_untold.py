@@ -16,8 +16,9 @@ import pytest
 
 from metadata_log.digest import hex_of_text
 from ops import cli
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.commands_page import verbs
+from tests.support.processes import poll_until
 from tests.support.wire import Quorum, ask, calm, wait_until_all_agree
 
 pytestmark = pytest.mark.slow
@@ -208,11 +209,15 @@ def test_each_verb_is_run_or_has_a_reason_why_not(quorum: Quorum, tmp_path: Path
 
 def test_neither_a_broker_nor_the_lines_that_nodes_log_tell_it(quorum: Quorum) -> None:
     cluster = quorum.cluster
+
+    def has_the_value() -> bool:
+        kept = (path for path in cluster.data(BROKER).rglob("*") if path.is_file())
+        return any(CANARY.encode() in path.read_bytes() for path in kept)
+
+    poll_until(has_the_value, deadline_s=60, what="the broker itself has the value")
     routes = ("metadata", "status", "configs?cluster=1", f"configs?broker={BROKER}&effective=1", "state")
     for path in (*(f"/v1/{route}" for route in routes), "/metrics", "/readyz", "/healthz"):
         assert not said(ask(cluster.http(BROKER), "GET", path).body.decode()), path
     logs = [*cluster.data(1).glob("controller.log*"), *cluster.data(BROKER).glob("broker.log*")]
     assert len(logs) >= 2
     assert not [path for path in logs if said(path.read_text())]
-    follows = [path.read_bytes() for path in cluster.data(BROKER).rglob("*") if path.is_file()]
-    assert any(CANARY.encode() in content for content in follows), "the broker itself has the value"

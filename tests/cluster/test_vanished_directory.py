@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.active import active_of
 from tests.support.processes import poll_until
 from tests.support.wire import calm

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from metadata_log import replay
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.robustness.links import broker_environment, send_brokers_through, through
 from tests.robustness.proxies import BLACK_HOLE, CUT, LinkFault, Proxies
 from tests.support.processes import poll_until

@@ -9,14 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ops.admin.client import ClusterClient
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.processes import free_ports, poll_until
 from tests.support.wire import NO_ANSWER, ask, controllers, leaders_status
 from tests.support.writers import Writer
@@ -127,8 +127,16 @@ class Operator:
         self.until(" ".join(words), lambda: self.run(*words).returncode == 0)
 
     def kill_and_start(self, node_id: int) -> None:
+        """Kill it, and start it until it answers: where every node refuses the connection, a client ends at once."""
         self.cluster.kill(node_id)
         asyncio.run(self.cluster.start_one(node_id))
+
+        def answers() -> bool:
+            with suppress(*NO_ANSWER):
+                return ask(self.cluster.http(node_id), "GET", "/healthz").status == 200
+            return False
+
+        self.until(f"controller {node_id} answers", answers)
 
     def check_nothing_is_lost(self) -> None:
         self._writing.close()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.rules import ROOMS
+from tests.support import yaml_subset
 from tests.support.containerfile import stages
 from tests.support.processes import poll_until
 
@@ -173,12 +174,18 @@ def test_the_settings_of_the_containers_are_sound_and_kept(image: Path, tmp_path
 
 
 def test_the_health_check_of_the_image_knows_a_node_that_lives(image: Path, tmp_path: Path) -> None:
-    """Method: the installed core runs a cluster; its controller is frozen, and ends."""
+    """Method: the installed core runs a cluster; its controller is frozen, and ends. The check is that of compose.yaml, with
+    the folders of this image and this cluster instead of the container's.
+    """
     cluster = tmp_path / "cluster"
     up = ("up", "--controllers", "1", "--brokers", "1", "--dir", cluster, "-o", "jsonl")
     python = image / "bin" / "python"
     data = cluster / "controller-1"
-    check = [str(python), "-m", "ops.healthcheck", str(data)]
+    services = yaml_subset.parsed((ROOT / "ops/container/compose.yaml").read_text())["services"]
+    places = {"/opt/metaquorum/bin/python": str(python), "/var/lib/metaquorum/controller-1": str(data)}
+    kind, *words = services["controller-1"]["healthcheck"]["test"]
+    assert kind == "CMD" and places.keys() <= set(words)
+    check = [places.get(word, word) for word in words]
 
     def code() -> int:
         return subprocess.run(check, cwd=tmp_path, env=clean(), capture_output=True, check=False).returncode

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ops.kafka.java import QUICK_JVM
 from ops.toolchain import ToolMissing, jars, tools_directory
 
 _SOURCES: Final = Path(__file__).parent / "controller"
@@ -51,7 +52,7 @@ def answers(folder: Path, lines: Iterable[dict[str, Any]], *, program: str = "Ma
         script = Path(scratch, "script.jsonl")
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         command = [
-            *(jars.java_binary(), "-Xss2m", "-XX:+UseSerialGC", "-Xshare:auto"),
+            *(jars.java_binary(), "-Xss2m", *QUICK_JVM.split(), "-Xshare:auto"),
             *("-cp", f"{folder / 'classes'}:{folder / 'lib'}/*", f"differential.{program}"),
         ]
         with (

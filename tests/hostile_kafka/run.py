@@ -16,8 +16,8 @@ import aiohttp
 
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import HostPort, read_address
-from ops.local_cluster import LocalCluster
-from ops.member_processes import ended_with
+from ops.local.cluster import LocalCluster
+from ops.local.member_processes import ended_with
 from tests.hostile_kafka.stranger import Broken, Stranger
 from tests.support.kafka_client import KafkaClient
 

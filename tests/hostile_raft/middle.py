@@ -21,7 +21,7 @@ import msgpack
 
 from metadata_log.ids import NodeId
 from metadata_log.node.addresses import HostPort
-from ops.cluster_layout import HOST
+from ops.local.layout import HOST
 from quorum.raft.messages import TERM_MAX, append_entries, next_node_idx
 from quorum.raft.term_pace import TERM_JUMP_MAX
 from tests.hostile_raft.forgery import INT64_MAX, checked

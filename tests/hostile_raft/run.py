@@ -24,9 +24,9 @@ from metadata_log.errors import MetadataError
 from metadata_log.ids import NodeId, uuid_from_text
 from metadata_log.node.addresses import HostPort, read_address
 from ops.admin.log_frames import file_frames
-from ops.cluster_layout import Member
-from ops.local_cluster import LocalCluster
-from ops.member_processes import ended_with
+from ops.local.cluster import LocalCluster
+from ops.local.layout import Member
+from ops.local.member_processes import ended_with
 from quorum.node.config import ControllerSettings
 from quorum.raft.messages import append_entries
 from tests.hostile_raft.forgery import (

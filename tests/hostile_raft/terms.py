@@ -16,7 +16,7 @@ from typing import Any, Final
 from metadata_log.errors import MetadataError
 from metadata_log.ids import NodeId, Uuid, uuid_from_text
 from metadata_log.limits import ELECTION_TIMEOUT_MAX_MS, RAFT_STRANGER_TIMEOUTS
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from quorum.raft.messages import TERM_MAX
 from quorum.raft.term_pace import TERM_JUMP_MAX
 from tests.hostile_raft.forgery import FIRST_STRANGER_ID, WELCOME, Sight, Visit, checked, framed, hello

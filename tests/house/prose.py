@@ -27,6 +27,7 @@ WORDS: Final = re.compile(
     | \b(?:[Gg]o|goes|going|gone|went)\ on\ with\b
     | \b(?:for|after|After)\ so\ (?:long|many)\b | \b[Ss]o\ (?:long|many)\ (?:ago|times|as|that\ it)\b
     | \b[Ss]tands?\ (?:there|here|in|beside|behind|under|alone|at)\b | \b[Ss]tands?\ for\b(?!\ election)
+    | \b(?:frames?|batch|batches|entry|entries|part|parts|log|on|begins?|ends?|comes?)\ behind\b   # "after": it is no place
     """.replace("VERBS", _VERBS),
     re.VERBOSE,
 )

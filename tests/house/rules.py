@@ -100,7 +100,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "ops/certificates.py": frozenset({"cryptography"}),
     "ops/admin/*certificate*.py": frozenset({"cryptography"}),
     "ops/cli.py": frozenset({"click"}),
-    "ops/options.py": frozenset({"click"}),
+    "ops/command_line/options.py": frozenset({"click"}),
     "ops/verbs/desk.py": frozenset({"click"}),
     "metadata_log/node/http/identities.py": frozenset({"aiohttp"}),
     "metadata_log/node/http/caller.py": frozenset({"aiohttp"}),

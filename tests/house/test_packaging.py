@@ -16,7 +16,7 @@ from ops import cli
 from ops.cli import NOUNS
 from tests import commands_page
 from tests.house.rules import ROOMS
-from tests.support import containerfile, yaml_subset
+from tests.support import containerfile, json_schema, yaml_subset
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
@@ -148,6 +148,33 @@ def test_the_containers_own_command_and_check_are_ours() -> None:
     assert_is_a_command(json.loads(of["CMD"]))
     assert_is_a_module(json.loads(of["HEALTHCHECK"].partition(" CMD ")[2]))
     assert "--format docker" in (DOCS / "containers.md").read_text(), "an image of OCI has no health check"
+
+
+def _faults_of_compose(text: str) -> list[str]:
+    # Of github.com/compose-spec/compose-go/v2 v2.8.1 (Apache License 2.0), which docker compose reads files with; without
+    # its descriptions.
+    schema = json.loads((ROOT / "tests/house/compose-spec.json").read_text())
+    return list(json_schema.faults(yaml_subset.parsed(text), schema, schema))
+
+
+def test_the_schema_of_compose_allows_the_file_as_it_is() -> None:
+    assert _faults_of_compose((CONTAINER / "compose.yaml").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "named"),
+    [
+        ("read_only: true", "readonly: true", "readonly is not described"),
+        ('cap_drop: ["ALL"]', 'cap_drop: "ALL"', "is no array"),
+        ('cap_drop: ["ALL"]', 'cap_drop: ["ALL", "ALL"]', "there twice"),
+        ("condition: service_completed_successfully", "condition: service_done", "service_done"),
+        ("disable: true", 'disable: ["true"]', "disable"),
+    ],
+)
+def test_what_compose_would_refuse_is_found(was: str, now: str, named: str) -> None:
+    text = (CONTAINER / "compose.yaml").read_text()
+    assert was in text
+    assert any(named in fault for fault in _faults_of_compose(text.replace(was, now)))
 
 
 def test_compose_runs_three_controllers_and_a_console_without_rights() -> None:

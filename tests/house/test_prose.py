@@ -24,6 +24,8 @@ BITES = [
     "The default stands here.",
     "A row stands for a record.",
     "what befalls a broker",
+    "the log behind a snapshot",
+    "The next part goes on behind it.",
 ]
 PASSES = [
     "NOBODY if it shows no identity.",
@@ -38,6 +40,7 @@ PASSES = [
     "standby applies what is committed",
     "the setting whose value is a secret",
     "how long a broker was silent",
+    "a follower that is behind, and a broker behind a proxy",
 ]
 
 

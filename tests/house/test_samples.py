@@ -7,17 +7,17 @@ from typing import Final
 
 import pytest
 
+from broker_agent.session import SUPPORTED_FEATURES
 from metadata_log.records.declaration import declaration_of
-from metadata_log.records.features import METADATA_VERSION_LEVEL, METAQUORUM_VERSION_LEVEL
 from metadata_log.records.registry import TYPE_IDS
 from tests.support.samples import GO, JAVA, SAMPLES
 
 SOURCES: Final = (*sorted(GO.glob("*.go")), *sorted(JAVA.glob("*.java")))
-LINES_MAX: Final = 130
+LINES_MAX: Final = 150
 """A file of a sample is read from its beginning to its end."""
 KNOWN: Final = {
-    "go": (GO / "state.go", r"known = \[\]int\{([^}]*)\}", r"newest = map\[int\]int\{([^}]*)\}"),
-    "java": (JAVA / "State.java", r"KNOWN = Set\.of\(([^)]*)\)", r"NEWEST = Map\.of\(([^)]*)\)"),
+    "go": (GO / "log.go", r"known = \[\]int\{([^}]*)\}", r"newest = map\[int\]int\{([^}]*)\}"),
+    "java": (JAVA / "Log.java", r"KNOWN = Set\.of\(([^)]*)\)", r"NEWEST = Map\.of\(([^)]*)\)"),
 }
 
 
@@ -43,11 +43,8 @@ def _numbers(pattern: str, said: str) -> list[int]:
 @pytest.mark.parametrize("broker", [GO / "broker.go", JAVA / "Broker.java"], ids=lambda file: file.suffix[1:])
 def test_a_sample_registers_the_newest_levels(broker: Path) -> None:
     said = broker.read_text()
-    for feature, level in (
-        ("metadata.version", METADATA_VERSION_LEVEL),
-        ("metaquorum.version", METAQUORUM_VERSION_LEVEL),
-    ):
-        assert re.search(rf'"{feature}", \d+, {level}\b', said), feature
+    for feature in SUPPORTED_FEATURES:
+        assert re.search(rf'"{feature.name}", \d+, {feature.max_version}\b', said), feature.name
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda file: file.name)

@@ -5,8 +5,10 @@
 --partitions 100000: how long brokers take to read so many, in turns with Kafka's own controllers
 --leaderships 20000: how long a broker that leads so many waits for its controlled shutdown, beside Kafka's own controllers
 --idle-brokers 1000: what so many cost the active controller; no Java
+--idle-requests 60: processor time of a fetch and of a heartbeat within the process, the fastest of so many rounds; no Java
 --upgrade: brokers of 4.0 to 4.3 in one cluster, and their rolling upgrade, and that of the level, under load
 --takeover [--topics 1000]: a cluster of Kafka's own, taken over under load and given back
+--takeover --secure: one whose controllers ask for certificates, SCRAM and PLAIN, then for certificates alone
 --from-zookeeper RELEASE: brokers of 3.9.2 under a real ZooKeeper, which come here and go on as brokers of RELEASE
 --large-topics 100: topics of 9,999 partitions that are created and deleted, so many; no Java
 
@@ -25,7 +27,9 @@ from tests.kafka.catching_up import catch_up
 from tests.kafka.faults import run
 from tests.kafka.from_zookeeper import move
 from tests.kafka.idle_brokers import idle_brokers
+from tests.kafka.idle_requests import idle_requests
 from tests.kafka.large_topics import large_topics
+from tests.kafka.secure_takeover import take_over_secure_and_back
 from tests.kafka.shutting_down import shut_down
 from tests.kafka.taking_over import take_over_and_back
 from tests.kafka.upgrading import upgrade
@@ -45,9 +49,11 @@ def main() -> int:
     )
     parser.add_argument("--leaderships", type=int, metavar="N")
     parser.add_argument("--idle-brokers", type=int, metavar="N")
+    parser.add_argument("--idle-requests", type=int, metavar="N")
     parser.add_argument("--large-topics", type=int, metavar="N")
     parser.add_argument("--upgrade", action="store_true")
     parser.add_argument("--takeover", action="store_true")
+    parser.add_argument("--secure", action="store_true", help="with --takeover")
     parser.add_argument(
         "--from-zookeeper", choices=(KAFKA_VERSION, *OLDER_VERSIONS, ZOOKEEPER_VERSION), metavar="RELEASE"
     )
@@ -67,6 +73,9 @@ def main() -> int:
         idle = asyncio.run(idle_brokers(out, brokers=asked.idle_brokers))
         print(idle.text())
         return 1 if idle.elections else 0
+    if asked.idle_requests is not None:
+        print(asyncio.run(idle_requests(out, rounds=asked.idle_requests)).text())
+        return 0
     if asked.large_topics is not None:
         large = asyncio.run(large_topics(out, times=asked.large_topics))
         print(large.text())
@@ -79,6 +88,10 @@ def main() -> int:
         moved = asyncio.run(move(out, release=asked.from_zookeeper))
         print(moved.text())
         return 0 if moved.holds else 1
+    if asked.takeover and asked.secure:
+        take_over_secure_and_back(out, controllers=3, with_certificates=True)
+        print("taken over, given back and taken over again: no acknowledged record is lost or doubled")
+        return 0
     if asked.takeover:
         taken = take_over_and_back(out, topics=asked.topics)
         print(taken.text())

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from metadata_log.node.addresses import read_address
 from ops.java_properties import read_properties
 from ops.kafka.real_quorum import CONTROLLERS, NotStarted, RealQuorum
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.kafka_broker import heartbeat, registration
 from tests.support.kafka_client import KafkaClient
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ops.kafka.clients import Admin, NotAnswered, producing, read_to_end
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 
 TOPIC: Final = "kept"
 PER_SECOND: Final = 250.0

@@ -14,12 +14,12 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from metadata_log.metadata_versions import level_of
-from ops.cluster_layout import HOST, free_ports, ports_of
 from ops.java_properties import read_properties
 from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, producing, read_to_end
 from ops.kafka.zookeeper import ensemble, old_broker, old_broker_properties
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import HOST, free_ports, ports_of
 from ops.toolchain.jars import KAFKA_VERSION
 from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until

@@ -7,12 +7,12 @@ import asyncio
 import os
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from metadata_log.node.addresses import HostPort, read_address
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.kafka.large_topics import EVERYTHING, METADATA
 from tests.support.kafka_broker import heartbeat, registration
 from tests.support.kafka_client import KafkaClient, request_bytes, sized
@@ -49,35 +49,50 @@ class _Line(asyncio.Protocol):
         return self._answered
 
 
+class Used(NamedTuple):
+    """Shares of one processor core."""
+
+    user: float
+    system: float
+
+    @property
+    def total(self) -> float:
+        return self.user + self.system
+
+
 @dataclass(slots=True)
 class Idle:
-    """Shares of one processor core, and requests a second that were answered meanwhile."""
+    """What the active controller takes of one processor core without and with brokers, and what it answered a second."""
 
     brokers: int
-    at_rest: float = 0.0
-    together: float = 0.0
+    at_rest: Used
+    together: Used = field(default_factory=lambda: Used(0.0, 0.0))
     fetches: float = 0.0
     heartbeats: float = 0.0
     elections: int = 0
 
     def text(self) -> str:
         return (
-            f"{self.brokers} idle brokers: {self.together:.1%} of a core of the active controller, {self.at_rest:.1%} of it "
-            f"without them; {self.fetches:.0f} fetches and {self.heartbeats:.0f} heartbeats a second; "
-            f"{self.elections} elections"
+            f"{self.brokers} idle brokers: {self.together.total:.1%} of a core of the active controller, "
+            f"{self.at_rest.total:.1%} of it without them; {self.fetches:.0f} fetches and {self.heartbeats:.0f} heartbeats "
+            f"a second; for each request {self._us(self.together.user - self.at_rest.user):.1f} us of user time and "
+            f"{self._us(self.together.system - self.at_rest.system):.1f} us of system time; {self.elections} elections"
         )
+
+    def _us(self, share: float) -> float:
+        """Return the microseconds of each request where all together take a share of a core."""
+        return 1e6 * share / (self.fetches + self.heartbeats)
 
 
 async def idle_brokers(directory: Path, *, brokers: int) -> Idle:
     """Register brokers, let them be idle, and measure the active controller's process."""
-    idle = Idle(brokers)
     async with LocalCluster(directory, controllers=3, brokers=0, kafka=True) as cluster:
         before = await cluster.active()
         assert before is not None
         pid = cluster.pid(before.controller_id)
         assert pid is not None
         address = read_address(cluster.member(before.controller_id).kafka or "")
-        idle.at_rest = await _share(pid, MEASURED_S)
+        idle = Idle(brokers, at_rest=await _used(pid, MEASURED_S))
         counts = {"fetches": 0, "heartbeats": 0}
         async with asyncio.TaskGroup() as group:
             tasks = []
@@ -89,17 +104,17 @@ async def idle_brokers(directory: Path, *, brokers: int) -> Idle:
             client = await KafkaClient.connect(address)
             for broker_id in range(FIRST, FIRST + brokers):
                 # At once: those that came first would be fenced for silence before the last has come.
-                epoch = await _serving(client, cluster.cluster_id, broker_id)
+                epoch = await serving(client, cluster.cluster_id, broker_id)
                 beat = request_bytes(63, 2, (broker_id, epoch, EVERYTHING, False, False, (), None))
                 repeat(beat, "heartbeats", every_s=BEAT_S, delay_s=BEAT_S)
             client.close()
             position = await _end_at_rest(cluster)
             for place in range(brokers):
-                fetch = _fetch(FIRST + place, position)
+                fetch = fetch_of(FIRST + place, position)
                 repeat(fetch, "fetches", every_s=0.0, delay_s=place / brokers * WAIT_MS / 1000)
             await asyncio.sleep(SETTLE_S)
             counted, began = dict(counts), time.monotonic()
-            idle.together = await _share(pid, MEASURED_S)
+            idle.together = await _used(pid, MEASURED_S)
             elapsed_s = time.monotonic() - began
             idle.fetches, idle.heartbeats = (
                 (counts[name] - counted[name]) / elapsed_s for name in ("fetches", "heartbeats")
@@ -112,7 +127,7 @@ async def idle_brokers(directory: Path, *, brokers: int) -> Idle:
     return idle
 
 
-async def _serving(client: KafkaClient, cluster_id: str, broker_id: int) -> int:
+async def serving(client: KafkaClient, cluster_id: str, broker_id: int) -> int:
     """Register a broker and have it unfenced; return its epoch."""
     listeners = (("CLIENTS", "127.0.0.1", 9, 0),)
     fields = registration(broker_id, cluster_id=cluster_id, listeners=listeners)
@@ -138,11 +153,12 @@ async def _end_at_rest(cluster: LocalCluster) -> tuple[int, int]:
             await asyncio.sleep(2 * BEAT_S)
 
 
-def _fetch(broker_id: int, position: tuple[int, int]) -> bytes:
+def fetch_of(broker_id: int, position: tuple[int, int], *, wait_ms: int = WAIT_MS) -> bytes:
+    """Return a Fetch of a broker that has the whole log."""
     offset, epoch = position
     partition = (0, epoch, offset, epoch, 0, _BYTES, bytes([1] * 16), offset)
     topics = (("", METADATA, (partition,)),)
-    return request_bytes(1, 18, (None, -1, (broker_id, -1), WAIT_MS, 0, _BYTES, 0, 0, -1, topics, (), ""))
+    return request_bytes(1, 18, (None, -1, (broker_id, -1), wait_ms, 0, _BYTES, 0, 0, -1, topics, (), ""))
 
 
 async def _repeat(
@@ -161,13 +177,16 @@ async def _repeat(
         line.transport.close()
 
 
-async def _share(pid: int, seconds: float) -> float:
-    """Return the share of a core that a process takes."""
-    used_s, began = _processor_s(pid), time.monotonic()
+async def _used(pid: int, seconds: float) -> Used:
+    """Return what a process takes of a core."""
+    before, began = _processor_s(pid), time.monotonic()
     await asyncio.sleep(seconds)
-    return (_processor_s(pid) - used_s) / (time.monotonic() - began)
+    after, elapsed_s = _processor_s(pid), time.monotonic() - began
+    return Used((after.user - before.user) / elapsed_s, (after.system - before.system) / elapsed_s)
 
 
-def _processor_s(pid: int) -> float:
+def _processor_s(pid: int) -> Used:
+    """Return the seconds that a process has taken of a core until now."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    ticks_of_second = os.sysconf("SC_CLK_TCK")
+    return Used(int(fields[11]) / ticks_of_second, int(fields[12]) / ticks_of_second)

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 from metadata_log.node.addresses import HostPort, read_address
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from quorum.node.config import ControllerSettings
 from tests.support.active import active_of
 from tests.support.kafka_broker import heartbeat, registration

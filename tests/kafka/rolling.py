@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from ops.kafka.clients import Admin, producing, read_to_end
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.processes import poll_until
 
 DEADLINE_S: Final = 90.0

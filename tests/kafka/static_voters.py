@@ -12,10 +12,10 @@ import pytest
 
 from metadata_log.errors import Unavailable
 from metadata_log.node.addresses import address_text, read_address
-from ops.cluster_layout import ports_of
 from ops.kafka.clients import producing, read_to_end
 from ops.kafka.real_quorum import RealQuorum
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import ports_of
 from tests.kafka.taking_over import DEADLINE_S, Takeover, drawn
 
 TOPIC: Final = "kept"
@@ -67,7 +67,7 @@ def take_over_elsewhere(directory: Path) -> None:
                 Unavailable, match=r"its controllers were 7@.*, and none of ours has such an id and address"
             ):
                 run.take_over()
-            run.take_over("--brokers-told")
+            run.take_over("--accept", "ADDRESSES_UNKNOWN")
             run.wait_for_topic("taken-over")
             run.progress()
         assert not sent.failed

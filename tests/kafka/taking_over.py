@@ -31,12 +31,12 @@ from confluent_kafka.cimpl import NewTopic
 from metadata_log.errors import Unavailable
 from metadata_log.node.addresses import HostPort, address_text, read_address
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT
-from ops.cluster_layout import HOST, free_ports, ports_of
 from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, Sent, producing, read_to_end, settings
 from ops.kafka.properties import CLIENT_LISTENER, CONTROLLER_LISTENER, LOG_DIRS
 from ops.kafka.real_quorum import RealQuorum
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import HOST, free_ports, ports_of
 from ops.toolchain.jars import KAFKA_VERSION
 from tests.support.kafka_client import KafkaClient
 from tests.support.processes import poll_until
@@ -290,13 +290,18 @@ class Takeover:
     def progress(self) -> None:
         """Wait until every producer has more records acknowledged."""
         before = [len(sent.acknowledged) for _, sent in self.sent]
-        poll_until(
-            lambda: all(
+
+        def has_come() -> bool:
+            for topic, sent in self.sent:
+                if sent.failed:
+                    raise Unavailable(
+                        f"{topic}: {len(sent.failed)} records failed: {[*sent.failed.items()][:3]}"
+                    )
+            return all(
                 len(sent.acknowledged) > had + 50 for (_, sent), had in zip(self.sent, before, strict=True)
-            ),
-            deadline_s=DEADLINE_S,
-            what="records are acknowledged",
-        )
+            )
+
+        poll_until(has_come, deadline_s=DEADLINE_S, what="records are acknowledged")
 
     def gap_ms(self) -> int:
         """Return the longest gap since the last call."""
@@ -346,8 +351,7 @@ class Takeover:
         took = _ran(
             "export-kafka", sources, [str(self.kafka.config(node_id)) for node_id in self.kafka.voters]
         )
-        for node_id in self.kafka.voters:
-            self.kafka.restart(node_id)
+        self.kafka.restart(*self.kafka.voters)
         return took
 
     def wait_for_topic(self, name: str) -> None:

@@ -14,8 +14,8 @@ from metadata_log.errors import NodeStillAlive, NotAuthorized
 from metadata_log.zookeeper.bridge import CONTROLLER_PATH, refusals
 from metadata_log.zookeeper.imported import Imported, imported
 from ops.bench.import_zookeeper import import_zookeeper
-from ops.cluster_layout import HOST
 from ops.kafka.zookeeper import ensemble
+from ops.local.layout import HOST
 from ops.zookeeper import EnsembleUnavailable, connected
 from tests.kafka.from_zookeeper import TOPICS, client, move, read, write
 from tests.support.processes import free_port, poll_until

@@ -17,15 +17,16 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ops import cli
-from ops.cluster_layout import Member
 from ops.java_properties import properties_text, read_properties
 from ops.kafka.clients import Admin, NotAnswered, producing, read_to_end, settings
 from ops.kafka.demo import run_kafka_demo
 from ops.kafka.tools import ToolFailed, run_tool
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import Member
 from tests.kafka.connecting import connect_worker, lines_of, mirror, more_is_copied
 from tests.kafka.rolling import roll_under_load
 from tests.support.active import active_of
+from tests.support.kafka_tools import told_by
 from tests.support.processes import poll_until
 from tests.support.wire import ask
 
@@ -279,7 +280,8 @@ def test_a_worker_of_connect_writes_each_record_once_while_the_active_controller
 # --- Kafka's own tools
 
 
-def test_topics_and_configs(at_brokers: tuple[str, str]) -> None:
+def test_topics_and_configs(cluster: LocalCluster, at_brokers: tuple[str, str]) -> None:
+    wait_until_online(cluster)
     run_tool(
         "kafka-topics",
         *at_brokers,
@@ -291,13 +293,13 @@ def test_topics_and_configs(at_brokers: tuple[str, str]) -> None:
         "--replication-factor",
         "3",
     )
-    described = run_tool("kafka-topics", *at_brokers, "--describe", "--topic", "tooled")
-    assert "PartitionCount: 3\tReplicationFactor: 3" in described
+    describe = ("kafka-topics", *at_brokers, "--describe", "--topic", "tooled")
+    told_by("PartitionCount: 3\tReplicationFactor: 3", *describe)
     run_tool("kafka-topics", *at_brokers, "--alter", "--topic", "tooled", "--partitions", "4")
-    assert run_tool("kafka-topics", *at_brokers, "--describe", "--topic", "tooled").count("Leader:") == 4
+    assert told_by("PartitionCount: 4", *describe).count("Leader:") == 4
     of_topic = ("--entity-type", "topics", "--entity-name", "tooled")
     run_tool("kafka-configs", *at_brokers, *of_topic, "--alter", "--add-config", "retention.ms=3600000")
-    assert "retention.ms=3600000" in run_tool("kafka-configs", *at_brokers, *of_topic, "--describe")
+    told_by("retention.ms=3600000", "kafka-configs", *at_brokers, *of_topic, "--describe")
     with pytest.raises(ToolFailed, match="TopicExistsException"):
         run_tool("kafka-topics", *at_brokers, "--create", "--topic", "tooled")
 
@@ -480,7 +482,7 @@ def test_a_reassignment_and_an_election(
     plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
     reassign = ("kafka-reassign-partitions", *at_brokers, "--reassignment-json-file", str(plan))
     run_tool(*reassign, "--execute")
-    assert "is completed" in run_tool(*reassign, "--verify")
+    told_by("is completed", *reassign, "--verify")
     assert read(cluster, "/v1/topics/moved")["partitions"][0]["replicas"] == wanted
     elect = ("--election-type", "preferred", "--topic", "moved", "--partition", "0")
     run_tool("kafka-leader-election", *at_brokers, *elect)

@@ -20,11 +20,12 @@ from ops.founding import credential
 from ops.java_properties import properties_text, read_properties
 from ops.kafka.clients import Admin
 from ops.kafka.tools import ToolFailed, run_tool
-from ops.local_cluster import TLS_FOLDER, LocalCluster
+from ops.local.cluster import TLS_FOLDER, LocalCluster
 from quorum.decide.founding import chosen
 from quorum.node.bootstrap import content_of
 from quorum.node.config import DelegationTokenSettings
 from tests.kafka.test_secure_brokers import sasl_cluster, tool_properties
+from tests.support.kafka_tools import told_by
 from tests.support.processes import poll_until
 
 pytestmark = pytest.mark.slow
@@ -140,7 +141,7 @@ def check_dynamic_voters(cluster: LocalCluster, authority: Authority, at_broker:
     features("upgrade", "--feature", "kraft.version=1")
     assert client.read("/v1/state")["kraft_version"] == 1
     carol.create_topic("with-dynamic-voters")
-    assert re.search(r"kraft\.version\s.*FinalizedVersionLevel: 1", features("describe"))
+    told_by(r"kraft\.version\s.*FinalizedVersionLevel: 1", "kafka-features", *at_broker, "describe")
     lines = client.read("/v1/topics")["items"]
     assert sorted(each["name"] for each in lines) == ["by-carol", "with-dynamic-voters"]
 
@@ -163,12 +164,13 @@ def check_tokens(cluster: LocalCluster, authority: Authority, tool: Path) -> Non
     }
     by_token = tool.with_name("token.properties")
     by_token.write_text(properties_text(tool_properties(authority, "x", "x") | login))
-    assert "by-carol" in run_tool("kafka-topics", *at_broker, str(by_token), "--list")
+    told_by("by-carol", "kafka-topics", *at_broker, str(by_token), "--list")
     quorum = ("--bootstrap-controller", controller.kafka or "", "describe", "--status")
     assert '"id": 11' in run_tool("kafka-metadata-quorum", "--command-config", str(by_token), *quorum)
     with pytest.raises(ToolFailed, match=r"requests are not allowed"):
         run_tool("kafka-delegation-tokens", *at_broker, str(by_token), "--create", *day)
-    assert token_id in tokens("--describe", "--owner-principal", "User:alice")
+    of_alice = ("--describe", "--owner-principal", "User:alice")
+    told_by(re.escape(token_id), "kafka-delegation-tokens", *at_broker, str(tool), *of_alice)
     tokens("--renew", "--renew-time-period", "60000", "--hmac", hmac)
     (renewed,) = cluster.client(timeout_s=60).read("/v1/tokens")["items"]
     assert renewed["expiry_timestamp_ms"] < item["expiry_timestamp_ms"]

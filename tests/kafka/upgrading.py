@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.errors import MetadataError
-from ops.cluster_layout import Member
 from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, producing, read_to_end
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import Member
 from ops.toolchain.jars import KAFKA_VERSION, OLDER_VERSIONS
 from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until

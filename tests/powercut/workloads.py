@@ -41,7 +41,7 @@ from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.journal_sync import Ended
-from quorum.raft.messages import PAYLOAD, Entry
+from quorum.raft.messages import PAYLOAD
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
 from quorum.raft.raft_settings import RaftSettings
@@ -53,6 +53,8 @@ from tests.powercut.recorder import Recorder
 from tests.simulation.world.virtual_loop import VirtualLoop
 from tests.support.callers import anybody
 from tests.support.histories import CLUSTER_ID, Step, random_history
+from tests.support.journals import brief, standing_of
+from tests.support.retained import retained
 
 SMALL_FILE_BYTES: Final = 16 * 1024
 SMALL_SEGMENT_BYTES: Final = 8 * 1024
@@ -114,12 +116,12 @@ class JournalWorkload:
         journal = self._opens(directory, rng)
         for _ in range(70):
             self._change(journal, rng)
-            recorder.mark(("writing", _standing(journal)))
+            recorder.mark(("writing", standing_of(journal)))
             batch = journal.take_batch()
             if batch is not None:
                 journal.write(batch)
                 journal.completed(batch)
-            recorder.mark(("durable", _standing(journal)))
+            recorder.mark(("durable", standing_of(journal)))
             for _ in range(rng.choice((0, 0, 1, 5, 16))):
                 journal.prepare()
             if rng.random() < 0.3:
@@ -130,12 +132,12 @@ class JournalWorkload:
                 journal.deleteEntriesTo(rng.randint(1, len(journal) - 4))
             if rng.random() < 0.06:
                 if journal.dirty:
-                    recorder.mark(("writing", _standing(journal)))
+                    recorder.mark(("writing", standing_of(journal)))
                     unsynced = journal.take_batch()
                     assert unsynced is not None
                     journal.write(unsynced)
                     journal.completed(unsynced)
-                    recorder.mark(("durable", _standing(journal)))
+                    recorder.mark(("durable", standing_of(journal)))
                 journal.close()
                 journal = self._opens(directory, rng)
         journal.close()
@@ -158,29 +160,14 @@ class JournalWorkload:
         directory = root / "journal"
         directory.mkdir(exist_ok=True)
         journal = self._opens(directory, random.Random(0))
-        found = _standing(journal)
+        found = standing_of(journal)
         journal.close()
         durable, writing = _last(facts, "durable"), _last(facts, "writing")
         allowed = [([], 0, None) if durable is None else durable[1]]
         if writing is not None:
             allowed.append(writing[1])
         if found not in allowed:
-            raise LostForGood(f"the journal holds {_brief(found)}, not {' or '.join(map(_brief, allowed))}")
-
-
-Standing = tuple[list[Entry], int, object]
-
-
-def _standing(journal: Journal) -> Standing:
-    """Return what a restart must find; the first entry's command may be blank, as a snapshot covers it."""
-    entries = [(b"", *entry[1:]) if position == 0 else entry for position, entry in enumerate(journal)]
-    return entries, journal.getCurrentTerm(), journal.getVotedForNodeId()
-
-
-def _brief(standing: Standing) -> str:
-    entries, term, vote = standing
-    ends = f"{entries[0][1]}..{entries[-1][1]}" if entries else "nothing"
-    return f"entries {ends} of term {term} with vote {vote}"
+            raise LostForGood(f"the journal holds {brief(found)}, not {' or '.join(map(brief, allowed))}")
 
 
 class StockJournal:
@@ -288,7 +275,7 @@ class SegmentsWorkload:
             if rng.random() < 0.03:
                 below = rng.randint(0, log.end_offset)
                 recorder.mark(("removing", below))
-                log.retain(bytes_max=0, older_than_ms=None, below=below)
+                retained(log, bytes_max=0, older_than_ms=None, below=below)
             if rng.random() < 0.02:
                 skipped = list(itertools.islice(steps, rng.randint(1, 10)))
                 if skipped:

@@ -5,7 +5,6 @@ Values go through msgpack first, as they arrive. What is refused is refused by a
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -154,6 +153,7 @@ def is_hello(value: Any) -> bool:
         and type(value.get("founding")) is bytes
         and len(value["founding"]) in (0, 32)
         and type(value.get("checksums", False)) is bool
+        and type(value.get("redials", False)) is bool
         and all(type(key) is str for key in value)
     )
 
@@ -191,8 +191,9 @@ def is_pointer(value: Any) -> bool:
     return (
         type(value) is list
         and len(value) > 0
+        and len(value) == 5
         and type(value[0]) is int
-        and len(value) == {1: 4, 2: 5}.get(value[0])
+        and value[0] == 2
         and type(value[1]) is str
         and 0 < len(value[1]) <= 255
         and type(value[2]) is list
@@ -201,7 +202,8 @@ def is_pointer(value: Any) -> bool:
         and value[2][1][1] == value[2][0][1] + 1
         and value[2][1][2] >= value[2][0][2]
         and is_rows(value[3])
-        and (len(value) == 4 or (type(value[4]) is bytes and len(value[4]) <= 255))
+        and type(value[4]) is bytes
+        and len(value[4]) <= 255
     )
 
 
@@ -270,7 +272,7 @@ HELLO = Hello(
     founding=b"f" * 32,
 )
 REFUSED = verdict(Refusal("INCONSISTENT_CLUSTER_ID", "why"))
-POINTER = [1, "0018-01", [[b"\x01", 13, 1], [b"\x10frames", 14, 1]], ROWS]
+POINTER = [2, "0018-01", [[b"\x01", 13, 1], [b"\x10frames", 14, 1]], ROWS, b"seal"]
 RECORDS_OF_A_BATCH = [
     *([0, 7, 3, None, 0, 0], [1, 3, 2], [1, 4, "node-2"], [2, 5, 3, b"\x10frames"], [3, 5], [4, 2**40]),
     *([2, 70_000, 300, bytes(300)], [2, 70_001, 300, bytes(70_000)]),
@@ -372,14 +374,13 @@ def test_the_bytes_are_those_of_every_release() -> None:
     voters = from_rows(ROWS[:2])
     rows = "9292" + "01c410" + 16 * "01" + "92" + "02c410" + 16 * "02"
     assert to_command(voters, b"frames").hex() == "110029" + rows + b"frames".hex()
-    pointer = Pointer.to("0018-01", b"", before=(b"\x10x", 13, 1), last=(b"\x10frames", 14, 1), voters=voters)
-    body = "9401a7" + b"0018-01".hex() + "9293c401010d0193c40710" + b"frames".hex() + "0e01" + rows
-    assert pointer.to_bytes()[:-4].hex() == body
+    entries = {"before": (b"\x10x", 13, 1), "last": (b"\x10frames", 14, 1)}
+    pointer = Pointer.to("0018-01", b"seal", voters=voters, **entries)
+    body = "9502a7" + b"0018-01".hex() + "9293c401010d0193c40710" + b"frames".hex() + "0e01" + rows
+    assert pointer.to_bytes()[:-4].hex() == body + "c404" + b"seal".hex()
     assert Pointer.from_bytes(pointer.to_bytes()) == pointer
-    sealed = replace(pointer, seal=b"seal")
-    assert sealed.to_bytes()[:-4].hex() == body.replace("9401", "9502", 1) + "c404" + b"seal".hex()
-    assert Pointer.from_bytes(sealed.to_bytes()) == sealed
     assert list(hello_message(HELLO)) == [
-        *("type", "version", "cluster_id", "node_id", "directory_id", "http", "raft", "founding", "checksums")
+        *("type", "version", "cluster_id", "node_id", "directory_id", "http", "raft", "founding"),
+        *("checksums", "redials"),
     ]
     assert msgpack.packb(verdict(None)).hex() == "81a474797065a777656c636f6d65"

@@ -13,8 +13,8 @@ from typing import Final
 
 from metadata_log.errors import MetadataError
 from ops.admin.client import leader_url
-from ops.local_cluster import ASK_TIMEOUT_S, LocalCluster, object_at
-from ops.member_processes import ended_with
+from ops.local.cluster import ASK_TIMEOUT_S, LocalCluster, object_at
+from ops.local.member_processes import ended_with
 from tests.robustness import proxies as links
 from tests.robustness.proxies import LinkFault, Proxies
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from metadata_log.node.addresses import HostPort, address_text, read_url
-from ops.cluster_layout import Member
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
+from ops.local.layout import Member
 from quorum.node.config import ControllerSettings
 from tests.robustness.proxies import Proxies
 

@@ -19,7 +19,7 @@ import aiohttp
 
 from metadata_log.codec import decode_all
 from ops.admin.log_frames import file_frames
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.robustness.clients import Load, Watcher, new_session, write_history
 from tests.robustness.faults import Fault, Faults, how_it_ended
 from tests.robustness.history import Operation, check

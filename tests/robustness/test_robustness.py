@@ -19,9 +19,9 @@ from metadata_log.ids import Uuid
 from metadata_log.records.quorum import NoOpRecord
 from ops.admin.client import ClusterClient
 from ops.admin.exchange import Answer
-from ops.cluster_layout import Member
-from ops.local_cluster import Active, LocalCluster
-from ops.member_processes import ended_with
+from ops.local.cluster import Active, LocalCluster
+from ops.local.layout import Member
+from ops.local.member_processes import ended_with
 from tests.robustness.faults import Fault, Faults
 from tests.robustness.history import Operation
 from tests.robustness.links import broker_environment, went_past

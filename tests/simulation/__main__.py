@@ -118,7 +118,11 @@ def _parser() -> argparse.ArgumentParser:
         "--mutants", action="store_true", help="try the seeded bugs: every one must be noticed"
     )
     parser.add_argument(
-        "--only", metavar="NAME", choices=[mutant.name for mutant in mutants.MUTANTS], help="one mutant"
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        choices=[mutant.name for mutant in mutants.MUTANTS],
+        help="these mutants",
     )
     parser.add_argument(
         "--simulation-only", action="store_true", help="try them on simulated runs alone, and print the rate"

@@ -24,7 +24,7 @@ from tests.simulation.world.markers import missing_in_check
 from tests.simulation.world.node import SimulatedNode
 
 BROAD_SEEDS = (59, 207, 503, 515, 600, 603, 605, 703)
-WRITES_PER_SECOND_MIN = 10.0
+WRITES_PER_SECOND_MIN = 5.0
 """Of a run this short; a campaign counts only those with thirty."""
 
 
@@ -50,21 +50,23 @@ ALONE = ("nasty", "brokers", "asleep", "heavy", "slow-disks")
 """What happens to a controller that is alone: it has no links, no rivals and no other voters. Of profiles with the same
 faults, the roughest one is here.
 """
-OF_MANY = ("nasty", "storm", "members", "deposed", "uncommitted", "losses")
+OF_MANY = ("storm", "members", "deposed", "uncommitted", "losses")
 """Where five controllers elect, follow and vote otherwise than three."""
+OF_OTHERS = ("calm", "fifo", "wild")
+"""Their faults are those of rougher profiles too, and tests below have runs of two of them."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "controllers"),
     [
-        *((profile, 3) for profile in (*PROFILES, "swarm")),
+        *((profile, 3) for profile in (*PROFILES, "swarm") if profile not in OF_OTHERS),
         *((profile, 1) for profile in ALONE),
         *((profile, 5) for profile in OF_MANY),
     ],
 )
 def test_a_simulated_cluster_keeps_every_property(profile: str, controllers: int) -> None:
-    outcome = carried_out(102, profile, 12.0, controllers=controllers)
+    outcome = carried_out(102, profile, 8.0, controllers=controllers)
     assert outcome.writes_per_second >= WRITES_PER_SECOND_MIN
 
 

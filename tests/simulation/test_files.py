@@ -16,6 +16,7 @@ from tests.simulation.world.disk import SimulatedDisk
 from tests.simulation.world.files import Volume, in_memory
 from tests.simulation.world.jobs import Job, JobLock, ProcessEnded, cooperative_locks, rest
 from tests.support.histories import random_history
+from tests.support.retained import retained
 
 FOLDERS = ("log", "snapshots", "quarantine")
 _HISTORY = [
@@ -50,7 +51,7 @@ def _run(data: Path, seed: int) -> list[object]:
             seen += [store.sha256(each) for each in store.ids()]
             store.retire(2)
         if rng.random() < 0.1:
-            seen += log.retain(bytes_max=12_000, older_than_ms=None, below=log.end_offset)
+            seen += retained(log, bytes_max=12_000, older_than_ms=None, below=log.end_offset)
         if rng.random() < 0.1:
             log.close()
             path = log.files()[-1].path

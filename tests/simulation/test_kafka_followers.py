@@ -29,3 +29,14 @@ def test_brokers_of_kafka_follow_some_clusters_of_the_broad_profile() -> None:
     assert isinstance(world, KafkaWorld)
     assert not world.run(run.seconds), world.violations
     assert all(follower.observer.high_watermark > 0 for follower in world.followers)
+
+
+@pytest.mark.slow
+def test_brokers_end_by_answers_to_heartbeats_that_waited_for_their_shutdown() -> None:
+    """Goal: an answer that waits for a long change, as a broker of Kafka gets it, ends no broker that others still need."""
+    stopped = 0
+    for seed in (1, 2):
+        world = KafkaWorld(seed=seed, profile=PROFILES["returns"])
+        assert not world.run(10.0), world.violations
+        stopped += sum(heartbeater.stopped for heartbeater in world.heartbeaters)
+    assert stopped

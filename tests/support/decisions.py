@@ -102,7 +102,6 @@ class World:
         self.topic_defaults = TopicDefaults(undelete_window_ms=undelete_window_ms)
         """Whether the time of a part is over whenever somebody looks."""
         self.registered_at: dict[int, int] = {}
-        self.previous_epoch: dict[int, int] = {}
         self.envelope = NO_ENVELOPE
         """Of the batches that follow."""
         self.frames: list[bytes] = []
@@ -136,9 +135,6 @@ class World:
         assert is_next(self.image, batch)
         for offset, record in enumerate(batch.records, batch.base_offset):
             if isinstance(record, RegisterBrokerRecord):
-                before = self.image.brokers.get(record.broker_id)
-                if before is not None and before.broker_epoch != record.broker_epoch:
-                    self.previous_epoch[record.broker_id] = before.broker_epoch
                 self.registered_at[record.broker_id] = offset
             if isinstance(record, TopicRecord):
                 self._topic_names[record.topic_id] = record.name
@@ -311,8 +307,6 @@ class World:
             changes["incarnation_id"] = word_uuid(options["incarnation"])
         if "dirs" in options:
             changes["log_dirs"] = tuple(map(self._uuid, filter(None, options["dirs"].split(","))))
-        if "cluster" in options:
-            changes["cluster_id"] = options["cluster"]
         if "rack" in options:
             changes["rack"] = options["rack"]
         self._uuid(f"d{broker_id}a")
@@ -322,19 +316,10 @@ class World:
         self, broker_id: int, plain: list[str], options: dict[str, str]
     ) -> dict[str, object]:
         changes: dict[str, object] = {"want_fence": "fence" in plain, "want_shut_down": "shutdown" in plain}
-        epoch = self.request(broker_id).broker_epoch
-        if "epoch" in options:
-            changes["broker_epoch"] = (
-                self.previous_epoch.get(broker_id, 0)
-                if options["epoch"] == "previous"
-                else epoch + int(options["epoch"])
-            )
         if "applied" in options:
             base, sign, by = options["applied"].partition("-")
             end = self.image.end_offset if base == "end" else self.registered_at[broker_id] + 1
             changes["applied_offset"] = end - int(by) if sign else end
-        if "offline" in options:
-            changes["offline_log_dirs"] = tuple(map(self._uuid, options["offline"].split(",")))
         if "cordoned" in options:
             changes["cordoned_log_dirs"] = tuple(
                 map(self._uuid, filter(None, options["cordoned"].split(",")))
@@ -342,7 +327,7 @@ class World:
         return changes
 
     def _creation(self, plain: list[str], options: dict[str, str]) -> CreateTopic:
-        changes: dict[str, object] = {"validate_only": "validate" in plain[1:]}
+        changes: dict[str, object] = {}
         if "on" in options:
             changes["assignment"] = tuple(map(ids, options.pop("on").split("/")))
         if "partitions" in options:

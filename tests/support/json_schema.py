@@ -1,4 +1,6 @@
-"""Pure: as much of JSON Schema as the description of the HTTP surface uses; an unknown keyword is an error."""
+"""Pure: as much of JSON Schema as the description of the HTTP surface and that of compose.yaml use; an unknown keyword is an
+error.
+"""
 
 import base64
 import re
@@ -10,6 +12,9 @@ SAYS_NOTHING: Final = {
     "description",
     "default",
     "contentEncoding",
+    "format",
+    "definitions",
+    *("$schema", "$id"),
     "minLength",
     "maxLength",
     "maxProperties",
@@ -37,8 +42,12 @@ def faults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: s
                 tried = [list(faults(value, one, root, at)) for one in of]
                 if all(tried):
                     yield f"{at}: none of {len(of)} fits: {min(tried, key=len)}"
+            case "oneOf":
+                tried = [list(faults(value, one, root, at)) for one in of]
+                if sum(not found for found in tried) != 1:
+                    yield f"{at}: not one of {len(of)} fits alone: {min(tried, key=len)}"
             case "type":
-                if not isinstance(value, KINDS[of]) or (isinstance(value, bool) and of != "boolean"):
+                if not any(_is(value, kind) for kind in ([of] if isinstance(of, str) else of)):
                     yield f"{at}: {value!r} is no {of}"
             case "enum":
                 if value not in of:
@@ -46,13 +55,18 @@ def faults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: s
             case "pattern":
                 if re.search(of, value) is None:
                     yield f"{at}: {value!r} is not like {of}"
-            case "properties":
-                yield from _of_map(value, schema, root, at)
+            case "properties" | "patternProperties":
+                if keyword == "properties" or "properties" not in schema:
+                    yield from _of_map(value, schema, root, at)
             case "required" if isinstance(value, dict):
                 yield from (f"{at}: {name} is missing" for name in of if name not in value)
             case "additionalProperties" if isinstance(of, Mapping) and isinstance(value, dict):
-                for name, item in value.items():
-                    yield from faults(item, of, root, f"{at}.{name}")
+                for name in value.keys() - schema.get("properties", {}).keys():
+                    yield from faults(value[name], of, root, f"{at}.{name}")
+            case "uniqueItems" if isinstance(value, list) and len({repr(item) for item in value}) < len(
+                value
+            ):
+                yield f"{at}: an item is there twice"
             case "items" if isinstance(of, Mapping) and isinstance(value, list):
                 for number, item in enumerate(value):
                     yield from faults(item, of, root, f"{at}[{number}]")
@@ -69,7 +83,7 @@ def faults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: s
                 yield f"{at}: {len(value)} items, at most {of} are allowed"
             case _:
                 assert keyword in SAYS_NOTHING | {
-                    *("additionalProperties", "items", "prefixItems", "required"),
+                    *("additionalProperties", "items", "prefixItems", "required", "uniqueItems"),
                     *("minimum", "maximum", "minItems", "maxItems"),
                 }, f"the keyword {keyword} is not understood"
 
@@ -77,11 +91,19 @@ def faults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: s
 def _of_map(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: str) -> Iterator[str]:
     if not isinstance(value, dict):
         return
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     for name, item in value.items():
-        if name in schema["properties"]:
-            yield from faults(item, schema["properties"][name], root, f"{at}.{name}")
-        else:
+        fitting = (
+            [named[name]] if name in named else [of for like, of in patterns.items() if re.search(like, name)]
+        )
+        for of in fitting:
+            yield from faults(item, of, root, f"{at}.{name}")
+        if not fitting and not isinstance(schema.get("additionalProperties"), Mapping):
             yield f"{at}: {name} is not described"
+
+
+def _is(value: Any, kind: str) -> bool:
+    return isinstance(value, KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
 def _resolved(reference: str, root: Mapping[str, Any]) -> Any:

@@ -31,6 +31,14 @@ from quorum.decide.directories import ReplicaAssigned, ReplicasAssigned
 from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.partitions import PartitionAltered, PartitionsAltered
 from quorum.decide.producer_ids import ProducerIdsAllocated
+from quorum.decide.tokens import (
+    CreateDelegationToken,
+    CreateDelegationTokenFor,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+    TokenCreated,
+    TokenExpiry,
+)
 from quorum.kafka.apis import APIS
 from quorum.kafka.configs import SOURCES
 from quorum.kafka.door import Asked, AtOnce, KafkaDoor, Parks, Waits
@@ -55,8 +63,9 @@ class _Controller:
 
     is_active = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: "RunThroughBytes") -> None:
         self._run = run
+        self.tokens = run.cluster.tokens
         self.raised: MetadataError | None = None
 
     @property
@@ -65,7 +74,7 @@ class _Controller:
 
     async def submit(self, command: Command, _: Caller) -> Written:
         try:
-            outcome = self._run.decide(command)
+            outcome = self._run.decide(command, requester=self._run.requester)
         except MetadataError as error:
             self.raised = error
             raise
@@ -108,13 +117,14 @@ def _topic_settings(run: Run) -> TopicSettings:
     )
 
 
-def _door(run: Run) -> KafkaDoor:
+def _door(run: "RunThroughBytes") -> KafkaDoor:
     """Return a door with the parts that handlers use in a script; what doors make of their parts is made as in a node."""
     controller: Any = _Controller(run)
     settings = SimpleNamespace(
         node_id=run.cluster.options.controller_id,
         topics=_topic_settings(run),
         acls=AclSettings(enforced=True),
+        kafka_security="sasl_tls",
     )
     door = object.__new__(KafkaDoor)
     vars(door).update(
@@ -134,7 +144,10 @@ def exchange(run: Run, key: int, version: int, values: Values) -> Values:
     header = request_header(data)
     assert isinstance(run, RunThroughBytes)
     door = run.door
-    asked = Asked(header.version, read_whole(REQUESTS[key], header.version, data, header.at), anybody())
+    caller = anybody()
+    if run.requester:
+        caller = caller._replace(principal=caller.principal._replace(name=run.requester))
+    asked = Asked(header.version, read_whole(REQUESTS[key], header.version, data, header.at), caller)
     api = APIS[key]
     refusal: MetadataError | None = None
     try:
@@ -421,12 +434,14 @@ THROUGH_BYTES: Final[Mapping[str, Operation]] = {
 }
 
 
-# --- what brokers send
+# --- what brokers send, and what clients ask about delegation tokens
 
 
 class RunThroughBytes(Run):
-    """A script whose commands of brokers are written as Kafka's requests, and whose outcomes are read from its answers."""
+    """A script whose commands of brokers, and about tokens, are written as Kafka's requests; their answers are read back."""
 
+    requester = ""
+    """The principal that asks for what is written; "" where nothing rests on who it is."""
     _on_the_way: Command | None = None
     """What was written; the handler must make the same command of it."""
 
@@ -436,18 +451,18 @@ class RunThroughBytes(Run):
         return _door(self)
 
     def decide(self, command: Command, *, requester: str = "") -> Outcome:
-        through = _BROKERS.get(type(command))
+        through = _REQUESTS.get(type(command))
         if through is None or getattr(command, "is_late", False):
             return super().decide(command, requester=requester)
         if self._on_the_way is not None:
             assert command == self._on_the_way
             return super().decide(command, requester=requester)
         key, version, values_of, outcome_of = through
-        self._on_the_way = command
+        self._on_the_way, self.requester = command, requester
         try:
             return outcome_of(exchange(self, key, version, values_of(command)))
         finally:
-            self._on_the_way = None
+            self._on_the_way, self.requester = None, ""
 
 
 def _registration(command: RegisterBroker) -> Values:
@@ -538,7 +553,18 @@ def _assigned(values: Values) -> ReplicasAssigned:
     )
 
 
-_BROKERS: Final[
+def _issued(command: CreateDelegationToken | CreateDelegationTokenFor) -> Values:
+    kind, name = command.owner.split(":") if isinstance(command, CreateDelegationTokenFor) else (None, None)
+    renewers = [tuple(renewer.split(":")) for renewer in command.renewers]
+    return (kind, name, renewers, command.max_lifetime_ms)
+
+
+def _token_created(values: Values) -> TokenCreated:
+    _, kind, name, requester_kind, requester_name, *times, token_id, _, _ = values
+    return TokenCreated(token_id, f"{kind}:{name}", f"{requester_kind}:{requester_name}", *times)
+
+
+_REQUESTS: Final[
     Mapping[type[Command], tuple[int, int, Callable[[Any], Values], Callable[[Values], Outcome]]]
 ] = {
     RegisterBroker: (62, 4, _registration, lambda values: BrokerRegistered(values[2])),
@@ -557,5 +583,19 @@ _BROKERS: Final[
     ),
     AlterPartition: (56, 3, _reported, _altered_partitions),
     AssignReplicasToDirs: (73, 0, _placed, _assigned),
+    CreateDelegationToken: (38, 3, _issued, _token_created),
+    CreateDelegationTokenFor: (38, 3, _issued, _token_created),
+    RenewDelegationToken: (
+        39,
+        2,
+        lambda command: (command.hmac, command.renew_period_ms),
+        lambda values: TokenExpiry(values[1]),
+    ),
+    ExpireDelegationToken: (
+        40,
+        2,
+        lambda command: (command.hmac, command.expiry_time_period_ms),
+        lambda values: TokenExpiry(values[1]),
+    ),
 }
 """By command: the key and the version of its request, how that is written, and how the answer is read."""

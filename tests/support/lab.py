@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from broker_agent.session import SUPPORTED_FEATURES
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage, buckets_of
 from metadata_log.limits import FETCH_BYTES_MAX
-from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
+from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker
 from metadata_log.wire.fetch import FetchRequest
@@ -123,11 +124,7 @@ def registration(broker_id: int, incarnation: int = 1) -> RegisterBroker:
         broker_id=BrokerId(broker_id),
         incarnation_id=uuid(1000 * incarnation + broker_id),
         endpoints=(BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0),),
-        features=(
-            FeatureRange("metadata.version", 25, 30),
-            FeatureRange("eligible.leader.replicas.version", 0, 1),
-            FeatureRange("metaquorum.version", 1, 5),
-        ),
+        features=SUPPORTED_FEATURES,
         rack=None,
         log_dirs=(uuid(2000 + broker_id),),
         previous_broker_epoch=-1,

@@ -23,6 +23,7 @@ KNOWN = {0, 1, 2, 3, 4, 5, 9, 12, 15, 17, 20, 27, *range(1000, 1008), 1010, 1011
 MISTAKES = {  # by name: the point of the check that finds it
     "uuid_as_text": "registration_body",
     "no_log_dir": "registration_body",
+    "knows_no_groups": "registration_body",
     "stays_at_its_list": "follows_the_leader",
     "does_not_pause": "pauses",
     "ends_at_a_duplicate": "pauses",
@@ -131,6 +132,10 @@ class Broker:
                 ["metadata.version", 25, 30],
                 ["eligible.leader.replicas.version", 0, 1],
                 ["metaquorum.version", 1, 5],
+                ["transaction.version", 0, 2],
+                *([] if self.is_("knows_no_groups") else [["group.version", 0, 1]]),
+                ["share.version", 0, 1],
+                ["streams.version", 0, 1],
             ],
             "rack": None,
             "log_dirs": [] if self.is_("no_log_dir") else self.log_dirs,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ops.cluster_layout import Member
+from ops.local.layout import Member
 from ops.toolchain import promtool_binary
 
 MONITORING: Final = Path(__file__).resolve().parents[2] / "ops/monitoring"

@@ -146,6 +146,8 @@ if __name__ == "__main__":
             ["metadata.version", 25, 30],
             ["eligible.leader.replicas.version", 0, 1],
             ["metaquorum.version", 1, 5],
+            ["transaction.version", 0, 2],
+            *([f"{of}.version", 0, 1] for of in ("group", "share", "streams")),
         ],
         "log_dirs": [urandom(16)],
     }

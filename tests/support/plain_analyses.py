@@ -264,7 +264,8 @@ def _fate_of(former: NodeId, process: Uuid | None, later: Sequence[Step]) -> str
                     return "handover"
                 after_ms = batch.appended_at_ms - later[0].batch.appended_at_ms
                 return "crash" if after_ms <= CRASH_MS else "unknown"
-    return "handover" if has_claimed and process is not None else "unknown"
+    lives_on = has_claimed and process is not None
+    return "handover" if lives_on or _is_handed_over(later[0].batch) else "unknown"
 
 
 def _is_another(

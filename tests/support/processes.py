@@ -1,5 +1,6 @@
 """Edge: real processes in tests: free ports, children that end with the test, deadlines that poll."""
 
+import ctypes
 import os
 import random
 import signal
@@ -11,12 +12,21 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from ops import cluster_layout
+from ops.local import layout
 from ops.waits import until
 
 Answer = TypeVar("Answer")
-POLL_S = 0.01
+POLL_S = 0.03
+"""A look at a node takes some milliseconds of a processor, here and there."""
 KILL_DEADLINE_S = 60.0
+PR_SET_PDEATHSIG = 1
+
+
+def end_with(parent: int) -> None:
+    """Have this process, which `parent` forked, end with it, also if that is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before
+        os._exit(0)
 
 
 def free_port() -> int:
@@ -30,7 +40,7 @@ def free_ports(count: int) -> list[int]:
     They lie below the range that the system gives to outgoing connections, so no connection takes one meanwhile,
     and none connects to itself there. Each worker of pytest draws from a share of its own (`tests/conftest.py`).
     """
-    return list(islice(cluster_layout.free_ports(set(), random.Random()), count))
+    return list(islice(layout.free_ports(set(), random.Random()), count))
 
 
 def poll_until(predicate: Callable[[], Answer | None], *, deadline_s: float, what: str) -> Answer:

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, Self
 
 import msgpack
 
-from ops.local_cluster import LocalCluster
+from broker_agent.session import SUPPORTED_FEATURES
+from ops.local.cluster import LocalCluster
 from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until
 
@@ -148,11 +149,7 @@ def registration(cluster_id: str, broker_id: int, /, **other: Any) -> dict[str, 
         "broker_id": broker_id,
         "incarnation_id": os.urandom(16),
         "endpoints": [["PLAINTEXT", "127.0.0.1", 9092, 0]],
-        "features": [
-            ["metadata.version", 25, 30],
-            ["eligible.leader.replicas.version", 0, 1],
-            ["metaquorum.version", 1, 5],
-        ],
+        "features": list(SUPPORTED_FEATURES),
         "rack": None,
         "log_dirs": [hashlib.sha256(f"log dir of {broker_id}".encode()).digest()[:16]],
         "previous_broker_epoch": -1,
@@ -405,6 +402,16 @@ def leaders_status(urls: Iterable[str]) -> dict[str, Any]:
         return max(found, key=lambda status: int(status["controller_epoch"]), default=None)
 
     return poll_until(told, deadline_s=60, what="somebody leads") or {}
+
+
+@contextmanager
+def shared(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """Run a cluster for several tests, each of which starts again what it stops."""
+    try:
+        asyncio.run(cluster.start())
+        yield cluster
+    finally:
+        asyncio.run(cluster.stop())
 
 
 def wait_until_all_agree(cluster: LocalCluster) -> None:

@@ -1,116 +1,141 @@
 // A broker without messages: it registers, follows the metadata log, comes back after fencing, and stops in order.
-// docs/broker-protocol.md has the reason for each step. controllers.go sends requests, and state.go reads the log.
+// docs/broker-protocol.md has the reason for each step; log.go reads the log.
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"log"
 	"maps"
+	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
 )
 
-type broker struct {
-	controllers
-	state                       // what the log says up to the position
-	id                          int
-	ids                         object // every request has them
-	registered                  bool
-	epoch, sessionMs, maxWaitMs int64     // of the newest registration
-	answeredSent                time.Time // when the last answered poll was sent
-	servesFrom                  int64     // a fencing may lie below this offset
-}
+type object = map[string]any
+
+var (
+	state                = empty() // what the log says up to the position
+	clusterID, id, urls  = os.Args[1], must(strconv.Atoi(os.Args[2])), os.Args[3:]
+	url, turn            = urls[0], 0 // the controller that is asked, and how many were asked without success
+	incarnation          = make([]byte, 16)
+	registered           bool
+	epoch                int64 = -1 // of the newest registration
+	sessionMs, maxWaitMs int64
+	answeredSent         time.Time // when the last answered poll was sent
+	servesFrom           int64     // a fencing may lie below this offset
+)
 
 func main() {
-	id, urls, incarnation := must(strconv.Atoi(os.Args[2])), os.Args[3:], make([]byte, 16)
 	rand.Read(incarnation)
-	ids := object{"cluster_id": os.Args[1], "broker_id": id, "incarnation_id": incarnation}
-	b := &broker{controllers: controllers{urls: urls, url: urls[0]}, state: empty(), id: id, ids: ids, epoch: -1}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	for b.registered || len(stop) == 0 {
-		if !b.registered {
-			b.register()
-		} else if b.poll(len(stop) > 0) {
+	for registered || len(stop) == 0 {
+		if !registered {
+			register()
+		} else if poll(len(stop) > 0) {
 			return
 		}
 	}
 }
 
 // register asks for an epoch. The position stays: a process that runs on has lost nothing.
-func (b *broker) register() {
-	body := object{
-		"previous_broker_epoch": b.epoch,
-		"rack":                  nil,
-		"endpoints":             [][]any{{"PLAINTEXT", "127.0.0.1", 9092, 0}},
-		"log_dirs":              [][]byte{fmt.Appendf(nil, "log dir %08d", b.id)}, // 16 bytes, of the directory for good
+func register() {
+	answer, _, _ := post("/v1/brokers/register", 3000, object{
+		"previous_broker_epoch": epoch, "rack": nil, "endpoints": [][]any{{"PLAINTEXT", "127.0.0.1", 9092, 0}},
+		"log_dirs": [][]byte{fmt.Appendf(nil, "log dir %08d", id)}, // 16 bytes, of the directory for good
 		"features": [][]any{{"metadata.version", 25, 30}, {"eligible.leader.replicas.version", 0, 1},
-			{"metaquorum.version", 1, 5}},
-	}
-	maps.Copy(body, b.ids)
-	if answer, _, _ := b.post("/v1/brokers/register", 3000, body); answer != nil {
+			{"metaquorum.version", 1, 5}, {"transaction.version", 0, 2}, {"group.version", 0, 1},
+			{"share.version", 0, 1}, {"streams.version", 0, 1}}, // any level: it has no messages
+	})
+	if registered = answer != nil; registered {
 		granted := read[fields](answer)
-		b.epoch, b.registered = read[int64](granted["broker_epoch"]), true
-		b.sessionMs, b.maxWaitMs = read[int64](granted["session_timeout_ms"]), read[int64](granted["max_wait_ms"])
-		b.answeredSent = time.Time{} // the session begins with the first poll
+		epoch, maxWaitMs = read[int64](granted["broker_epoch"]), read[int64](granted["max_wait_ms"])
+		sessionMs, answeredSent = read[int64](granted["session_timeout_ms"]), time.Time{} // the first poll begins it
 	}
 }
 
 // poll asks for what follows the position, and is the heartbeat. It returns whether the process may end.
-func (b *broker) poll(wantsEnd bool) bool {
-	sent, waitMs := time.Now(), b.maxWaitMs
+func poll(wantsEnd bool) bool {
+	sent, waitMs := time.Now(), maxWaitMs
 	if wantsEnd {
 		waitMs = 100
-	} else if !b.hasSession() { // a parked poll would begin one only once it is answered
+	} else if !hasSession() { // a parked poll would begin one only once it is answered
 		waitMs = 0
 	}
-	body := object{
-		"broker_epoch": b.epoch, "fetch_offset": b.offset, "last_epoch": b.lastEpoch, "last_crc": b.crc,
-		"applied_offset": b.offset, "want_fence": false, "want_shut_down": wantsEnd, "max_wait_ms": waitMs,
+	answer, headers, refusal := post("/v1/metadata/fetch", waitMs+sessionMs/6, object{
+		"broker_epoch": epoch, "fetch_offset": state.offset, "last_epoch": state.lastEpoch, "last_crc": state.crc,
+		"applied_offset": state.offset, "want_fence": false, "want_shut_down": wantsEnd, "max_wait_ms": waitMs,
 		"max_bytes": 1 << 20, "offline_log_dirs": []any{}, "cordoned_log_dirs": nil,
-	}
-	maps.Copy(body, b.ids)
-	answer, headers, refusal := b.post("/v1/metadata/fetch", waitMs+b.sessionMs/6, body)
+	})
 	if answer == nil { // after this one error: register again
-		b.registered = refusal != "STALE_BROKER_EPOCH"
+		registered = refusal != "STALE_BROKER_EPOCH"
 		return false
 	}
 	end := 4 + binary.BigEndian.Uint32(answer)
 	head := read[fields](answer[4:end])
 	kind := read[string](head["kind"])
-	if !b.mayServe() || kind != "DELTA" {
-		b.servesFrom = read[int64](head["high_watermark"])
+	if !mayServe() || kind != "DELTA" {
+		servesFrom = read[int64](head["high_watermark"])
 	}
-	if newest, err := strconv.ParseInt(headers.Get("X-Session-Timeout-Ms"), 10, 64); err == nil {
-		b.sessionMs = newest
-	}
-	b.answeredSent = sent
+	sessionMs, answeredSent = must(strconv.ParseInt(headers.Get("X-Session-Timeout-Ms"), 10, 64)), sent
 	switch kind {
 	case "DELTA": // no frames: nothing is new
-		b.apply(answer[end:])
+		state.apply(answer[end:])
 	case "IMAGE": // the log does not reach back to the position. Without a whole file, the next poll gets the offer again
-		offer := read[fields](head["snapshot"])
-		file := b.snapshot(read[string](offer["id"]))
-		if fmt.Sprintf("%x", sha256.Sum256(file)) == read[string](offer["sha256"]) {
-			b.state = ofSnapshot(file)
+		offer, client := read[fields](head["snapshot"]), http.Client{Timeout: time.Minute}
+		if response, err := client.Get(url + "/v1/metadata/snapshots/" + read[string](offer["id"])); err == nil {
+			file, _ := io.ReadAll(response.Body)
+			response.Body.Close()
+			if fmt.Sprintf("%x", sha256.Sum256(file)) == read[string](offer["sha256"]) {
+				state = ofSnapshot(file)
+			}
 		}
 	case "DIVERGING": // of another history: all again, since no older position is kept
-		b.state = empty()
+		state = empty()
 	}
 	return wantsEnd && read[bool](head["should_shut_down"])
 }
 
 // mayServe returns whether clients may be served now. A broker with messages asks before each request of a client.
-func (b *broker) mayServe() bool {
-	return b.online[b.id] == b.epoch && b.offset >= b.servesFrom && b.hasSession()
-}
+func mayServe() bool { return state.online[id] == epoch && state.offset >= servesFrom && hasSession() }
 
 // hasSession compares with 99 % of the session: two clocks may differ in pace by one.
-func (b *broker) hasSession() bool {
-	return time.Since(b.answeredSent).Milliseconds() < b.sessionMs*99/100
+func hasSession() bool { return time.Since(answeredSent).Milliseconds() < sessionMs*99/100 }
+
+// post returns the answer with status 200 and its headers. Without one it waits, and returns the name of the error, if there
+// is one: the caller acts on it, or repeats its request, which then goes to the controller that may answer it.
+func post(path string, patienceMs int64, body object) (answer []byte, headers http.Header, refusal any) {
+	maps.Copy(body, object{"cluster_id": clusterID, "broker_id": id, "incarnation_id": incarnation})
+	client, told := http.Client{Timeout: time.Duration(patienceMs) * time.Millisecond}, object{}
+	response, err := client.Post(url+path, "application/msgpack", bytes.NewReader(must(msgpack.Marshal(body))))
+	if err == nil {
+		defer response.Body.Close()
+		headers = response.Header
+		if answer, err = io.ReadAll(response.Body); err == nil && response.StatusCode == http.StatusOK {
+			return answer, headers, nil
+		}
+		msgpack.Unmarshal(answer, &told) // nothing, where it is not of a controller
+	}
+	time.Sleep(50 * time.Millisecond)
+	switch told["error"] {
+	case "STALE_BROKER_EPOCH", "DUPLICATE_BROKER_REGISTRATION", "THROTTLING_QUOTA_EXCEEDED": // of the right controller
+	default:
+		if told["family"] == "Rejected" {
+			log.Fatalf("%v: %v", told["error"], told["message"])
+		}
+		turn++
+		url = cmp.Or(headers.Get("X-Controller"), urls[turn%len(urls)])
+	}
+	return nil, nil, told["error"]
 }

@@ -70,7 +70,7 @@ def _script(files: Mapping[str, str]) -> str:
 
 
 def _add(name: str, files: Mapping[str, str], done: dict[str, str], around: tuple[str, ...]) -> None:
-    """Add a module behind those that it imports."""
+    """Add a module after those that it imports."""
     if name in around:
         raise ValueError(f"{' imports '.join((*around, name))}: modules that import each other")
     if name in done:
@@ -102,8 +102,8 @@ def _name(file: str) -> str:
 
 
 def _without_comments(lines: list[str]) -> Iterator[str]:
-    """Leave out lines that are comments alone, and empty ones; no text of these files goes over several lines."""
+    """Leave out comments and empty lines, and what lines begin with; no text of these files goes over several lines."""
     for line in lines:
         bare = line.strip()
         if bare and not bare.startswith(("//", "/**", "* ", "*/")):
-            yield line
+            yield bare

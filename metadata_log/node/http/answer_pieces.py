@@ -112,7 +112,7 @@ class Sender:
     ) -> web.StreamResponse:
         """Answer with what `make` returns. It is made and encoded in a thread, and sent in pieces unless it is small.
 
-        `check` raises a MetadataError behind a piece that may not be sent any more.
+        `check` raises a MetadataError after a piece that may not be sent any more.
 
         Raises:
             MetadataError: what `make` or `check` raised before the first piece was sent.

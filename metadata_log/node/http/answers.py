@@ -49,6 +49,7 @@ STATUS: Final[Mapping[str, int]] = {
     "OFFSET_COMPACTED": 410,
     "POSITION_OUT_OF_RANGE": 416,
     "BROKER_NOT_AVAILABLE": 503,
+    "AUTHORIZER_NOT_READY": 503,
     "KAFKA_STORAGE_ERROR": 503,
     "SASL_AUTHENTICATION_FAILED": 401,
     "CLUSTER_AUTHORIZATION_FAILED": 403,
@@ -172,7 +173,7 @@ def errors_answered(
 def _has_unclear_end(request: web.BaseRequest) -> bool:
     """Return whether a proxy in front may see this request end elsewhere: then what follows is none of its own requests.
 
-    aiohttp reads such a body all the same: by chunks in HTTP/1.0, and by Content-Length behind an empty Transfer-Encoding.
+    aiohttp reads such a body all the same: by chunks in HTTP/1.0, and by Content-Length after an empty Transfer-Encoding.
 
     Source: RFC 9112, 6.1 and 6.3.
     """
@@ -232,6 +233,20 @@ def encoded(
         return kind(body=packed(body), status=status, content_type=MSGPACK, headers=headers)
     text = json_bytes(body)
     return kind(body=text, status=status, content_type=JSON, charset="utf-8", headers=headers)
+
+
+def whole_answer(error: MetadataError) -> bytes:
+    """Return the bytes of an answer that reports an error, where there is no request, and nothing follows."""
+    body = json_bytes(error_body(error))
+    fields = {
+        **AS_IT_IS_CALLED,
+        hdrs.CONTENT_TYPE: f"{JSON}; charset=utf-8",
+        hdrs.CONTENT_LENGTH: str(len(body)),
+        hdrs.CONNECTION: "close",
+    }
+    status = HTTPStatus(status_of(error))
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"HTTP/1.1 {status.value} {status.phrase}\r\n{head}\r\n".encode() + body
 
 
 def encoded_items(

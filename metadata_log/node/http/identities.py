@@ -15,7 +15,7 @@ from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, ForeignCaller, MetadataError, NotAuthorized
 from metadata_log.node.http.routes import RouteKey
 from metadata_log.node.http.trace import TRACE, note_trace, trace_id_of
-from metadata_log.node.identity.access import Access, Peer, peer_address, peer_of
+from metadata_log.node.identity.access import Access, Peer, peer_address, peer_of, unnamed
 from metadata_log.node.identity.credentials import BEARER
 from metadata_log.node.identity.rights import ANYBODY, NOBODY, Principal, Right
 from metadata_log.node.traceparent import TRACEPARENT
@@ -78,9 +78,10 @@ class Identities:
         if right is Right.TOKEN:
             request[PRINCIPAL] = self._of_forwarded(request)
             return
-        principal = request[PRINCIPAL] = self._access.principal(self._peer_of(request))
+        peer = self._peer_of(request)
+        principal = request[PRINCIPAL] = self._access.principal(peer)
         if principal is NOBODY:
-            raise principal.refusal(Right.READ, "this")
+            raise unnamed(peer)
         if not key[1]:
             return  # there is no such path, and the router says so
         if right is None:

@@ -19,6 +19,7 @@ from aiohttp.streams import StreamReader
 
 from metadata_log import limits
 from metadata_log.errors import (
+    AuthenticationFailed,
     CannotListen,
     ExpectationFailed,
     Fault,
@@ -28,7 +29,7 @@ from metadata_log.errors import (
 )
 from metadata_log.node.collector import leave_no_cycle
 from metadata_log.node.http.answer_buffers import AnswerBuffers
-from metadata_log.node.http.answers import Answer
+from metadata_log.node.http.answers import Answer, whole_answer
 from metadata_log.node.http.foreign_bytes import unquoted
 from metadata_log.node.identity.tls import Encrypting
 from metadata_log.node.recent_warnings import BY_STRANGER
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 _READS: Final = {hdrs.METH_GET, hdrs.METH_HEAD}
 REASON_MAX: Final = 200
 LOG_AGAIN_S: Final = 10.0
+TO_REVOKED: Final = whole_answer(
+    AuthenticationFailed("the certificate of this client is revoked: show another one, or a token")
+)
 UNFORESEEN: Final = (
     "this node met an error that nobody foresaw, and describes it in its log; a write may still take effect: repeat it "
     "with the same X-Request-Id, and report the log"
@@ -131,7 +135,7 @@ class NamedErrors(web.RequestHandler):
         )
 
     def _handle(self, waiter: asyncio.Future[None]) -> None:
-        """Handle the request that has been read, or leave it, and those behind it, to aiohttp's task."""
+        """Handle the request that has been read, or leave it, and those after it, to aiohttp's task."""
         message, payload = self._messages[0]
         if len(self._messages) > 1 or not _is_whole(message, payload) or message.should_close:
             waiter.set_result(None)
@@ -150,10 +154,10 @@ class NamedErrors(web.RequestHandler):
         """Handle a request as aiohttp's own task does, and let that wait for the next one."""
         goes_on = False
         try:
-            self._messages.popleft()
             manager, parser = self._manager, self._parser
-            assert manager is not None
-            assert parser is not None
+            if manager is None or parser is None:
+                return  # the connection was lost before this first turn
+            self._messages.popleft()
             assert self._request_factory is not None
             assert self._request_handler is not None
             assert self._task_handler is not None
@@ -276,7 +280,7 @@ class NamedErrors(web.RequestHandler):
 
 
 def _is_whole(message: object, payload: StreamReader) -> TypeGuard[RawRequestMessage]:
-    """Answer whether a request is here with all of its body, and the next one begins behind it."""
+    """Answer whether a request is here with all of its body, and the next one begins after it."""
     return isinstance(message, RawRequestMessage) and payload.is_eof() and not message.upgrade
 
 
@@ -428,7 +432,9 @@ async def listen(
         return made
 
     def accepted() -> asyncio.BaseProtocol:
-        return connection() if tls is None else Encrypting(connection, tls, bound.enter)
+        if tls is None:
+            return connection()
+        return Encrypting(connection, tls, bound.enter, to_revoked=TO_REVOKED)
 
     return await accepting_on(address, accepted, key="listen.http")
 

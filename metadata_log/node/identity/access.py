@@ -3,9 +3,10 @@
 The file of principals is TOML. It is read again when it changes; while a new content is refused, the one before counts.
 
     [[principals]]
-    name = "User:alice"           # `Broker:11` and `Controller:1` for nodes
-    roles = ["admin"]             # admin, broker, controller, reader
+    name = "Broker:11"            # `User:alice` for a client, `Controller:1` for a controller
+    roles = ["broker"]            # admin, broker, controller, reader
     token_sha256 = "64 hex"       # of a token of 43 random characters; left out: only by certificate
+    user = "kafka-eleven"         # of a broker: by which it logs in by SASL, too; left out: by its own name alone
 
 Tests: tests/unit/quorum/http/test_identity.py.
 """
@@ -25,14 +26,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from metadata_log import limits
-from metadata_log.errors import AuthenticationFailed, InvalidSettings
+from metadata_log.errors import AuthenticationFailed, InvalidSettings, MetadataError
 from metadata_log.node.audit_log import AuditLog
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.identity.certificate_dates import ends_at_ms, has_ended
 from metadata_log.node.identity.certified_names import NAME, NODES, name_in
 from metadata_log.node.identity.ownership import check_trusted
 from metadata_log.node.identity.refusals import Refusals
-from metadata_log.node.identity.rights import ANYBODY, NOBODY, ROLES, ByAcls, Principal, Right
+from metadata_log.node.identity.rights import ANYBODY, BROKER, NOBODY, ROLES, ByAcls, Principal, Right
 from metadata_log.wire.shapes import Shape, convert
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Seen(NamedTuple):
 
 
 NEVER_SEEN: Final = Seen(0)
+USER_LENGTH_MAX: Final = 200
 SEEN_EACH_S: Final = 1
 
 
@@ -67,6 +69,7 @@ class _Row(Shape, frozen=True):
     name: str
     roles: list[str]
     token_sha256: str | None = None
+    user: str | None = None
 
 
 class _File(Shape, frozen=True):
@@ -98,6 +101,7 @@ class Access:
         self._by_acls = by_acls
         self._by_name: dict[str, Principal] = {}
         self._by_token: dict[bytes, Principal] = {}
+        self._by_user: dict[str, Principal] = {}
         self._state: tuple[int, ...] | None = None
         """Of the file as it counts."""
         self._refused: tuple[int, ...] | None = None
@@ -185,6 +189,7 @@ class Access:
                     "roles": [*principal.roles],
                     "rights": sorted(right.value for right in principal.rights),
                     "has_token": name in with_token,
+                    "user": principal.user,
                     "seen_at_ms": seen.at_ms or None,
                     "seen_from": seen.address,
                     "certificate_ends_ms": seen.certificate_ends_ms,
@@ -211,6 +216,16 @@ class Access:
         if self._file is None:
             return Principal(name, ANYBODY.rights)
         return self._by_name.get(name) or self._without_roles(name)
+
+    def of_user(self, user: str) -> Principal | None:
+        """Return the principal that has logged in under a user's name: that broker, or that user; None: not in the file."""
+        self._look_again()
+        found = self._by_user.get(user) or self._by_name.get(f"User:{user}")
+        return None if found is None else self._noted(found, Peer())
+
+    def has_token(self, name: str) -> bool:
+        """Answer whether the file has a token of a principal."""
+        return any(principal.name == name for principal in self._by_token.values())
 
     def _without_roles(self, name: str) -> Principal:
         return Principal(name, NOBODY.rights, by_acls=self._by_acls)
@@ -267,11 +282,12 @@ class Access:
                 raise ValueError(f"larger than {limits.IDENTITY_BYTES_MAX} bytes")
             found: _File = convert(tomllib.loads(content.decode()), _File, "file")
             by_name, by_token = _principals(found.principals, self._by_acls)
+            by_user = _users(by_name)
         except OSError as error:
             raise InvalidSettings(f"{file}: {error.strerror}") from error
         except (ValueError, msgspec.ValidationError) as error:
             raise InvalidSettings(f"{file}: no file of principals: {error}") from error
-        self._by_name, self._by_token = by_name, by_token
+        self._by_name, self._by_token, self._by_user = by_name, by_token, by_user
 
 
 def _principals(
@@ -292,7 +308,12 @@ def _principals(
         rights = frozenset[Right]().union(*(ROLES[role] for role in row.roles))
         is_broker_alone = {role for role in row.roles if Right.RAW in ROLES[role]} == {"broker"}
         principal = by_name[row.name] = Principal(
-            row.name, rights, raw_if_registered=is_broker_alone, roles=(*row.roles,), by_acls=by_acls
+            row.name,
+            rights,
+            raw_if_registered=is_broker_alone,
+            roles=(*row.roles,),
+            by_acls=by_acls,
+            user=row.user,
         )
         if row.token_sha256 is not None:
             if not re.fullmatch("[0-9a-f]{64}", row.token_sha256):
@@ -304,6 +325,30 @@ def _principals(
     return by_name, by_token
 
 
+def _users(by_name: Mapping[str, Principal]) -> dict[str, Principal]:
+    """Return the brokers that have a user's name beside their own, by that name."""
+    found: dict[str, Principal] = {}
+    for principal in by_name.values():
+        user = principal.user
+        if user is None:
+            continue
+        if not 1 <= len(user) <= USER_LENGTH_MAX:
+            raise ValueError(f"{principal.name}: user has 1 to {USER_LENGTH_MAX} characters")
+        node = principal.node
+        if node is None or node.kind != BROKER:
+            # ACLs, quotas and brokers that forward know a client by the name by which it logs in.
+            raise ValueError(
+                f"{principal.name}: user is a broker's; a client has the name by which it logs in"
+            )
+        other = found.get(user) or by_name.get(f"User:{user}") or by_name.get(user)
+        if other is not None and other is not principal:
+            raise ValueError(
+                f"{principal.name}: {other.name} logs in as {user!r}, too: give each a name of its own"
+            )
+        found[user] = principal
+    return found
+
+
 def _state_of(file: Path) -> tuple[int, ...]:
     """Return what differs once a file, or who may change it, does."""
     try:
@@ -312,6 +357,16 @@ def _state_of(file: Path) -> tuple[int, ...]:
         raise InvalidSettings(f"{file}: {error.strerror}") from error
     who = (status.st_mode, status.st_uid, folder.st_mode, folder.st_uid)
     return status.st_mtime_ns, status.st_size, status.st_ino, *who
+
+
+def unnamed(peer: Peer) -> MetadataError:
+    """Return the refusal of a peer that is no principal: it shows nothing, or a certificate without a name."""
+    if peer.certificate is None:
+        return NOBODY.refusal(Right.READ, "this")
+    return AuthenticationFailed(
+        "the client certificate of this connection names no principal of this cluster: its subject alternative name has "
+        "to be the URI metaquorum://CLUSTER_ID/user/NAME"
+    )
 
 
 def peer_of(transport: Any, *, credential: str | None = None) -> Peer:

@@ -19,6 +19,15 @@ SECRET_BYTES_MAX: Final = 4_096
 BEARER: Final = re.compile(r"Bearer ([!-~]{20,512})", re.IGNORECASE)
 CONTROLLERS: Final = ("Controller",)
 REVOKED: Final = "its certificate is revoked"
+RAFT_ALPN: Final = "metaquorum-raft"
+"""What the Raft port names as its protocol to a client that asks for it in the handshake of TLS."""
+ALERTS: Final = frozenset(
+    {
+        *("BAD_CERTIFICATE", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED", "CERTIFICATE_EXPIRED"),
+        *("CERTIFICATE_UNKNOWN", "UNKNOWN_CA", "ACCESS_DENIED", "CERTIFICATE_REQUIRED"),
+    }
+)
+"""Of TLS, by which one end says that it does not take the certificate of the other, or misses one (RFC 8446, 6.2)."""
 SERVERS: Final = ("Controller", "Broker")
 """Kinds of servers: a command may be given the address of either, since brokers forward."""
 
@@ -195,6 +204,11 @@ def why_it_failed(error: BaseException) -> str:
         if isinstance(each, ssl.SSLError):
             return f"TLS failed: {tls_reason(each)}"
     return str(error) or type(error).__name__
+
+
+def is_not_taken(error: ssl.SSLError) -> bool:
+    """Return whether the other end says that it does not take the certificate of this one, or misses one."""
+    return (error.reason or "").partition("_ALERT_")[2] in ALERTS
 
 
 def date_code(error: BaseException) -> str | None:

@@ -86,6 +86,8 @@ class Principal(NamedTuple):
     """By which ACLs know it; None: by its name."""
     by_token: bool = False
     """It logged in by a delegation token, here or at the broker that forwards."""
+    user: str | None = None
+    """The name by which it logs in at the listener for Kafka, too; None: by its own alone."""
 
     def has(self, right: Right) -> bool:
         """Answer whether its roles, or its being known, give it a right."""

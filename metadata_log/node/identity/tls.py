@@ -10,6 +10,7 @@ import logging
 import ssl
 from asyncio import sslproto
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
@@ -21,6 +22,7 @@ from metadata_log.node.collector import leave_no_cycle
 from metadata_log.node.identity.certificate_dates import DAY_S, Dated, first_certificate, has_ended
 from metadata_log.node.identity.credentials import (
     CONTROLLERS,
+    RAFT_ALPN,
     REVOKED,
     Peer,
     TlsFiles,
@@ -131,6 +133,7 @@ class Tls:
         server, peer_server, client, peer_client, anonymous = (context for _, context in made)
         server.verify_mode = ssl.CERT_OPTIONAL
         peer_server.verify_mode = ssl.CERT_REQUIRED
+        peer_server.set_alpn_protocols([RAFT_ALPN])
         peer_client.check_hostname = False
         for context in (client, anonymous):
             expect(context, CONTROLLERS, cluster_id=self._cluster_id, is_revoked=self.is_revoked)
@@ -297,12 +300,18 @@ class _Encrypted(sslproto.SSLProtocol):
 
     max_size = limits.TLS_READ_BYTES
 
-    def __init__(self, *arguments: Any, on_lost: Callable[[], None], **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, on_lost: Callable[[], None], to_revoked: bytes = b"", **options: Any
+    ) -> None:
         self._on_lost = on_lost
+        self._to_revoked = to_revoked
         super().__init__(*arguments, **options)
 
     def _fatal_error(self, exc: BaseException, message: str = "") -> None:
-        """Name why a client's certificate was refused, here and to the client: asyncio logs nothing, and sends no alert."""
+        """Name why a client's certificate was refused, here and to the client: asyncio logs nothing, and sends no alert.
+
+        OpenSSL sends no alert of ours. The handshake is over, so a client with a revoked certificate is told in an answer.
+        """
         transport: Any = self._transport
         if isinstance(exc, ssl.SSLCertVerificationError) and transport is not None:
             peer = transport.get_extra_info("peername")
@@ -310,6 +319,9 @@ class _Encrypted(sslproto.SSLProtocol):
                 "certificate_refused",
                 extra={"address": peer[0] if peer else None, "reason": tls_reason(exc), BY_STRANGER: True},
             )
+            if exc.reason == REVOKED and self._to_revoked:
+                with suppress(ssl.SSLError):
+                    self._sslobj.write(self._to_revoked)  # type: ignore[attr-defined]
             transport.write(self._outgoing.read())  # type: ignore[attr-defined]  # what OpenSSL has to send
         super()._fatal_error(exc, message)
 
@@ -322,7 +334,7 @@ class _Encrypted(sslproto.SSLProtocol):
         try:
             is_over = is_revoked(connection)
         except ValueError:  # its certificate cannot be read now
-            # A handshake asks the list at its end. Behind it half a message may hide the certificate.
+            # A handshake asks the list at its end. After it half a message may hide the certificate.
             is_over = self._app_state is not sslproto.AppProtocolState.STATE_INIT  # type: ignore[attr-defined]
         if is_over:
             peer = transport.get_extra_info("peername")
@@ -342,7 +354,8 @@ class _Encrypted(sslproto.SSLProtocol):
 class Encrypting(asyncio.Protocol):
     """A connection just accepted. It is counted, and begins TLS, or is closed before that costs anything.
 
-    `enter` returns what to do when it ends, or None where there are too many.
+    `enter` returns what to do when it ends, or None where there are too many. `to_revoked` is what a client gets whose
+    certificate is revoked.
     """
 
     def __init__(
@@ -350,8 +363,11 @@ class Encrypting(asyncio.Protocol):
         make: Callable[[], asyncio.BaseProtocol],
         context: ssl.SSLContext,
         enter: Callable[[asyncio.Transport], Callable[[], None] | None],
+        *,
+        to_revoked: bytes = b"",
     ) -> None:
         self._make = make
+        self._to_revoked = to_revoked
         self._context = context
         self._enter = enter
 
@@ -370,6 +386,7 @@ class Encrypting(asyncio.Protocol):
             ssl_handshake_timeout=limits.HTTP_ARRIVAL_MAX_MS / 1000,
             ssl_shutdown_timeout=SHUTDOWN_S,
             on_lost=on_lost,
+            to_revoked=self._to_revoked,
         )
         if isinstance(self._context, _Renewed):
             self._context.accepted.add(encrypted)

@@ -5,8 +5,9 @@
 -- ended, and had handed over first: the claim says so, or (of older releases, and of Kafka) the next was elected sooner than
 -- the followers miss a silent controller.
 -- crash: the former one's process ended; another process of it registered within 10 minutes. handover: its
--- process lived on: it registered or claimed again later, so it had handed over, or lost its majority. unknown: no later
--- record shows which of the two it was; the former one may be dead.
+-- process lived on: it registered or claimed again later, so it had handed over, or lost its majority; or the claim says that
+-- it had handed over, and no later record shows that its process ended. unknown: no record shows which of these it was; the
+-- former one may be dead.
 -- columns:
 -- controller_epoch, controller_id
 --   former_id INT: who was in charge before; null where the log does not say
@@ -115,6 +116,7 @@ SELECT
             ELSE 'unknown'
         END
         WHEN x.until_offset IS NOT NULL AND r.was_known = 1 THEN 'handover'
+        WHEN c.is_handed_over THEN 'handover'
         ELSE 'unknown'
     END AS kind,
     c.first_offset, c.ts,

@@ -1,5 +1,5 @@
 -- The topics that live, and those that were deleted and can be restored (1006): a topic is what its newest record says.
--- `log_offset` is that of the creation, of the deletion, or of the restoration (1007): its settings come behind it.
+-- `log_offset` is that of the creation, of the deletion, or of the restoration (1007): its settings come after it.
 -- columns:
 -- type, type_name, log_offset, ts, topic_id, topic_name, topic_seq, deleted_at_ms, grace_ms, kept_configs, counted_ms
 WITH newest AS (

@@ -205,7 +205,7 @@ Touches = Callable[[PartitionImage, PartitionImage], bool]
 def _side(
     entries: Sequence[Entry], place: int, step: int, touches: Touches, envelope: Envelope
 ) -> Iterable[tuple[int, Envelope]]:
-    """Yield a record, and the changes of partitions directly before or behind it that have to do with it."""
+    """Yield a record, and the changes of partitions directly before or after it that have to do with it."""
     yield place, envelope
     place += step
     while 0 <= place < len(entries):

@@ -45,7 +45,7 @@ class KafkaBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Records behind each other in a batch with one envelope; all else is the batch's."""
+    """Records after each other in a batch with one envelope; all else is the batch's."""
 
     batch: KafkaBatch
     envelope: Envelope

@@ -4,16 +4,16 @@ A part begins at offset 0, or at a checkpoint: a record means nothing without wh
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from metadata_log.codec import DamagedFrame, damaged_file
-from metadata_log.errors import DamagedFile
 from metadata_log.kafka.batches import Batch, batches, next_batch
 from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.replay.kafka.files import KafkaLog, checkpoints_in, opened
 from metadata_log.replay.kafka.log import export_part
+from metadata_log.replay.whole_parts import longest_part
 
 
 class Missing(NamedTuple):
@@ -22,14 +22,6 @@ class Missing(NamedTuple):
     first: int
     end: int
     why: str
-
-
-class Part(NamedTuple):
-    """Offsets from `first` up to `until` (exclusive), and the checkpoint they rest on; None: the log's own beginning."""
-
-    first: int
-    until: int
-    checkpoint: Path | None
 
 
 def export_whole_part(
@@ -51,18 +43,9 @@ def export_whole_part(
     missing, tail = _missing(log)
     begins_at, ends_at = int(log.segments[0].stem), _end_offset(log)
     edges = [begins_at, *(edge for gap in missing for edge in (gap.first, gap.end)), ends_at]
-    bounds = [pair for place, pair in enumerate(pairwise(edges)) if place % 2 == 0]
-    found = [part for first, end in bounds for part in _parts(log, first, end)]
     lines = [f"the offsets {gap.first}-{gap.end - 1} are missing: {gap.why}" for gap in missing]
     lines += [] if tail is None else [f"the offsets from {ends_at} on are missing: {tail}"]
-    if not found:
-        raise DamagedFile(
-            f"{path}: {lines[0] if lines else 'it does not begin at offset 0'}; nothing can be told without the beginning "
-            "of the log, or a checkpoint behind what is missing"
-        )
-    part = max(found, key=lambda each: each.until - each.first)
-    if lines:
-        lines.append(f"told are the offsets {part.first}-{part.until - 1}, the longest part that is whole")
+    part = longest_part(path, edges, partial(checkpoints_in, log.directory), lines)
 
     def sound(first: int, *, last_crc: int) -> Iterator[tuple[Path, Batch]]:  # noqa: ARG001 as KafkaLog.whole
         for file, batch in _sound(log):
@@ -74,25 +57,12 @@ def export_whole_part(
         to,
         sound,
         begins_at=part.first,
-        checkpoint=part.checkpoint,
+        checkpoint=part.state,
         from_offset=from_offset,
         until=part.until if until is None else min(until, part.until),
         in_lake=in_lake,
     )
     return manifest, tuple(lines)
-
-
-def _parts(log: KafkaLog, first: int, until: int) -> Iterator[Part]:
-    """Yield the parts of a whole stretch that have a beginning: from offset 0, or else from its oldest checkpoint."""
-    if first >= until:
-        return
-    if first == 0:
-        yield Part(0, until, None)
-        return
-    for file, end_offset in checkpoints_in(log.directory):
-        if first <= end_offset < until:
-            yield Part(end_offset, until, file)
-            return
 
 
 def _end_offset(log: KafkaLog) -> int:
@@ -108,7 +78,7 @@ def _sound(log: KafkaLog) -> Iterator[tuple[Path, Batch]]:
 
 
 def _missing(log: KafkaLog) -> tuple[list[Missing], str | None]:
-    """Return the gaps between the sound batches, and what is damaged behind the last of them.
+    """Return the gaps between the sound batches, and what is damaged after the last of them.
 
     What is torn at the log's end is being written, and not damaged.
     """

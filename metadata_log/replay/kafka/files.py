@@ -191,7 +191,7 @@ def batches_of(
     `reads_data` as of `batches`.
 
     Raises:
-        DamagedFile, WrittenByAnotherVersion: a batch is damaged, or one that ends behind the file has a whole one behind it.
+        DamagedFile, WrittenByAnotherVersion: a batch is damaged, or one that ends after the file has a whole one after it.
     """
     at, data = 0, b""
     with renamed_os_errors(path), path.open("rb") as file:
@@ -207,7 +207,7 @@ def batches_of(
                     continue
                 if error.torn and is_last:
                     if (following := next_batch(data, error.at + 1)) is not None:
-                        # Nothing was written behind a batch that is being written: it is this one's size that is wrong.
+                        # Nothing was written after a batch that is being written: it is this one's size that is wrong.
                         error.reason += f", and at byte {at + following} a whole one begins"
                         raise damaged_file(path, error, base=at) from error
                     on_torn(path, at + error.at, error.reason)
@@ -249,7 +249,7 @@ def whole_batches(
     on_torn: OnTorn = _say_torn,
     reads_data: bool = True,
 ) -> Iterator[tuple[Path, Batch]]:
-    """Yield the batches that hold what comes at `first` and behind it, one after the other; `reads_data` as of `batches`.
+    """Yield the batches that hold what comes at `first` and after it, one after the other; `reads_data` as of `batches`.
 
     Raises:
         DamagedFile: batches are missing.

@@ -14,7 +14,7 @@ LANE: Final = 16
 PANEL_LANES: Final = 20
 """Lanes of one panel: a printer breaks a figure between panels, and never within one."""
 NAME_CHARS: Final = 17
-"""Room for a name beside a lane; of a longer one the end is shown, which has its number, behind an ellipsis."""
+"""Room for a name beside a lane; of a longer one the end is shown, which has its number, after an ellipsis."""
 MARK: Final = 13
 """Room above a panel for the numbers of incidents."""
 MARKS_APART: Final = 16

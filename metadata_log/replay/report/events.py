@@ -32,7 +32,7 @@ _RESOURCES: Final = {
 
 
 _NOT_TOLD: Final = (None, "", "BROKER_UNREGISTERED", "STOPPED_OR_SILENT")
-"""Causes of a broker's end behind which the log does not tell how its process ended."""
+"""Causes of a broker's end after which the log does not tell how its process ended."""
 
 
 class _Event(NamedTuple):

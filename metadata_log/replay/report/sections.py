@@ -307,4 +307,4 @@ _JSON_BEGINS: Final = (
 )
 _IN_JSON: Final = {section.reads for section in SECTIONS if section.in_json and section.reads}
 JSON_TABLES: Final = (*_JSON_BEGINS, *sorted(_IN_JSON - {*_JSON_BEGINS}))
-"""The tables of the JSON: programs find those of older releases in their order, and further ones behind them."""
+"""The tables of the JSON: programs find those of older releases in their order, and further ones after them."""

@@ -26,7 +26,7 @@ KAFKAS: Final = (
 def verified(log: Log) -> tuple[str | None, bool | None]:
     """Return the digest of the state at the end, and whether the log's own is the same; None: the log goes on.
 
-    Behind records that this release does not know there is no digest: the state may lack what they changed.
+    After records that this release does not know there is no digest: the state may lack what they changed.
     """
     if log.unknown is not None:
         return None, None
@@ -61,7 +61,7 @@ def head(told: Told) -> str:
             *(
                 f"- {end.note}"
                 for end in (log.first, log.last)
-                if "lies inside" in end.note or "up to" in end.note
+                if any(words in end.note for words in ("lies inside", "up to", "no record of the log"))
             ),
             *told.focus.lines(),
             *(f"- Damaged: {printable(line)}" for line in log.missing),
@@ -83,7 +83,9 @@ def _times(log: Log) -> tuple[int, int]:
             )
         )
     )
-    begun_ms = log.first.time_ms or log.timeline.time_at(log.first.end_offset)
+    # More than the log has begins with its first record.
+    asked_ms = log.first.time_ms if log.first.end_offset > 0 else 0
+    begun_ms = asked_ms or log.timeline.time_at(log.first.end_offset)
     known = [ms for ms in (begun_ms, log.last.time_ms, least, greatest) if ms is not None]
     return min(known), max(known)
 
@@ -133,9 +135,9 @@ def summary(told: Told) -> str:
     actors = rows(
         log.engine.arrow(
             log.engine.query(
-                "SELECT actor, operation, count(*) AS n FROM actions "
+                "SELECT actor, replace(operation, '.many', '') AS named, count(*) AS n FROM actions "
                 "WHERE coalesce(operation, '') <> 'completeActivation' AND (actor IS NULL OR (actor NOT LIKE 'Broker:%' "
-                "AND actor NOT LIKE 'Controller:%')) GROUP BY actor, operation ORDER BY n DESC, actor, operation",
+                "AND actor NOT LIKE 'Controller:%')) GROUP BY actor, named ORDER BY n DESC, actor, named",
                 {"actions": log.table_of("actions")},
             )
         )

@@ -48,7 +48,7 @@ class ControllerSlice:
             offset = end_offset
 
     def _page(self, offset: int) -> bytes:
-        # A batch that begins before `until` may end behind it, and whole batches alone are sent.
+        # A batch that begins before `until` may end after it, and whole batches alone are sent.
         until = min(self.until + RECORDS_PER_BATCH_MAX, self.ends_at)
         query = {"from": offset, "until": until, "max_bytes": PAGE_BYTES, "consistency": "stale"}
         return self.client.body(f"/v1/log?{urllib.parse.urlencode(query)}", accept="application/octet-stream")

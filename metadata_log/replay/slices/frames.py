@@ -51,7 +51,7 @@ def frames_of(
 ) -> Iterator[Sound | Missing]:
     """Yield the frames that bytes hold from `first_offset`, where the first begins, up to `end_offset`, where the last ends.
 
-    Frames behind `end_offset` are not looked at; all others are checked, and the batches of those wanted are read. With
+    Frames after `end_offset` are not looked at; all others are checked, and the batches of those wanted are read. With
     `skips_damaged`, what cannot be read is yielded as missing.
 
     Raises:
@@ -98,7 +98,7 @@ def read_sound(data: bytes, position: int, is_wanted: Callable[[FrameHeader], bo
 
 
 def next_sound_frame(data: bytes, position: int, offset: int) -> Sound | None:
-    """Return the first sound frame from a byte on that begins behind an offset; None if there is none."""
+    """Return the first sound frame from a byte on that begins after an offset; None if there is none."""
     position = data.find(_FRAME_BEGINS, position)
     while position >= 0:
         try:

@@ -7,7 +7,7 @@ it grows by parts of zeros, each synced, and gets its header when it has its ful
 A file without a header is not begun: recovery removes it, and it is made again.
 
     header, 36 bytes: 8 bytes "MQJRNL" 00 01 | u64 number | 16 bytes random id | u32 CRC-32C of those 32 bytes
-    then batches, one behind the other, then zeros
+    then batches, one after the other, then zeros
 
     batch: 4 bytes "MQJB" | u32 length | u64 batch number | u32 crc | records (`length` bytes)
     crc = CRC-32C of: the file's random id, the length and the number as in the batch, the records

@@ -45,8 +45,6 @@ FILE_SYNCS: Final = 3
 class JournalBatch:
     number: int
     data: bytes
-    last_index: int
-    """Index of the last entry in the journal when the batch was taken."""
     placements: tuple[Placement, ...] = ()
     """More than one only if the data does not fit one file; each is synced before the next is written."""
     needed_from: int = 0
@@ -221,7 +219,6 @@ class Journal(list[tuple[bytes, int, int]]):
         self._under_way = JournalBatch(
             number=self._number,
             data=parts[0][1] if len(parts) == 1 else b"".join(data for _, data in parts),
-            last_index=self._taken_index,
             placements=tuple(placement for placement, _ in parts),
             needed_from=needed_from,
             syncs=len(parts)
@@ -312,7 +309,7 @@ class Journal(list[tuple[bytes, int, int]]):
     def _place(self, records: list[Record]) -> tuple[Placement, bytes]:
         """Encode records as one framed batch, in a new file if the current one has no room for it."""
         data = encode_records(records)
-        # Each batch needs room for an idle mark behind it.
+        # Each batch needs room for an idle mark after it.
         if self._position + len(data) + 2 * BATCH_HEADER.size > self._capacity:
             data = encode_records([self._standing.checkpoint(self._previous), *records])
             self._file_number += 1

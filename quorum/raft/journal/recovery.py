@@ -4,10 +4,10 @@ Torn or rotten
 --------------
 Batch n+1 is written only after the sync of batch n returned. So a crash can tear only the last batch, and recovery cuts
 it off. Recovery refuses damage, by file and offset, if something proves that the batch had been synced: a valid batch
-behind it, or the checkpoint of the next file, whose `previous` names the last batch before.
+after it, or the checkpoint of the next file, whose `previous` names the last batch before.
 
-A rotten last batch looks like a torn one. So an idle journal writes an empty batch behind it, the idle mark, without
-syncing it or waiting for it. The next batch is written over the mark, with the number after the mark's. Behind the mark,
+A rotten last batch looks like a torn one. So an idle journal writes an empty batch after it, the idle mark, without
+syncing it or waiting for it. The next batch is written over the mark, with the number after the mark's. After the mark,
 a crash could keep the batch and lose the mark, as if something before the batch were damaged.
 
 Files
@@ -61,7 +61,7 @@ class Verified(NamedTuple):
     files: int
     batches: int
     size: int
-    """Bytes of the files' headers and batches, without the zeros behind them."""
+    """Bytes of the files' headers and batches, without the zeros after them."""
     torn_bytes: int
     entries: list[tuple[bytes, int, int]]
 
@@ -108,7 +108,7 @@ class Found:
     """The file of the last batch."""
     spare: JournalFile | None = None
     spare_bytes: int = 0
-    """The end of its last byte other than zero; bytes behind its header are those of a torn first batch."""
+    """The end of its last byte other than zero; bytes after its header are those of a torn first batch."""
     position: int = 0
     """The end, in `current`, of the last batch that has records."""
     previous: int = 0
@@ -241,7 +241,7 @@ def read_journal(disk: Disk, file_bytes: int, *, may_be_new: bool) -> Found:
 
 
 def settle(current: JournalFile, content: bytes, frames: list[Frame]) -> None:
-    """Write and sync the last batch again, and zeros behind it: both may be only in the kernel's cache."""
+    """Write and sync the last batch again, and zeros after it: both may be only in the kernel's cache."""
     start = next(frame.position for frame in reversed(frames) if frame.records)
     end = frames[-1].end
     remainder = len(content[end:].rstrip(b"\0"))
@@ -257,7 +257,7 @@ def refuse_damage(name: str, content: bytes, identity: bytes, frames: list[Frame
     end = frames[-1].end if frames else FILE_HEADER.size
     after = frames[-1].number if frames else after
     # Each batch uses two numbers at most, an idle mark's and its own. Without this bound, a torn batch full of bytes
-    # that look like headers would cost a CRC of everything behind each of them.
+    # that look like headers would cost a CRC of everything after each of them.
     numbers = range(after + 1, after + 3 + 2 * (len(content) - end) // BATCH_HEADER.size)
     position = content.find(BATCH_MAGIC, end)
     while position >= 0:

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 import subprocess
 import time
@@ -18,6 +19,7 @@ from tests.simulation.world.costs import Turns
 from tests.simulation.world.kafka_followers import KafkaWorld
 from tests.simulation.world.markers import DEMANDS, missing
 from tests.simulation.world.world import World
+from tests.support.processes import end_with
 
 WRITES_PER_SECOND_MIN = 30.0
 """Acknowledged writes per simulated second below which a run proves too little to be counted."""
@@ -220,6 +222,15 @@ def carry_out(run: Run) -> Outcome:
     )
 
 
+def _begin(campaign: int) -> None:
+    """Begin a process that carries out runs. It ends with the campaign.
+
+    A Ctrl-C reaches every process of the terminal: it asks the campaign to end, not the runs under way.
+    """
+    end_with(campaign)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def outcomes(runs: Iterable[Run], *, jobs: int, may_begin: Callable[[], bool]) -> Iterator[Outcome]:
     """Yield the result of each run as it ends, until no other may begin and all under way have ended."""
     if jobs == 1:
@@ -230,10 +241,7 @@ def outcomes(runs: Iterable[Run], *, jobs: int, may_begin: Callable[[], bool]) -
         return
     queue = iter(runs)
     under_way: set[Future[Outcome]] = set()
-    # A Ctrl-C reaches every process of the terminal: it asks the campaign to end, not the runs under way.
-    with ProcessPoolExecutor(
-        jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
-    ) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_begin, initargs=(os.getpid(),)) as pool:
         while True:
             while len(under_way) < jobs and may_begin():
                 following = next(queue, None)

@@ -91,20 +91,6 @@ def _in_sync_though_fenced(partition: Any) -> Any:
     return mutant
 
 
-def _all_in_one_part(_original: Any) -> Any:
-    def mutant(context: Any, topics: Any) -> Any:
-        change = importlib.import_module("metadata_log.records.partitions").PartitionChangeRecord
-        partitions = context.image.topics.by_id
-        return [
-            change(topic_id, partition_id, eligible_leader_replicas=(), last_known_elr=())
-            for topic_id in topics
-            for partition_id, one in enumerate(partitions[topic_id].partitions)
-            if one.eligible_leader_replicas or one.last_known_elr
-        ], False
-
-    return mutant
-
-
 def _drops_at_once(_original: Any) -> Any:
     return lambda _partition, replicas: _elections().Target(replicas=replicas)
 
@@ -288,13 +274,6 @@ _ROWS: Final[tuple[Row, ...]] = (
         f"{_DECIDE}/test_sweeps.py::test_a_part_may_end_inside_a_topic[700]",
     ),
     (
-        "clears-in-one-turn",
-        "a change of min.insync.replicas clears a whole cluster in one batch",
-        "quorum.decide.configs:_cleared",
-        _all_in_one_part,
-        f"{_DECIDE}/test_configs.py::test_who_is_eligible_is_cleared_in_parts_before_the_setting[3-3]",
-    ),
-    (
         "settings-of-nobody",
         "settings are written for topics and brokers that do not exist",
         "quorum.decide.configs:_check_resource",
@@ -314,6 +293,13 @@ _ROWS: Final[tuple[Row, ...]] = (
         "quorum.decide.config_types:_check_remote_storage",
         always(None),
         _case("B83-remote-storage"),
+    ),
+    (
+        "tiers-end-with-their-data",
+        "a topic's tiers are switched off while what lies there stays",
+        "quorum.decide.config_types:_check_end_of_remote_storage",
+        always(None),
+        f"{_DECIDE}/test_configs.py::test_a_topic_that_has_tiers_loses_them_with_their_data",
     ),
     (
         "settings-written-again",

@@ -50,6 +50,7 @@ MUTANTS: Final = (
         "quorum.controller.callers:authorize_poll",
         always(None),
         Directed(f"{_IDENTITY}::test_bytes_of_the_log_are_for_admins_controllers_and_registered_brokers"),
+        elsewhere=("quorum.fetch.service", "quorum.http.fetch", "quorum.http.poll_connection"),
     ),
     Mutant(
         "unregistered-reads",

@@ -46,10 +46,6 @@ class _Unproved:
         return _Unproved(self._real.raft) if name == "raft" else getattr(self._real, name)
 
 
-async def _gets_no_further(*_args: object) -> bool:
-    return False
-
-
 def _fetches_at_once(original: Any) -> Any:
     def init(service: Any, **parts: Any) -> None:
         original(service, **parts)
@@ -238,13 +234,6 @@ MUTANTS: Final = (
         "quorum.controller.heartbeats:Heartbeats._when_proved",
         lambda _: lambda _self, proved, **_within: proved(None),
         Directed(f"{_HEARTBEAT_TESTS}::test_a_heartbeat_that_waits_for_the_proof_alone_has_no_task"),
-    ),
-    Mutant(
-        "one-part-a-heartbeat",
-        "the shutdown of a Kafka broker takes as many heartbeats as it has parts",
-        "quorum.controller.heartbeats:Heartbeats._gets_further",
-        lambda _: _gets_no_further,
-        Directed(f"{_HEARTBEAT_TESTS}::test_a_shutdown_of_many_leaderships_takes_one_heartbeat"),
     ),
     Mutant(
         "answers-without-leader",

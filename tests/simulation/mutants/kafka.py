@@ -118,17 +118,6 @@ MUTANTS: Final = (
         Directed(f"{_DOOR_TESTS}/test_translated_log.py::test_a_log_is_offered_from_a_restored_topic_on"),
     ),
     Mutant(
-        "answers-while-nobody-leads",
-        "a fetch is answered at once although no leader may be named, and asked again at once",
-        "quorum.kafka.fetches:KafkaFetches._park",
-        lambda _original: (
-            lambda fetches, parked: fetches._finish(
-                parked, fetches._answer(parked.fetch, fetches.leadership())
-            )
-        ),
-        Directed(f"{_DOOR_TESTS}/test_fetches.py::test_while_nobody_may_be_named_all_wait"),
-    ),
-    Mutant(
         "pins-nothing-for-kafka",
         "a snapshot goes while a broker of Kafka loads it",
         "quorum.kafka.derived_snapshots:DerivedSnapshots._pin",

@@ -121,7 +121,7 @@ MUTANTS: Final = (
         always(None),
         Directed(
             "tests/unit/quorum/decide/test_deleted_topics.py"
-            "::test_a_replica_whose_directory_failed_is_in_no_isr_that_comes_back"
+            "::test_a_directory_that_failed_and_came_back_is_in_no_isr_that_comes_back"
         ),
     ),
     Mutant(

@@ -48,14 +48,6 @@ def _always_hurries(hurries: Any) -> Any:
     return again
 
 
-def _forgets_who_lacks(original: Any) -> Any:
-    def is_all_as_it_was(node: Any) -> Any:
-        node.guard.replication.may_lack = False
-        return original(node)
-
-    return is_all_as_it_was
-
-
 def _trusts_any_timer(step: Any) -> Any:
     return lambda node, now, timer_is_set=False: step(node, now, timer_is_set=True)
 
@@ -313,13 +305,6 @@ MUTANTS: Final = (
         "quorum.raft.raw_node:RawNode.syncs_first",
         _always_hurries,
         Directed(f"{_ADAPTER_TESTS}::test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever"),
-    ),
-    Mutant(
-        "forgets-who-lacks-more",
-        "a follower that acknowledged a full window is sent the next entries with a heartbeat only",
-        "quorum.raft.raw_node:RawNode.is_all_as_it_was",
-        _forgets_who_lacks,
-        Directed(f"{_RAW_TESTS}::test_a_follower_that_lacks_more_is_sent_it_with_its_answer"),
     ),
     Mutant(
         "trusts-a-timer-that-rang",

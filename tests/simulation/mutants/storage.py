@@ -202,7 +202,7 @@ MUTANTS: Final = (
         "a snapshot goes while the pointer names it",
         f"{_L}.pinned_snapshots",
         always(frozenset()),
-        Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[node]"),
+        Directed(f"{_ADAPTER_TESTS}::test_the_snapshot_that_the_pointer_names_is_pinned"),
     ),
     Mutant(
         "secret-vote",

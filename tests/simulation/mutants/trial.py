@@ -1,34 +1,36 @@
 """Seeded bugs: each switches one rule of the shipped code off, and simulated runs or a directed test must notice.
 
-    python -m tests.simulation --mutants [--only NAME] [--markdown FILE]
+    python -m tests.simulation --mutants [--only NAME ...] [--jobs N] [--markdown FILE]
     python -m tests.simulation --mutants --simulation-only --results FILE [--jobs N] [--minutes N] [--markdown FILE]
 
 A mutant is a few attributes of shipped classes, replaced. It is caught by simulated runs within a bound of seeds, or, where
-chance hardly comes by, by a directed test that fails under it; `Directed` names the test, which runs in a process of its own
-with this module as a plugin of pytest. Without a mutant the same runs and tests pass: that is the rest of the suite.
+chance hardly comes by, by a directed test that fails under it; `Directed` names the test. Each trial is a forked copy of one
+process that has imported all tests. Without a mutant the same runs and tests pass, in such a copy as well: a run or a test
+that fails without one notices nothing.
 """
 
-import argparse
+import gc
 import importlib
+import io
 import json
 import logging
-import os
 import random
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
+
+import pytest
 
 from tests.simulation.mutants import (
     brokers,
     controller,
+    copies,
     data,
     decisions,
     doors,
@@ -40,15 +42,13 @@ from tests.simulation.mutants import (
     storage,
     trust,
 )
-from tests.simulation.mutants.mutant import Mutant, Seeds
+from tests.simulation.mutants.mutant import Directed, Mutant, Seeds
 
-VARIABLE: Final = "METAQUORUM_MUTANT"
-"""Which mutant the plugin puts in place."""
 SECONDS: Final = 12.0
-_MODULE: Final = (sys.executable, "-m", "tests.simulation.mutants.trial")
-TIMEOUT_S: Final = 300
-ALONE_TIMEOUT_S: Final = 1_200
-"""All the runs of `ALONE`, at the lowest priority on a machine that does other work: a minute on an idle one."""
+TOLD_MAX: Final = 1_000
+"""Letters of a violation that are kept."""
+_PLAIN: Final = ("-p", "no:cacheprovider", "--assert=plain", "--tb=no")
+"""A trial asks only whether a test fails: an explanation would take most of its time."""
 ALONE: Final = (
     Seeds("files", 8),
     Seeds("doors", 16),
@@ -139,39 +139,51 @@ class Caught:
     """What noticed; None: nothing did."""
 
 
-def catch(mutant: Mutant) -> Caught:
-    """Try a mutant in a process of its own, on what is to catch it."""
-    if isinstance(mutant.caught_by, Seeds):
-        return catch_by_runs(mutant)
-    began = time.monotonic()
-    plugin = ("-p", "tests.simulation.mutants.trial")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", *plugin, mutant.caught_by.test]
-    done = _run(command, os.environ | {VARIABLE: mutant.name})
-    how = str(mutant.caught_by) if done.returncode == 1 else None
-    return Caught(mutant, None, time.monotonic() - began, how)
+def warm_up(mutants: Iterable[Mutant]) -> None:
+    """Import the directed tests of mutants, and all that they rest on, so that each trial begins with it."""
+    tests = [each.caught_by.test for each in mutants if isinstance(each.caught_by, Directed)]
+    files = {test.partition("::")[0] for test in tests}
+    if not files:
+        return
+    with redirect_stdout(io.StringIO()) as said:
+        collected = pytest.main([*_PLAIN, "--collect-only", "-qq", *sorted(files)])
+    assert collected == pytest.ExitCode.OK, said.getvalue()
+    gc.freeze()
 
 
-def catch_by_runs(mutant: Mutant, called: Path | None = None) -> Caught:
-    """Try a mutant in a process of its own, on simulated runs alone; `called`: what `watch_runs` wrote."""
-    began = time.monotonic()
-    command = [*_MODULE, "--run", mutant.name]
-    command += [] if called is None else ["--called", str(called)]
-    try:
-        done = _run(command, dict(os.environ), timeout_s=ALONE_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        return Caught(mutant, None, time.monotonic() - began, None)
-    words = done.stdout.strip().split("\t")
-    if done.returncode != 0 or len(words) != 2:
-        return Caught(mutant, None, time.monotonic() - began, None)
-    return Caught(mutant, int(words[0]), time.monotonic() - began, words[1])
+class _Failures:
+    """A plugin of pytest that knows whether a test failed."""
+
+    are_there = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.are_there |= report.failed
 
 
-def _run(
-    command: Sequence[str], environment: dict[str, str], *, timeout_s: int = TIMEOUT_S
-) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=timeout_s
-    )
+def failing(tests: Iterable[str], *, jobs: int, may_begin: Callable[[], bool]) -> set[str]:
+    """Return those of some tests that fail in a copy of this process without any mutant."""
+    found = copies.answers(sorted(tests), fails, jobs=jobs, may_begin=may_begin)
+    return {test for test, has_failed, _ in found if has_failed is not False}
+
+
+def fails(test: str) -> bool:
+    """Answer whether a test fails; only for a process that ends with that."""
+    # The test's module is imported once more: what it imports by name is the mutant then.
+    for module in ("tests.conftest", test.partition("::")[0].removesuffix(".py").replace("/", ".")):
+        sys.modules.pop(module, None)
+    logging.disable(logging.NOTSET)  # some tests ask what was logged
+    failures = _Failures()
+    # A test that failed may leave a loop open, of which pytest complains once more at its end.
+    complaints = suppress(pytest.PytestUnraisableExceptionWarning)
+    with complaints, TemporaryDirectory() as folder:
+        pytest.main([*_PLAIN, "-x", f"--basetemp={folder}/tests", test], plugins=[failures])
+    return failures.are_there
+
+
+def found_by_tests(test: str, mutant: Mutant) -> tuple[None, str] | None:
+    """Return what notices the mutant if its directed test fails; only for a process that ends with that."""
+    with in_place(mutant):
+        return (None, str(mutant.caught_by)) if fails(test) else None
 
 
 def watch_runs(called: Path) -> None:
@@ -197,7 +209,7 @@ def carry_out(mutant: Mutant, called: Path | None = None) -> tuple[int, str] | N
         with in_place(mutant):
             violations = violations_of(kind, seed)
         if violations and not violations_of(kind, seed):
-            return number, violations[0]
+            return number, " ".join(violations[0].split())[:TOLD_MAX]
     return None
 
 
@@ -235,17 +247,6 @@ def _violations(run: Callable[[], list[str]]) -> list[str]:
         return run()
     except Exception as error:  # the mutant broke something that even the simulator rests on
         return [f"{type(error).__name__}: {error}"]
-
-
-_FOR_THE_RUN: Final = ExitStack()
-"""Never closed: the process ends with the run."""
-
-
-def pytest_configure(config: object) -> None:
-    """Put the mutant that the environment names in place for a whole run of pytest."""
-    name = os.environ.get(VARIABLE)
-    if name is not None:
-        _FOR_THE_RUN.enter_context(in_place(named(name)))
 
 
 # --- the command
@@ -298,7 +299,7 @@ def _known(results: Path) -> dict[str, Caught]:
 
 
 def main(
-    only: str | None = None,
+    only: Sequence[str] | None = None,
     markdown: Path | None = None,
     *,
     simulation_only: bool = False,
@@ -306,31 +307,40 @@ def main(
     jobs: int = 1,
     may_begin: Callable[[], bool] = lambda: True,
 ) -> int:
-    """Try all mutants, or one, and print the table; 1 if one was not caught.
+    """Try all mutants, or some, `jobs` at a time, and print the table; 1 if one was not caught.
 
-    `simulation_only`: on runs alone, `jobs` mutants at a time, which takes hours, in an order that is drawn: a run that was
-    ended has tried a fair sample. What is found is appended to `results`, and what stands there is not tried again.
+    `simulation_only`: on runs alone, which takes hours, in an order that is drawn: a run that was ended has tried a fair
+    sample. What is found is appended to `results`, and a mutant that has a result there is not tried again.
     """
-    chosen = MUTANTS if only is None else (named(only),)
+    logging.disable(logging.CRITICAL)
+    chosen = MUTANTS if only is None else tuple(map(named, only))
     known = {} if results is None or not results.exists() else _known(results)
     untried = [mutant for mutant in chosen if mutant.name not in known]
-    try_one: Callable[[Mutant], Caught] = catch
+    called, unsound = None, set[str]()
     if simulation_only:
         random.Random(0).shuffle(untried)
         called = None if results is None else results.with_suffix(".called")
         if called is not None and untried and reach.read(called, ALONE_RUNS) is None:
-            subprocess.run([*_MODULE, "--watch", str(called)], check=True)
-        try_one = partial(catch_by_runs, called=called)
-    with ThreadPoolExecutor(jobs if simulation_only else 1) as pool:
-        trials = [pool.submit(lambda each: try_one(each) if may_begin() else None, each) for each in untried]
-        for trial in as_completed(trials):
-            one = trial.result()
-            if one is None:
-                continue
-            known[one.mutant.name] = one
-            if results is not None:
-                _append(one, results)
-            print(f"{one.mutant.name}: {(one.how or 'NOT CAUGHT')[:150]} ({one.seconds:.0f} s)", flush=True)
+            list(copies.answers([called], watch_runs))
+    else:
+        warm_up(untried)
+        tests = {each.caught_by.test for each in untried if isinstance(each.caught_by, Directed)}
+        unsound = failing(tests, jobs=jobs, may_begin=may_begin)
+        for test in sorted(unsound):
+            print(f"{test}: fails without a mutant, too", flush=True)
+
+    def try_one(mutant: Mutant) -> tuple[int | None, str] | None:
+        if isinstance(mutant.caught_by, Directed) and not simulation_only:
+            test = mutant.caught_by.test
+            return None if test in unsound else found_by_tests(test, mutant)
+        return carry_out(mutant, called)
+
+    for mutant, answer, seconds in copies.answers(untried, try_one, jobs=jobs, may_begin=may_begin):
+        seeds, how = answer or (None, None)
+        one = known[mutant.name] = Caught(mutant, seeds, seconds, how)
+        if results is not None:
+            _append(one, results)
+        print(f"{mutant.name}: {(how or 'NOT CAUGHT')[:150]} ({seconds:.1f} s)", flush=True)
     caught = [known[mutant.name] for mutant in chosen if mutant.name in known]
     missed = [one.mutant.name for one in caught if one.how is None]
     rate = (
@@ -345,19 +355,3 @@ def main(
     elif markdown is not None:
         markdown.write_text(table_of(caught) + "\n")
     return 1 if missed else 0
-
-
-if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants.trial")
-    parser.add_argument("--run", choices=[mutant.name for mutant in MUTANTS])
-    parser.add_argument("--called", type=Path)
-    parser.add_argument("--watch", type=Path)
-    args = parser.parse_args()
-    if args.watch is not None:
-        watch_runs(args.watch)
-        sys.exit(0)
-    found = carry_out(named(args.run), args.called)
-    if found is None:
-        sys.exit(1)
-    print(f"{found[0]}\t{' '.join(found[1].split())}")

@@ -8,6 +8,8 @@ import random
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from broker_agent.follower import Follower, Position, position_of
 from metadata_log.errors import MetadataError
 from metadata_log.sliced import at_once
@@ -21,8 +23,9 @@ from metadata_log.wire.fetch import (
     encode_fetch_body,
 )
 from tests.simulation.rules.rule import rule
-from tests.simulation.world.cluster_node import CLUSTER_ID, READS, ClusterNode, uuid
+from tests.simulation.world.cluster_node import CLUSTER_ID, READS, ClusterNode
 from tests.support.callers import anybody
+from tests.support.lab import fetch_of
 
 if TYPE_CHECKING:
     from tests.simulation.world.cluster import ClusterWorld
@@ -166,19 +169,11 @@ class Observer:
             )
 
     async def _poll(self, node: ClusterNode, at: Position) -> tuple[FetchAnswer, bytes]:
-        request = FetchRequest(
+        request = replace(
+            fetch_of(OBSERVER, -1, applied=at.fetch_offset),
             cluster_id=CLUSTER_ID,
-            broker_id=OBSERVER,
-            broker_epoch=-1,
-            incarnation_id=uuid(0x0B5),
-            fetch_offset=at.fetch_offset,
             last_epoch=at.last_epoch,
             last_crc=at.last_crc,
-            applied_offset=at.fetch_offset,
-            want_fence=False,
-            want_shut_down=False,
-            offline_log_dirs=(),
-            cordoned_log_dirs=None,
             max_bytes=OBSERVER_BYTES,
             max_wait_ms=OBSERVER_WAIT_MS,
         )

@@ -130,10 +130,11 @@ class Calm:
         In most runs each change of a broker's partitions fits into one part, and parts cost no time beside LIVENESS_SECONDS.
         In a heavy one a part changes one partition and holds the loop for tens of milliseconds, and the parts of all changes
         are made in turn. Polls are answered in between, so a broker with small answers comes no closer to the end of the log
-        meanwhile: both times add up.
+        meanwhile: both times add up. So does the time of a broker that is online: it may fall silent behind these parts, is
+        fenced, and comes back.
         """
         topics = self._world.image.topics
-        replicas = [sum(1 for _ in topics.partitions_on(each)) for each in self._not_online()]
+        replicas = [sum(1 for _ in topics.partitions_on(each.broker_id)) for each in self._world.brokers]
         changes = CHANGES * sum(map(self._parts_seconds, replicas))
         return LIVENESS_SECONDS + self._catch_up_seconds() + changes
 
@@ -205,6 +206,8 @@ class Calm:
                 else:
                     return True
             await asyncio.sleep(0.1)
+        if self._world.violations:
+            return False
         self._world.violated(
             self.liveness(f"no change of voters within {CHANGE_SECONDS:.0f} s at rest: {refused}")
         )

@@ -378,14 +378,20 @@ class SimulatedBroker:
             return
         self.world.properties.check_silent(self)
         if answer.answer.should_shut_down and session.want_shut_down:
-            self.world.tell(self, "may go, and stops")
-            self.world.sometimes("broker stops in order")
-            if self.disk is None:
-                self.previous_epoch = session.broker_epoch if session.broker_epoch is not None else -1
-            else:
-                assert session.broker_epoch is not None, "a stop is granted to who is registered"
-                self.disk.stop(session.broker_epoch)
-            self._end()
+            self.stop_in_order()
+
+    def stop_in_order(self) -> None:
+        """End, as a controller's answer allows."""
+        session = self.session
+        assert session is not None
+        self.world.tell(self, "may go, and stops")
+        self.world.sometimes("broker stops in order")
+        if self.disk is None:
+            self.previous_epoch = session.broker_epoch if session.broker_epoch is not None else -1
+        else:
+            assert session.broker_epoch is not None, "a stop is granted to who is registered"
+            self.disk.stop(session.broker_epoch)
+        self._end()
 
     def _changed(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> None:
         """Tell the host of a batch, or that the image was replaced, as the shipped agent does."""

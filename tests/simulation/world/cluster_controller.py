@@ -61,7 +61,8 @@ SEGMENT_SYNC_SECONDS = 1.0
 SWEEP_SECONDS = 2.0
 WALK_SECONDS = 4.0
 """Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile. It
-has more time where it has several parts in its run, by as long as they take while as many of each other change come between.
+has more time where it has several parts in its run, by as long as they take while as many of each other change and as many
+writes of each client come between.
 """
 WALK_SECONDS_BUSY = 15.0
 """Where there are many topics, or a partition stands for many: a stop goes on with each heartbeat, and all brokers may be
@@ -270,6 +271,13 @@ class SimulatedController(Controller):
             self.heard_of.claimed()
             self._walking.clear()  # those of the reign before begin at the first partition
 
+    def plain_contact(self, command: BrokerHeartbeat, caller: Caller) -> tuple[Decision, int | None] | None:
+        self.world.properties.sessions.heard(command)
+        contact = super().plain_contact(command, caller)
+        if contact is not None:
+            self.heard_of.contact(command.broker_id)
+        return contact
+
     def heartbeat(
         self, command: BrokerHeartbeat, caller: Caller, *, is_contact: bool = False
     ) -> tuple[Decision, int | None]:
@@ -394,7 +402,8 @@ class SimulatedController(Controller):
                 else sum(1 for _ in topics.partitions_on(walk.broker_id))
             )
         per_part = max(self.records_per_part_max - 1, 1)  # the last place is that of the fencing itself
-        in_turn = len(self.world.brokers) + 1  # a change of each broker, and the elections
+        # A change of each broker, the elections, and a write of each client, which may change as many partitions as a part.
+        in_turn = len(self.world.brokers) + 1 + len(self.world.clients)
         return most + in_turn * self.world.costs.rates.change_seconds(partitions, per_part=per_part)
 
     async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:

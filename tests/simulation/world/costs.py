@@ -38,6 +38,7 @@ from metadata_log.limits import (
     LINES_COUNTED_AT_ONCE,
     LOOP_SLICE_MS,
     PART_AGAIN_MS,
+    PART_MS,
     RAFT_ENTRY_SHARED_BYTES,
     RECORDS_PER_PART_MAX,
     ROUND_MS,
@@ -52,7 +53,6 @@ from metadata_log.records.registry import Record
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
 from metadata_log.wire.fetch import encode_fetch_body
 from quorum.controller.controller import Controller
-from quorum.controller.upkeep import PART_MS
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Electorate

@@ -29,6 +29,8 @@ from tests.simulation.world.files import Volume, in_memory
 from tests.simulation.world.jobs import Job, cooperative_locks
 from tests.simulation.world.storage import take_in
 from tests.support.histories import Step, random_history
+from tests.support.journals import Standing, brief, standing_of
+from tests.support.retained import retained
 
 FOLDERS: Final = ("journal", "log", "snapshots", "quarantine")
 JOURNAL_BYTES: Final = 16 * 1024
@@ -41,7 +43,6 @@ RUNS: Final = 10
 ACTIONS_MAX: Final = 60
 """Of one process."""
 POWER_CUT, KILL, STOP = "the power is cut", "the process is killed", "the process stops"
-Standing = tuple[list[Any], int, object]
 
 
 @lru_cache(maxsize=HISTORIES)
@@ -203,10 +204,10 @@ class Process:
         self.journal = Journal.open(self.disk, random_bytes=self.rng.randbytes, file_bytes=JOURNAL_BYTES)
 
     def _check_journal(self) -> None:
-        found = _standing(self.journal)
+        found = standing_of(self.journal)
         if found not in self.run.standings:
             raise FileRun.what_was_acknowledged_is_there(
-                f"the journal holds {_brief(found)}, not {' or '.join(map(_brief, self.run.standings))}"
+                f"the journal holds {brief(found)}, not {' or '.join(map(brief, self.run.standings))}"
             )
         self.run.standings = [found]
 
@@ -335,7 +336,7 @@ class Process:
         for _ in range(rng.randint(1, 4)):
             index = journal[-1][1] + 1 if len(journal) else 1
             journal.add(bytes([PAYLOAD]) + rng.randbytes(rng.randint(0, 400)), index, term)
-        standing, batch = _standing(journal), journal.take_batch()
+        standing, batch = standing_of(journal), journal.take_batch()
         assert batch is not None
         self.run.standings.append(standing)
         self._writes = True
@@ -416,7 +417,7 @@ class Process:
             return
         covered, run = self.run.pointer(), self.run
         run.removed_below = max(run.removed_below, covered)
-        self.log.retain(bytes_max=3 * SEGMENT_BYTES, older_than_ms=None, below=covered)
+        retained(self.log, bytes_max=3 * SEGMENT_BYTES, older_than_ms=None, below=covered)
         start = self.log.log_start_offset
         run.damaged = [(end, content) for end, content in run.damaged if end > start]
         if len(self.journal) > 12 and covered:
@@ -430,15 +431,3 @@ def _contents(tree: Any) -> Iterator[bytes]:
 
 def _id_of(image: MetadataImage) -> str:
     return snapshot_id(image.end_offset, image.controller_epoch)
-
-
-def _standing(journal: Journal) -> Standing:
-    """Return what a restart must find; the first entry's command may be blank, as a snapshot covers it."""
-    entries = [(b"", *entry[1:]) if position == 0 else entry for position, entry in enumerate(journal)]
-    return entries, journal.getCurrentTerm(), journal.getVotedForNodeId()
-
-
-def _brief(standing: Standing) -> str:
-    entries, term, vote = standing
-    ends = f"{entries[0][1]}..{entries[-1][1]}" if entries else "nothing"
-    return f"entries {ends} of term {term} with vote {vote}"

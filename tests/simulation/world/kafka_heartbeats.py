@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 5.0
 
 
 class Heartbeater:
-    """Repeats what one broker says in its polls, where it wants nothing, to a controller that is drawn."""
+    """Repeats what one broker says in its polls, to a controller that is drawn; the broker ends where an answer lets it."""
 
     answers_are_proved = rule(
         "a heartbeat of a Kafka broker is answered by no controller that another had followed before it was sent"
@@ -34,6 +34,8 @@ class Heartbeater:
         self._broker = broker
         self._rng = random.Random(f"{world.seed} heartbeats {broker.broker_id}")
         self.answered = 0
+        self.stopped = 0
+        """How often the broker ended because an answer here let it go."""
 
     async def live(self) -> None:
         """Send one after the other without waiting for answers: some come from a controller that was suspended meanwhile."""
@@ -45,37 +47,40 @@ class Heartbeater:
                     group.create_task(self._send(command))
 
     async def _send(self, command: BrokerHeartbeat) -> None:
-        world = self._world
+        world, session = self._world, self._broker.session
         asks = self._rng.choice(sorted(world.nodes))
         newest = max(world.properties.claims, default=0)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                epoch = await self._ask(asks, command)
+                epoch, answer = await self._ask(asks, command)
         except (ConnectionError, TimeoutError, MetadataError):
             return
         self.answered += 1
         if epoch < newest:
             found = f"{asks} answers under epoch {epoch}, and epoch {newest} had begun"
             world.violated(self.answers_are_proved(found))
+        if answer.should_shut_down and self._broker.session is session:
+            self.stopped += 1
+            self._broker.stop_in_order()
 
     def _command(self) -> BrokerHeartbeat | None:
-        """Return a heartbeat; None where the broker is down, or wants anything."""
+        """Return a heartbeat; None where the broker is down, or wants a fence."""
         broker, session = self._broker, self._broker.session
-        if session is None or session.broker_epoch is None or session.want_fence or session.want_shut_down:
+        if session is None or session.broker_epoch is None or session.want_fence:
             return None
         request = session._fetch(broker.now_ms(), broker.follower.position, max_wait_ms=0).request
         assert isinstance(request, FetchRequest)
         return replace(request.heartbeat(), incarnation_id=None)
 
-    async def _ask(self, asks: NodeId, command: BrokerHeartbeat) -> int:
-        """Return the epoch of the newest claim that a controller has applied when it answers."""
+    async def _ask(self, asks: NodeId, command: BrokerHeartbeat) -> tuple[int, HeartbeatAnswered]:
+        """Return the epoch of the newest claim that a controller has applied when it answers, and what it answers."""
         at_once = self._rng.random() < 0.5
 
-        async def serve(controller: SimulatedController) -> int:
+        async def serve(controller: SimulatedController) -> tuple[int, HeartbeatAnswered]:
             heartbeats, arrived_ms = controller.fetches.heartbeats, int(controller.node.now_ms())
             if not at_once:
-                await heartbeats.finished(command, anybody(), arrived_ms=arrived_ms)
-                return controller.committed.controller_epoch
+                answer = await heartbeats.finished(command, anybody(), arrived_ms=arrived_ms)
+                return controller.committed.controller_epoch, answer
             call: asyncio.Future[HeartbeatAnswered | MetadataError] = (
                 asyncio.get_running_loop().create_future()
             )
@@ -88,7 +93,7 @@ class Heartbeater:
             outcome = await (call if waiting is None else waiting)
             if isinstance(outcome, MetadataError):
                 raise outcome
-            return controller.committed.controller_epoch
+            return controller.committed.controller_epoch, outcome
 
         return await self._world.remote(
             self._world.nodes[asks], serve, caller=self._broker.broker_id, is_poll=True

@@ -102,7 +102,7 @@ class SimulatedFetch(SnapshotFetch):
     async def _hash(self, snapshot_id: str) -> None:
         """Leave it to whoever asks for it: that takes no time here."""
 
-    def _load(self, snapshot_id: str, seal: Seal | None) -> MetadataImage:
+    def _load(self, snapshot_id: str, seal: Seal) -> MetadataImage:
         world = self._node.world
         foreign = world.forgery.found(snapshot_id)
         if foreign is not None:
@@ -116,9 +116,8 @@ class SimulatedFetch(SnapshotFetch):
             world.tell(self._node, f"sets snapshot {snapshot_id} aside")
             raise
 
-    async def _download(self, urls: Sequence[str], snapshot_id: str, sha256: str | None) -> None:
+    async def _download(self, urls: Sequence[str], snapshot_id: str, sha256: str) -> None:
         world = self._node.world
-        assert sha256 is not None, "every snapshot here has a seal"
         failure: MetadataError = SnapshotNotFound("no other controller has the snapshot now")
         for url in urls:
             source = cast("ClusterNode", world.nodes[NodeId(int(url))])

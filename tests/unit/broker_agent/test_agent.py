@@ -205,7 +205,7 @@ async def test_clients_that_ask_for_the_status_at_once_are_answered_in_a_turn_ea
             counting = asyncio.create_task(count_turns())
             requests = [make_mocked_request("GET", "/v1/status") for _ in range(8)]
             with patch("broker_agent.http_api.digest", counted):
-                answers = await asyncio.gather(*(api._status(request) for request in requests))
+                answers = await asyncio.gather(*(api.status(request) for request in requests))
             counting.cancel()
             await threads.shut_down()
     assert [answer.status for answer in answers] == [200] * 8

@@ -191,7 +191,7 @@ async def test_followers_are_told_the_endpoint_of_the_listener_for_hosts(tmp_pat
     two = BrokerEndpoint("REPLICATION", "10.0.0.2", 9093, 1)
     async with controllers(cluster) as members:
         settings = settings_for(tmp_path, members, advertised_listeners=(two,))
-        features = (FeatureRange("group.version", 0, 1),)
+        features = (FeatureRange("group.version", 0, 0), FeatureRange("own.version", 1, 2))
         async with BrokerAgent(
             settings, host=host, listener="REPLICATION", log_dirs=(ANOTHER,), features=features
         ) as agent:
@@ -200,7 +200,8 @@ async def test_followers_are_told_the_endpoint_of_the_listener_for_hosts(tmp_pat
             assert registered.endpoints[1:] == (two,)
             assert registered.endpoints[0].name == "PLAINTEXT"
             assert registered.log_dirs == (ANOTHER,)
-            assert features[0] in registered.features
+            assert {*features} <= {*registered.features}
+            assert len({one.name for one in registered.features}) == len(registered.features)
             own = cluster.log.image.brokers[BrokerId(11)]
             other = own._replace(broker_id=BrokerId(12), endpoints=(two._replace(host="b12"),), fenced=False)
             cluster.append(RegisterBrokerRecord._make(other))

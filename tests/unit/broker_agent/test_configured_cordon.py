@@ -17,9 +17,13 @@ ONE, OTHER = Uuid(b"1" * 16), Uuid(b"2" * 16)
 class Broker:
     def __init__(self) -> None:
         self.reported: list[frozenset[Uuid]] = []
+        self.unknown: list[list[str]] = []
         self.image: MetadataImage = step_of(EMPTY, [claim(EMPTY)]).image
         self.cordon = ConfiguredCordon(
-            BrokerId(11), directories=lambda: {"/data/1": ONE, "/data/2": OTHER}, cordon=self._report
+            BrokerId(11),
+            directories=lambda: {"/data/1": ONE, "/data/2": OTHER},
+            cordon=self._report,
+            on_unknown=lambda named: self.unknown.append([*named]),
         )
 
     def _report(self, cordoned: Iterable[Uuid]) -> None:
@@ -61,6 +65,16 @@ def test_what_names_no_directory_of_the_broker_reports_nothing(value: str) -> No
     broker.sets("12", "*")
     broker.sets("11", "1", key="log.cleaner.threads")
     assert broker.reported == []
+
+
+def test_paths_in_a_brokers_own_setting_that_are_no_directories_of_it_are_told_once() -> None:
+    broker = Broker()
+    broker.sets("", "/elsewhere")  # another broker's
+    broker.sets("11", "/data/1/,/data/2")
+    broker.sets("", "*")
+    broker.sets("11", "*")
+    broker.sets("11", "/data/1/")
+    assert broker.unknown == [["/data/1/"], ["/data/1/"]]
 
 
 def test_a_start_reads_the_setting_off_the_whole_image() -> None:

@@ -7,19 +7,15 @@ from typing import Any
 import pytest
 
 from broker_agent import dataless_host, replicas, reports
-from broker_agent.dataless_host import HOST_FEATURES, DatalessHost
+from broker_agent.dataless_host import DatalessHost
 from broker_agent.replicas import LocalReplicas, Phase
-from broker_agent.session import SUPPORTED_FEATURES
 from metadata_log.errors import BrokerNotAvailable, InvariantBroken, leaves
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
-from metadata_log.records.brokers import FeatureRange
-from metadata_log.records.features import BROKERS_FEATURES, FeatureLevelRecord
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
 from metadata_log.wire.commands import AlteredPartition, AlterPartition, ReportedIsr
-from quorum.decide.founding import Founding
 from quorum.decide.partitions import PartitionsAltered
-from tests.support.decisions import World, registration
+from tests.support.decisions import World
 
 ME = BrokerId(1)
 
@@ -311,23 +307,3 @@ def test_a_fault_ends_it() -> None:
     with pytest.raises(BaseExceptionGroup) as group:
         asyncio.run(asyncio.wait_for(cluster.host.run(cluster), 30))
     assert [type(leaf) for leaf in leaves(group.value)] == [InvariantBroken]
-
-
-@pytest.mark.parametrize("features", [(), HOST_FEATURES], ids=["library", "host"])
-def test_it_registers_where_the_levels_of_kafkas_brokers_are_finalized(
-    features: tuple[FeatureRange, ...],
-) -> None:
-    """A host program that stores messages says itself what it carries; without that it is refused."""
-    world = World()
-    world.write(Founding.at(30, for_kafka=True).records(min_insync_replicas="1"))
-    refusal = world.decide(registration(7, features=(*SUPPORTED_FEATURES, *features))).refusal
-    assert (BrokerId(7) in world.image.brokers) is bool(features)
-    assert features or (refusal is not None and "does not support" in refusal.message)
-
-
-def test_a_level_beyond_what_kafkas_brokers_know_is_not_carried() -> None:
-    world = World()
-    world.write((FeatureLevelRecord("group.version", BROKERS_FEATURES["group.version"] + 1),))
-    refusal = world.decide(registration(7, features=(*SUPPORTED_FEATURES, *HOST_FEATURES))).refusal
-    assert refusal is not None
-    assert "supports group.version 0 to 1; the cluster is at 2" in refusal.message

@@ -21,8 +21,8 @@ from yarl import URL
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
 from broker_agent.forwarding import EVENT_STREAM, forwarding, silence_max_ms
-from broker_agent.http_api import HttpApi
-from broker_agent.routes import FORWARDED, RULES
+from broker_agent.http_api import RULES, HttpApi
+from broker_agent.routes import FORWARDED
 from metadata_log import limits
 from metadata_log.ids import BrokerId
 from metadata_log.node.addresses import read_url
@@ -424,10 +424,6 @@ async def test_a_silent_controller_is_given_up_once_the_broker_found_another(tmp
     the request, the broker itself asks the other one.
     """
 
-    async def silent(_: Controller, __: web.Request) -> web.StreamResponse:
-        await asyncio.Event().wait()
-        raise AssertionError("nothing ends the wait")
-
     for method, body, headers in (("GET", None, {}), ("POST", {}, {"X_Request_Id": REQUEST_ID})):
         async with broker(tmp_path / method, [silent], [DONE]) as (agent, (frozen, active)):
 
@@ -454,7 +450,46 @@ async def test_a_silent_controller_is_given_up_once_the_broker_found_another(tmp
 )
 def test_what_a_controller_waits_for_is_no_silence(method: str, target: str, silence_ms: int) -> None:
     request = make_mocked_request(method, target)
-    assert silence_max_ms(request, is_write=method != "GET") == silence_ms
+    assert silence_max_ms(request) == silence_ms
+
+
+async def silent(_: Controller, __: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError("nothing ends the wait")
+
+
+async def test_a_slow_answer_to_a_read_comes_and_its_controller_works_once(tmp_path: Path) -> None:
+    """Method: the active controller takes ten times as long as a read is patient, while the other one is asked in turn."""
+    elsewhere = says(421, {"error": "NOT_CONTROLLER", "family": "Unavailable"})
+
+    async def slow(_: Controller, __: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.5)
+        return web.json_response({"items": []})
+
+    with patch("broker_agent.forwarding.READ_SILENT_S", 0.05):
+        async with broker(tmp_path, [slow], [elsewhere]) as (agent, (active, _)):
+            status, body, _ = await ask(agent, "GET", "/v1/topics")
+            assert (status, body, len(active.seen)) == (200, {"items": []}, 1)
+
+
+async def test_a_read_goes_on_past_a_silent_controller_which_is_asked_last_then(tmp_path: Path) -> None:
+    """Goal: readers that know brokers alone do not wait for frozen controllers. Method: one never answers."""
+    with patch("broker_agent.forwarding.SILENT_FOR_S", 3_600.0):
+        async with broker(tmp_path, [silent], [DONE]) as (agent, (frozen, active)):
+            for _ in range(2):
+                assert (await ask(agent, "GET", "/v1/topics"))[0] == 201
+            assert (len(frozen.seen), len(active.seen)) == (1, 2)
+            assert (await ask(agent, "GET", "/v1/log/lines?wait_ms=1"))[0] == 201
+
+
+async def test_a_read_is_told_that_there_has_been_no_leader_for_long(tmp_path: Path) -> None:
+    """Goal: its client takes what a follower has. Method: a pause that would not end; a write waits, as in an election."""
+    leaderless = says(503, {"error": "NOT_CONTROLLER"}, Retry_After="1", X_Leaderless_Ms="1000")
+    with patch("broker_agent.forwarding.PAUSE_FIRST_S", 3_600.0):
+        async with broker(tmp_path, [leaderless], [leaderless]) as (agent, members):
+            status, _, headers = await ask(agent, "GET", "/v1/topics")
+            assert (status, headers["X-Leaderless-Ms"]) == (503, "1000")
+            assert [len(member.seen) for member in members] == [1, 1]
 
 
 async def test_what_came_by_a_broker_is_not_forwarded_again(tmp_path: Path) -> None:

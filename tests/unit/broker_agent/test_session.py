@@ -9,7 +9,15 @@ import pytest
 
 from broker_agent.config import BrokerSettings
 from broker_agent.follower import Position
-from broker_agent.session import ROUND_PAUSE_MAX_MS, Call, Fetched, Refused, Session, WaitUntil
+from broker_agent.session import (
+    ROUND_PAUSE_MAX_MS,
+    SUPPORTED_FEATURES,
+    Call,
+    Fetched,
+    Refused,
+    Session,
+    WaitUntil,
+)
 from metadata_log.errors import (
     DuplicateBrokerRegistration,
     Fault,
@@ -118,11 +126,7 @@ def test_it_registers_first_and_then_fetches_from_where_it_stands() -> None:
     assert isinstance(call.request, RegisterBroker)
     assert call.url == A
     assert call.request.previous_broker_epoch == 5
-    assert [feature.name for feature in call.request.features] == [
-        "metadata.version",
-        "eligible.leader.replicas.version",
-        "metaquorum.version",
-    ]
+    assert call.request.features == SUPPORTED_FEATURES
     session.on_registered(REGISTERED)
     fetch = called(session, 1_001).request
     assert isinstance(fetch, FetchRequest)

@@ -263,8 +263,7 @@ def test_what_nobody_could_read_is_never_written() -> None:
             )
 
 
-def test_frames_of_a_payload_are_checked_each_bit_of_them() -> None:
-    """What a peer sends is checked by this alone before it is journalled."""
+def a_frame() -> bytes:
     _, frame = encode(
         base_offset=7,
         controller_epoch=1,
@@ -273,6 +272,12 @@ def test_frames_of_a_payload_are_checked_each_bit_of_them() -> None:
         envelope=NO_ENVELOPE,
         records=[FeatureLevelRecord(name="metadata.version", level=30)],
     )
+    return frame
+
+
+def test_frames_of_a_payload_are_checked_each_bit_of_them() -> None:
+    """What a peer sends is checked by this alone before it is journalled."""
+    frame = a_frame()
     check_frames(b"")
     check_frames(frame + frame)
     for bit in range(8 * len(frame)):
@@ -289,14 +294,7 @@ def test_frames_of_a_payload_are_checked_each_bit_of_them() -> None:
 
 def test_a_sound_frame_of_another_version_is_let_through() -> None:
     """The node that applies it names that version, and stops; a leader of that version must not lose its links for it."""
-    _, frame = encode(
-        base_offset=7,
-        controller_epoch=1,
-        appended_at_ms=3,
-        previous_crc=5,
-        envelope=NO_ENVELOPE,
-        records=[FeatureLevelRecord(name="metadata.version", level=30)],
-    )
+    frame = a_frame()
     head = bytearray(frame[:36])
     head[2] = 2
     crc = google_crc32c.extend(google_crc32c.value(bytes(head)), frame[40:])

@@ -19,8 +19,8 @@ import pytest
 from metadata_log.errors import Fault, InvalidSettings, NotController, OutcomeUnknown, TopicAlreadyExists
 from ops import cli
 from ops.admin.exchange import Unreachable
-from ops.local_cluster import ClusterMismatch
-from ops.options import Network, Noun, Output, Verb
+from ops.command_line.options import Network, Noun, Output, Verb
+from ops.local.cluster import ClusterMismatch
 from ops.verbs import topics
 from ops.when import AtOffset, AtTime
 
@@ -107,7 +107,7 @@ VERBS = {
         "bench restore",
         "bench fanout",
     ),
-    *("bench answers", "bench authorizer", "bench decisions"),
+    *("bench answers", "bench decisions"),
     *("bench door", "bench idle", "bench import-kafka", "bench import-zookeeper"),
     *("bench kafka", "bench kafka-records"),
     *("bench replay", "bench replay-digest", "bench spark-source"),
@@ -267,7 +267,17 @@ def test_a_duration_ago_is_no_flag() -> None:
     [
         ("", "required"),
         ("topcis list", "did you mean topics?"),
-        ("topics creat x", "did you mean create?"),
+        ("topics creat x", "invalid choice: 'creat'; did you mean create?\n"),
+        ("brokers ls", "invalid choice: 'ls'; did you mean list?\n"),
+        ("acls rm", "did you mean delete?"),
+        (
+            "brokers fence 11",
+            "a broker that is stopped is fenced, and drain --leaders-only takes its leaderships",
+        ),
+        ("help broekrs", "there is no 'broekrs'; did you mean brokers?\n"),
+        ("help brokers drian", "there is no 'brokers drian'; did you mean drain?\n"),
+        ("help volumes", "there is no 'volumes'; metaquorum help lists what there is\n"),
+        ("topics", "add-partitions  Give topics more partitions."),
         ("volumes list", "'bench')\n"),
         ("bench commit --peer etc", "did you mean etcd?"),
         ("up --brokres 2", "did you mean --brokers?"),
@@ -332,7 +342,7 @@ def test_a_verb_that_names_its_options_has_no_hint(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     mismatch = ClusterMismatch("d holds 1 controllers: leave --controllers out, or take another --dir")
-    with patch("ops.foreground.run_in_foreground", side_effect=mismatch):
+    with patch("ops.local.foreground.run_in_foreground", side_effect=mismatch):
         assert cli.main(["up", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().err.endswith("out, or take another --dir\n")
 
@@ -340,8 +350,6 @@ def test_a_verb_that_names_its_options_has_no_hint(
 @pytest.mark.parametrize(
     "line",
     [
-        "topics create t --partitions 1",
-        "topics create t",
         "topics create t --partitions 1 --assignment [[1]]",
         "topics create t --assignment [1]",
         "topics create t --assignment [[true]]",
@@ -530,6 +538,9 @@ for noun in cli.NOUNS:
         ("metaquorum topics un", {"undelete"}),
         ("metaquorum topics create --rep", {"--replication-factor"}),
         ("metaquorum topics create --placement s", {"striped"}),
+        ("metaquorum roll brokers --accept disk_", {"DISK_STALLED", "DISK_NEARLY_FULL"}),
+        ("metaquorum log dump --type topict", {"TopicTombstone"}),
+        ("metaquorum log tail --cause fen", {"FENCE_REQUESTED"}),
     ],
 )
 def test_a_shell_completes_nouns_verbs_options_and_choices(words: str, known: set[str]) -> None:
@@ -553,6 +564,12 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     with writer.stderr as stderr:
         assert stderr.read() == b""
     assert writer.wait(60) == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_caller_closed_is_no_error(closed: str) -> None:
+    command = f'"{sys.executable}" -m ops.cli context list {closed}'
+    assert subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, check=False).returncode == 0
 
 
 def test_output_that_cannot_be_written_is_no_bug() -> None:

@@ -46,19 +46,20 @@ ENDS_LATE: Final = "import atexit, os\ndef test_ends(): atexit.register(os._exit
 
 def run(checkout: Path, **files: str) -> subprocess.CompletedProcess[str]:
     """Run what ops/check does with tests of real processes, on these tests and two sound ones."""
-    for name in ("ops/setup.sh", "ops/lanes.sh", "tests/conftest.py"):
-        (checkout / name).parent.mkdir(exist_ok=True)
+    for name in ("ops", "scratch", "tests/real"):
+        (checkout / name).mkdir(parents=True)
+    for name in ("ops/setup.sh", "ops/lanes.sh"):
         shutil.copy(ROOT / name, checkout / name)
-    (checkout / "scratch").mkdir()
-    (checkout / "tests" / "real").mkdir()
-    (checkout / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
+    shutil.copy(ROOT / "tests/support/lanes.py", checkout / "tests/conftest.py")
+    (checkout / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider\n")
     for name, content in {"one": SOUND, "two": SOUND, **files}.items():
         (checkout / "tests" / "real" / f"test_{name}.py").write_text(content)
     outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         ["/bin/bash", "-c", SCRIPT, "check", Path(sys.executable).parents[1], checkout / "scratch"],
         cwd=checkout,
-        env=outside,
+        # Each of the processes imports what it needs for this, and nothing else.
+        env=outside | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -54,12 +54,11 @@ def test_an_environment_whose_making_was_cut_short_is_completed(checkout: Path) 
 @pytest.mark.parametrize(
     ("variables", "taken"),
     [
-        ({}, "plain/python3"),
-        ({"PREFER_OPTIMISED": "yes"}, "fast/python3.12"),
-        ({"PREFER_OPTIMISED": "yes", "PYTHON": "plain/python3"}, "plain/python3"),
+        ({}, "fast/python3.12"),
+        ({"PYTHON": "plain/python3"}, "plain/python3"),
     ],
 )
-def test_an_optimised_python_is_preferred_where_that_is_asked_for(
+def test_an_optimised_python_is_preferred_where_none_is_named(
     checkout: Path, variables: dict[str, str], taken: str
 ) -> None:
     """Method: scripts on PATH that answer as a Python that is too old, one without optimisations, and one with them do."""

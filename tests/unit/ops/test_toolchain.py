@@ -2,7 +2,12 @@
 
 import hashlib
 import re
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
@@ -68,6 +73,7 @@ def test_a_jar_with_another_sum_is_refused(
     lib, sums = tmp_path / "lib", tmp_path / "sums"
     lib.mkdir()
     sums.write_text(f"{hashlib.sha256(b'as pinned').hexdigest()}  a-1.jar\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(jars, "run", lambda command, *, failure: (lib / "a-1.jar").write_bytes(content))
     if not fails:
         jars.retrieve("node", lib, sums=sums)
@@ -91,3 +97,56 @@ def test_a_release_of_kafka_that_is_not_pinned_is_refused(monkeypatch: pytest.Mo
         toolchain.ToolMissing, match=r"Kafka 4\.2\.0 is not pinned here: 3\.9\.2, 4\.0\.2, 4\.1\.1, .* are"
     ):
         jars.kafka_jars("4.2.0")
+
+
+def test_processes_that_need_the_jars_at_once_take_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: nodes that are started together on a fresh machine do not fill one cache at the same time."""
+    taken: list[Path] = []
+    all_at_once = Barrier(3)
+
+    def retrieve(_configuration: str, lib: Path, **_: object) -> None:
+        taken.append(lib)
+        with suppress(BrokenBarrierError):
+            all_at_once.wait(0.2)
+        lib.mkdir()
+
+    monkeypatch.setattr(jars, "java_binary", lambda: sys.executable)
+    monkeypatch.setattr(jars, "tools_directory", lambda: tmp_path)
+    monkeypatch.setattr(jars, "retrieve", retrieve)
+    with ThreadPoolExecutor(3) as threads:
+        found = {*threads.map(lambda _: jars.kafka_jars().folder, range(3))}
+    assert len(found) == len(taken) == 1
+
+
+def test_ivy_runs_once_at_a_time_whatever_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the jars of nodes, of a sample and of the oracle are taken by checkouts at once, and all fill one cache."""
+    running: list[Path] = []
+
+    def run(_command: object, *, failure: str) -> None:
+        running.append(tmp_path)
+        time.sleep(0.02)
+        assert len(running) == 1, failure
+        running.clear()
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(jars, "run", run)
+    (tmp_path / "lib").mkdir()
+    with ThreadPoolExecutor(3) as threads:
+        taken = [threads.submit(jars.retrieve, "node", tmp_path / "lib") for _ in range(3)]
+    assert [each.result() for each in taken] == [None] * 3
+
+
+def test_classes_that_were_cut_off_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no process of Kafka ends with SIGBUS for a file that was copied, or written, in part."""
+    monkeypatch.setattr(jars, "java_binary", lambda: sys.executable)
+    monkeypatch.setattr(jars, "tools_directory", lambda: tmp_path)
+    monkeypatch.setattr(jars, "retrieve", lambda _configuration, lib, **_: lib.mkdir())
+    folder = jars.kafka_jars().folder
+    file = folder / jars.shared_classes(sys.executable, 100)
+    for size, is_used in ((0, False), (99, False), (100, True), (101, False)):
+        file.write_bytes(bytes(size))
+        assert jars.kafka_jars().classes == (file if is_used else None), size
+    file.rename(folder / jars.shared_classes("/bin/sh", 101))
+    assert jars.kafka_jars().classes is None, "of another java"

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from metadata_log.errors import Rejected, Unavailable
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from ops.stories.stage import Stage, StoryFailed
 from ops.waits import until, until_async
 from tests.support.processes import poll_until

@@ -97,7 +97,7 @@ def test_a_snapshot(tmp_path: Path, history: list[Step]) -> None:
     assert path.exists()
 
 
-@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("version", [0, 1, 3])
 def test_a_pointer(version: int) -> None:
     voters = {NodeId(1): Uuid(b"d" * 16)}
     pointer = Pointer.to(

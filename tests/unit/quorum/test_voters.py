@@ -9,11 +9,13 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec import structs
 
 from metadata_log.errors import (
     ChangePending,
     DuplicateVoter,
     InvalidRequest,
+    InvalidUpdateVersion,
     InvariantBroken,
     NotCaughtUp,
     NotController,
@@ -22,8 +24,10 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
+from metadata_log.metadata_versions import formatted_with
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.controllers import RegisterControllerRecord
+from metadata_log.records.features import METAQUORUM_VERSION_LEVEL
 from metadata_log.records.quorum import KAFKA_ENDPOINT, VoterEndpoint
 from metadata_log.records.users import UserScramCredentialRecord
 from quorum.controller.controller import Controller
@@ -38,7 +42,7 @@ from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
 from tests.support.callers import anybody
 from tests.support.desk import FOUNDERS, at_desk
-from tests.support.lab import Lab, observer, setting, settings, spin, uuid
+from tests.support.lab import Lab, observer, registration, setting, settings, spin, uuid
 
 
 def addition(
@@ -89,17 +93,12 @@ async def test_the_first_claim_founds_rafts_voters_and_no_later_one_changes_them
     lab.same_everywhere()
 
 
-@pytest.mark.parametrize("is_founded_with_it", [True, False])
-async def test_a_quorum_for_kafkas_brokers_is_founded_with_their_features_and_told_where_it_listens(
-    is_founded_with_it: bool,
-) -> None:
-    """Goal: one that had no listener gets the endpoints with its next claim, and no level that nobody asked for."""
+async def test_a_quorum_that_gets_a_listener_for_kafka_is_told_where_it_listens() -> None:
+    """Goal: one that had none gets the endpoints with its next claim, and no level that nobody asked for."""
     lab = Lab()
-    for node_id, controller in lab.controllers.items():
-        if node_id > 1 or is_founded_with_it:
-            controller._settings = with_kafka(node_id)
+    for node_id in (2, 3):
+        lab.controllers[node_id]._settings = with_kafka(node_id)
     founded = lab.lead(1).committed
-    assert founded.features.get("group.version", 0) == int(is_founded_with_it)
     lab.lead(2)
     image = lab.lead(3).committed
     assert image.features == founded.features
@@ -109,24 +108,41 @@ async def test_a_quorum_for_kafkas_brokers_is_founded_with_their_features_and_to
     lab.same_everywhere()
 
 
-@pytest.mark.parametrize(("level", "begins_with_them"), [(30, True), (27, True), (25, False)])
-async def test_a_quorum_is_founded_with_the_levels_that_its_settings_choose(
-    level: int, begins_with_them: bool
-) -> None:
-    """As `kafka-storage format --release-version` finalizes them; without a listener, none that brokers alone carry."""
+@pytest.mark.parametrize("listens", [True, False], ids=["kafka", "ours"])
+@pytest.mark.parametrize("level", [30, 27, 25, 17])
+async def test_a_quorum_is_founded_with_the_levels_that_kafka_formats(level: int, *, listens: bool) -> None:
+    """As `kafka-storage format --release-version` finalizes them, with and without a listener for Kafka's brokers."""
     lab = Lab()
     features = FeatureSettings(founding_metadata_version=level)
     for node_id, controller in lab.controllers.items():
-        controller._settings = replace(settings(node_id), features=features)
+        of = with_kafka(node_id) if listens else settings(node_id)
+        controller._settings = replace(of, features=features)
     founded = lab.lead(1).committed
-    assert founded.features["metadata.version"] == level
-    assert founded.features.get("eligible.leader.replicas.version", 0) == int(begins_with_them)
-    assert "group.version" not in founded.features
-    assert dict(founded.configs.get((4, ""), {})) == (
-        {"min.insync.replicas": "1"} if begins_with_them else {}
-    )
+    ours = {"metadata.version": level, "metaquorum.version": METAQUORUM_VERSION_LEVEL}
+    assert dict(founded.features) == ours | formatted_with(level)
+    assert dict(founded.configs.get((4, ""), {})) == ({"min.insync.replicas": "1"} if level > 25 else {})
     lab.lead(2)
     assert lab.lead(2).committed.features == founded.features
+    lab.same_everywhere()
+
+
+async def test_levels_of_the_release_before_stay_until_they_are_raised() -> None:
+    """Goal: a cluster that was founded without the levels of messages is not touched by a claim of this release."""
+    lab = Lab()
+    lab.controllers[1].founding = Founding(levels=(("eligible.leader.replicas.version", 1),))
+    founded = lab.lead(1).committed
+    leader = lab.lead(2)
+    assert leader.committed.features == founded.features and "group.version" not in founded.features
+    for node_id in (1, 2, 3):
+        await lab.write(leader, registration_of(settings(node_id), uuid(node_id)))
+    update = FeatureUpdate("group.version", 1, UpgradeType.UPGRADE)
+    await lab.write(leader, structs.replace(registration(11), features=registration(11).features[:3]))
+    with pytest.raises(InvalidUpdateVersion, match=r"broker 11 \(fenced\) supports 0 to 0"):
+        await leader.submit(UpdateFeatures(updates=(update,), validate_only=False), anybody())
+    lab.now_ms += settings(1).timing.session_timeout_ms
+    await lab.write(leader, registration(11, incarnation=2))
+    await lab.write(leader, UpdateFeatures(updates=(update,), validate_only=False))
+    assert lab.lead(3).committed.features["group.version"] == 1
     lab.same_everywhere()
 
 
@@ -134,7 +150,7 @@ async def test_a_quorum_is_founded_with_users() -> None:
     """Their records need a level of metaquorum.version that the same batch finalizes."""
     lab = Lab()
     alice = UserScramCredentialRecord("alice", 1, b"salt", b"stored", b"server", 4096, b"k" * 16)
-    lab.controllers[1].founding = Founding.at(30, for_kafka=False)._replace(credentials=(alice,))
+    lab.controllers[1].founding = Founding.at(30)._replace(credentials=(alice,))
     assert dict(lab.lead(1).committed.users) == {("alice", 1): alice}
     assert lab.lead(2).committed.users == lab.controllers[1].committed.users
     lab.same_everywhere()

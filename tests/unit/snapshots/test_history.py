@@ -12,6 +12,7 @@ from snapshots.history import batches, image_at
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
 from tests.support.histories import history_of
+from tests.support.retained import retained
 
 
 def test_beyond_the_end_and_below_the_start(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ def test_beyond_the_end_and_below_the_start(tmp_path: Path) -> None:
     with pytest.raises(OffsetInFuture):
         image_at(log, store, log.end_offset + 1)
     write_snapshot(history[30].image, store.directory)
-    log.retain(bytes_max=0, older_than_ms=None, below=history[30].image.end_offset)
+    retained(log, bytes_max=0, older_than_ms=None, below=history[30].image.end_offset)
     with pytest.raises(OffsetCompacted):
         image_at(log, store, history[30].image.end_offset - 1)
     for step in history[30:]:

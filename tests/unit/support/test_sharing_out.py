@@ -1,4 +1,4 @@
-"""Edge: processes that run the same tests share out the files among them (tests/conftest.py)."""
+"""Edge: processes that run the same tests share out the files among them (tests/support/lanes.py)."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def test_a_file_that_another_process_has_taken_is_left_out_and_the_next_is_taken
         file = tmp_path / "tests" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(FILE.format(name=name))
-    shutil.copy(TESTS / "conftest.py", tmp_path / "tests")
+    shutil.copy(TESTS / "support/lanes.py", tmp_path / "tests/conftest.py")
     (tmp_path / "tests/b/conftest.py").write_text("")
     taken = tmp_path / "taken"
     taken.mkdir()
@@ -50,7 +50,7 @@ def test_a_file_that_another_process_has_taken_is_left_out_and_the_next_is_taken
             "tests",
         ],
         cwd=tmp_path,
-        env=os.environ | {"TEST_FILES_TAKEN": str(taken), "PYTHONPATH": str(TESTS.parent)},
+        env=os.environ | {"TEST_FILES_TAKEN": str(taken), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,

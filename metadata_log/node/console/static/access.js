@@ -21,7 +21,7 @@ const choice = (label, values, chosen, all) => h("select", { "aria-label": label
 const text = (label, value) => h("input", { type: "search", value, placeholder: label, "aria-label": label, size: 14, spellcheck: "false" });
 
 async function showAcls(root, context, pick) {
-  const head = h("div"), rows = h("div"), may = context.may("cluster");
+  const head = h("div"), about = h("small", { "aria-live": "polite" }), rows = h("div"), may = context.may("cluster");
   const meant = Object.fromEntries(FIELDS.map((name) => [name, context.params.get(name)]).filter(([, value]) => value));
   const inputs = {
     resource_type: choice("type of resource", TYPES, meant.resource_type, "any type"), resource_name: text("resource", meant.resource_name ?? ""),
@@ -34,18 +34,20 @@ async function showAcls(root, context, pick) {
     location.hash = `#/access${query.size ? `?${query}` : ""}`;
   };
   const filters = h("form", { class: "bar", role: "search", "aria-label": "filter", onsubmit: search }, Object.values(inputs), h("button", { type: "submit" }, "Filter"), Object.keys(meant).length ? h("a", { href: "#/access" }, "all") : null);
-  root.append(head, h("div", { class: "stack" }, explaining(), rows));
+  // The filters stay where they are: one that is put in again would lose the focus of who types into it.
+  root.append(head, h("div", { class: "stack" }, explaining(), h("section", { class: "card" }, h("header", {}, h("h2", {}, "Rules"), about), h("div", { class: "body" }, filters), rows)));
   const path = `/v1/acls${Object.keys(meant).length ? `?${new URLSearchParams(meant)}` : ""}`;
   const refresh = async () => {
     const listed = await read(path), items = listed.items.sort((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1));
     replace(head, title("Access", OF.acls, pick, may ? button("Create a rule", () => createAcls(context), "main") : null, may && items.length > 1 && Object.keys(meant).length ? button(`Delete these ${number(items.length)}`, () => deleteAcls(context, meant, `Delete ${number(items.length)} rules`), "danger") : null, dataLink(`${path}${path.includes("?") ? "&" : "?"}consistency=stale`)),
       listed.enforced ? null : notice("warn", mark("warn", "not enforced"), " These rules do not count on the doors of this controller: [acls] enforced is not true. Brokers of Kafka may enforce them."));
-    replace(rows, h("section", { class: "card" }, h("header", {}, h("h2", {}, "Rules"), h("small", { "aria-live": "polite" }, shortened(items, "rules"))), h("div", { class: "body" }, filters), table([
+    about.textContent = shortened(items, "rules");
+    replace(rows, table([
       ["", (one) => (one.permission_type === "DENY" ? mark("bad", "deny") : mark("good", "allow")), "nowrap"], ["principal", (one) => h("b", {}, one.principal), "wrap"],
       ["operation", (one) => low(one.operation), "nowrap"], ["resource", (one) => [low(one.resource_type), " ", h("b", {}, one.resource_name)], "wrap"],
       ["pattern", (one) => low(one.pattern_type), "nowrap"], ["host", (one) => one.host, "mono wrap"],
       ["", (one) => (may ? button("Delete", () => deleteAcls(context, Object.fromEntries(FIELDS.map((name) => [name, one[name]])), "Delete a rule"), "plain") : ""), "num"],
-    ], items.slice(0, SHOWN_MAX), Object.keys(meant).length ? "no rule is meant" : "there is no rule yet: without one, ACLs allow nothing")));
+    ], items.slice(0, SHOWN_MAX), Object.keys(meant).length ? "no rule is meant" : "there is no rule yet: without one, ACLs allow nothing"));
   };
   await refresh();
   return { refresh, concerns: (_name, _batch, types) => types.some((type) => /AccessControl|all/.test(type)) };

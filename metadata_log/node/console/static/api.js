@@ -87,10 +87,19 @@ export async function lines(query, max = 500) {
   return found.slice(0, max);
 }
 
-/** The lines of the newest `count` records; `overview` says where the log begins and ends. */
-export async function newest(count, overview = null) {
+/** The lines of the newest `count` records, of all types or of some; `overview` says where the log begins and ends. */
+export async function newest(count, overview = null, types = []) {
   const { end_offset, log_start_offset } = overview ?? await read("/v1/overview");
-  return lines(`from=${Math.max(log_start_offset, end_offset - count)}&until=${end_offset}`, count);
+  const range = `from=${Math.max(log_start_offset, end_offset - count)}&until=${end_offset}`;
+  return types.length ? linesOf(types, range, count) : lines(range, count);
+}
+
+/** The lines of records of some types in a range of at most `max` records. */
+export function linesOf(types, range, max) {
+  return lines(`${range}&types=${types}`, max).catch((error) => {
+    if (error.status !== 400) throw error;
+    return lines(range, max); // a broker's page, and a controller of an earlier release
+  });
 }
 
 // --- events

@@ -121,7 +121,16 @@ const CAUSES = words({
   SHUTDOWN_GRANTED: (d) => `broker ${d.broker_id} shut down`,
   TOPIC_DELETED: () => "the topic was deleted",
   TOPIC_UNDELETED: () => "the topic was restored",
+  CONTROLLER_CLAIMED: (d) => `controller ${d.node_id} took over`,
   CONTROLLER_REGISTERED: () => "a controller registered",
+  CONTROLLER_UNREGISTERED: () => "a controller was removed from the registrations",
+  DELEGATION_TOKEN_EXPIRED: () => "delegation tokens had ended",
+  ELIGIBLE_REPLICAS_CLEARED: () => "min.insync.replicas was about to change",
+  LOG_DIR_CORDONED: (d) => `broker ${d.broker_id} reported which directories are cordoned`,
+  PRODUCER_IDS_REQUESTED: (d) => `broker ${d.broker_id} asked for producer ids`,
+  UNCLEAN_SWEEP: () => "the topic accepts lost messages, and no other replica could lead",
+  UNDELETE_WINDOW_COUNTED: () => "deleted topics can still be restored; the log's time goes on",
+  UNDELETE_WINDOW_PASSED: () => "deleted topics could be restored no longer, and were removed",
 });
 
 /** Why a batch was written: its cause in words, else the operation that was asked for. */
@@ -130,7 +139,7 @@ export function why(batch) {
   if (cause) return CAUSES[cause.code]?.(cause.detail ?? {}, cause.ref_offset) ?? cause.code.toLowerCase().replaceAll("_", " ");
   if (batch.operation === "completeActivation") return "a controller became the active one";
   if (batch.operation === "writeNoOpRecord") return "the quiet quorum marked that it is alive";
-  return batch.operation ? `${batch.operation} was asked for` : "–";
+  return batch.operation ? `${batch.operation.replace(/\.many$/, "")} was asked for` : "–";
 }
 
 export function since(began, now) {

@@ -1,14 +1,14 @@
 // The log as it grows: each batch with its cause and its actor; a batch unfolds to its records.
 import { lines, newest, read } from "./api.js";
-import { grouped } from "./batches.js";
-import { card, clock, h, madeLink, number, replace, title, why } from "./dom.js";
+import { continued, grouped } from "./batches.js";
+import { button, card, clock, h, madeLink, notice, number, replace, title, why } from "./dom.js";
 import { subjects } from "./overview.js";
 
-const KEPT = 400, PAGE = 400;
+const KEPT = 4000, PAGE = 400; // each new batch draws all rows: one page is kept, and what else was asked for
 
 export async function show(root, context) {
-  const from = context.params.get("from"), body = h("tbody"), opened = new Set();
-  let shown = [], follows = from === null, quiet = true;
+  const from = context.params.get("from"), body = h("tbody"), more = h("div", { class: "bar" }), opened = new Set();
+  let shown = [], follows = from === null, quiet = true, first = 0, last = 0, range = null, kept = PAGE, loads = 0, loading = false;
   const wanted = h("input", { type: "search", placeholder: "cause, actor, topic, type", "aria-label": "filter", oninput: () => draw() });
   const follow = h("input", { type: "checkbox", checked: follows, onchange: () => { follows = follow.checked; if (follows) load(null); } });
   const noops = h("input", { type: "checkbox", onchange: () => { quiet = !noops.checked; draw(); } });
@@ -17,10 +17,29 @@ export async function show(root, context) {
   async function load(start) {
     const overview = await read("/v1/overview");
     const begin = start === null ? Math.max(overview.log_start_offset, overview.end_offset - PAGE) : Math.min(Math.max(start, overview.log_start_offset), overview.end_offset);
-    shown = grouped(await lines(`from=${begin}&until=${Math.min(begin + PAGE, overview.end_offset)}`, PAGE));
-    if (start === null) shown.reverse();
+    const end = Math.min(begin + PAGE, overview.end_offset), found = grouped(await lines(`from=${begin}&until=${end}`, PAGE));
+    [range, first, last, kept, loads] = [overview, begin, end, PAGE, loads + 1];
+    shown = start === null ? found.reverse() : found;
     if (start !== null && shown[0]) opened.add(shown[0].offset);
     draw();
+  }
+
+  /** Load what lies before the batches that are shown, or behind them where they begin at an offset. */
+  async function loadMore() {
+    if (loading) return; // two answers to one question would be shown twice
+    loading = true;
+    const mine = loads;
+    try {
+      range = await read("/v1/overview"); // the log has grown meanwhile, and may have lost its beginning
+      const [begin, end] = from === null ? [Math.max(range.log_start_offset, first - PAGE), first] : [last, Math.min(last + PAGE, range.end_offset)];
+      const found = begin < end ? grouped(await lines(`from=${begin}&until=${end}`, PAGE)) : [];
+      if (mine !== loads) return; // what it continues is shown no more
+      if (from === null) { shown = continued(shown, found.reverse()); first = begin; } else { shown = continued(found.reverse(), shown.toReversed()).reverse(); last = end; }
+      kept = Math.max(PAGE, shown.length);
+      draw();
+    } catch (error) {
+      replace(more, notice("warn", error.message), button("Try again", loadMore));
+    } finally { loading = false; }
   }
 
   function matches(one) {
@@ -31,7 +50,10 @@ export async function show(root, context) {
 
   function draw(fresh = null) {
     const rows = shown.filter(matches).slice(0, KEPT);
-    replace(body, rows.length ? rows.flatMap((one) => line(one, one.offset === fresh)) : h("tr", {}, h("td", { colspan: 6, class: "empty" }, "no batch of those that are loaded matches")));
+    const isAll = from === null ? first <= range.log_start_offset : last >= range.end_offset;
+    const end = shown.length >= KEPT ? "go to an offset for more" : from === null ? `the log begins at offset ${number(range.log_start_offset)}` : "this is the end of the log";
+    replace(more, isAll || shown.length >= KEPT ? h("span", { class: "muted" }, end) : button(from === null ? "Show older batches" : "Show later batches", loadMore));
+    replace(body, rows.length ? rows.flatMap((one) => line(one, one.offset === fresh)) : h("tr", {}, h("td", { colspan: 6, class: "empty" }, `no batch from offset ${number(first)} to ${number(last)} matches`)));
   }
 
   function line(one, isNew) {
@@ -55,14 +77,15 @@ export async function show(root, context) {
 
   root.append(title("Log", from === null ? "newest first" : `from offset ${number(from)} on`, madeLink("log", () => shown)),
     h("div", { class: "card" }, h("header", {}, h("div", { class: "bar" }, wanted, jump, from === null ? h("label", { class: "check" }, follow, "follow") : h("a", { href: "#/log", class: "button" }, "newest"), from === null ? h("label", { class: "check" }, noops, "marks of a quiet quorum") : null)),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "batches" }, h("table", {}, h("thead", {}, h("tr", {}, ["time (UTC)", "offset", "why", "by whom", "records"].map((name) => h("th", { scope: "col", class: name === "offset" ? "num" : "" }, name)), h("th", {}))), body))));
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "batches" }, h("table", {}, h("thead", {}, h("tr", {}, ["time (UTC)", "offset", "why", "by whom", "records"].map((name) => h("th", { scope: "col", class: name === "offset" ? "num" : "" }, name)), h("th", {}))), body)), h("div", { class: "empty" }, more)));
   await load(from === null ? null : Number(from));
   return {
     concerns: () => false, // it is told of each batch
     told(name, batch) {
       if (!follows) return;
       if (name !== "batch") { load(null); return; }
-      shown = [batch, ...shown].slice(0, KEPT);
+      shown = [batch, ...shown].slice(0, loading ? KEPT : Math.min(kept, KEPT)); // older ones will follow the last
+      [first, last] = [shown.at(-1).offset, batch.end_offset];
       draw(batch.offset);
     },
   };

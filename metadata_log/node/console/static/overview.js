@@ -1,21 +1,27 @@
 // What is wrong, since when and because of what; how much there is; and what happened last.
-import { lines, newest, read } from "./api.js";
-import { grouped } from "./batches.js";
+import { linesOf, newest, read } from "./api.js";
+import { continued, grouped, joined } from "./batches.js";
 import { card, clock, dataLink, duration, h, madeLink, mark, notice, number, offsetLink, replace, since, table, title, why } from "./dom.js";
-import { intervals, lanesOf } from "./lanes.js";
+import { TYPES, followed, intervals, lanesOf, registered } from "./lanes.js";
 
-const SHOWN = 9, LOOKED_BACK = 2000, AT_ONCE = 60;
+const SHOWN = 9, KEPT = 200, LOOKED_BACK = 4000, AT_ONCE = 60, LANES_MAX = 40;
+// What is read further back: all but the records of partitions, of which one change may have thousands.
+const NEWS = ["ControllerClaim", "RegisterController", "UnregisterController", "Voters", "RegisterBroker", "UnregisterBroker", "BrokerRegistrationChange",
+  "Topic", "TopicTombstone", "TopicRestore", "RemoveTopic", "Config", "FeatureLevel", "AccessControlEntry", "RemoveAccessControlEntry", "ClientQuota",
+  "UserScramCredential", "RemoveUserScramCredential", "DelegationToken", "RemoveDelegationToken"];
 
 export async function show(root, context) {
   const head = h("div"), tiles = h("div", { class: "tiles" }), troubles = h("div"), lanes = h("div"), warnings = h("div"), changes = h("div");
   root.append(head, tiles, h("div", { class: "grid" }, h("div", { class: "w7 stack" }, troubles, lanes, warnings), h("div", { class: "w5" }, changes)));
   let fresh = [], earlier = [], looked = []; // what was told since the page was opened, and what was read
-  const happened = () => [...fresh.filter((one) => !earlier.some((each) => each.end_offset >= one.end_offset)), ...earlier].slice(0, SHOWN);
+  const added = []; // of what was told, the lines about brokers
+  let present = new Map(); // the brokers' states
+  const happened = () => [...fresh.filter((one) => !earlier.some((each) => each.end_offset >= one.end_offset)), ...earlier];
   const drawChanges = () => replace(changes, card("What happened last", { side: h("a", { href: "#/log" }, "whole log") }, table([
     ["time", (one) => h("span", { class: "mono" }, clock(one.time_ms)), "nowrap"],
     ["what, by whom", (one) => [why(one), h("br"), h("small", {}, [one.actor, subjects(one)].filter(Boolean).join(" · ") || "–")], "wrap"],
     ["offset", (one) => offsetLink(one.offset), "num"],
-  ], happened(), "nothing yet")));
+  ], joined(happened()).slice(0, SHOWN), "nothing yet")));
   const refresh = async () => {
     const shown = await read("/v1/overview");
     context.overview = shown;
@@ -26,26 +32,36 @@ export async function show(root, context) {
     drawLanes();
   };
   const drawLanes = () => {
-    const chart = lanesOf(looked, context.overview.now_ms, 740);
-    replace(lanes, chart === null ? null : card("Brokers over time", { side: madeLink("broker-states", () => Object.fromEntries(intervals(looked, context.overview.now_ms))) }, chart));
+    const found = followed(looked, added), chart = lanesOf(found, context.overview.now_ms, 740, present);
+    replace(lanes, chart === null ? null : card("Brokers over time", { side: madeLink("broker-states", () => Object.fromEntries(intervals(found, context.overview.now_ms, present))) }, chart));
   };
   replace(changes, card("What happened last", { side: h("a", { href: "#/log" }, "whole log") }, h("div", { class: "empty tall" }, "reading the log")));
   await refresh();
   // What is wrong is shown first: to read the log may take longer.
   const took = (found) => {
-    earlier = grouped(found).filter(isNews).reverse();
-    looked = found;
+    const batches = grouped(found), [first] = batches;
+    if (first?.offset > context.overview.log_start_offset) first.isPart = true; // it may begin before what was read
+    earlier = batches.filter(isNews).reverse();
     drawChanges();
+  };
+  const readFurther = async () => {
+    looked = await newest(LOOKED_BACK, context.overview, NEWS);
+    const oldest = earlier.at(-1); // of its batch perhaps only the end was read
+    const older = grouped(looked, true).filter((one) => isNews(one) && (!oldest || one.key === oldest.key || one.end_offset <= oldest.offset));
+    earlier = continued(earlier, older.reverse().map((one) => ({ ...one, isPart: true })), true);
+    drawChanges();
+    const all = Object.values(context.overview.brokers).reduce((sum, count) => sum + count, 0);
+    if (all <= LANES_MAX) present = new Map((await read("/v1/brokers")).items.map((one) => [one.broker_id, registered(one)]));
     drawLanes();
   };
   // A few records are read at once; the node makes more of them in a process that may have to begin.
-  newest(AT_ONCE, context.overview).then(took).catch((error) => replace(changes, notice("warn", error.message))).then(() => newest(LOOKED_BACK, context.overview)).then(took).catch(() => {});
+  newest(AT_ONCE, context.overview).then(took).catch((error) => replace(changes, notice("warn", error.message))).then(readFurther).catch(() => {});
   return {
     refresh,
     told(name, batch) {
       if (name !== "batch" || !isNews(batch)) return;
-      if (batch.brokers.length) lines(`from=${batch.offset}&until=${batch.end_offset}`).then((found) => { looked.push(...found); drawLanes(); }).catch(() => {});
-      fresh = [batch, ...fresh].slice(0, SHOWN);
+      if (batch.brokers.length) linesOf(TYPES, `from=${batch.offset}&until=${batch.end_offset}`, batch.end_offset - batch.offset).then((found) => { added.push(...found); drawLanes(); }).catch(() => {});
+      fresh = [batch, ...fresh].slice(0, KEPT);
       drawChanges();
     },
   };
@@ -54,9 +70,10 @@ export async function show(root, context) {
 const isNews = (batch) => Object.keys(batch.types).some((type) => type !== "NoOp");
 
 export function subjects(batch) {
-  const named = (batch.topics ?? []).join(", ");
+  const topics = batch.topics ?? [], named = topics.slice(0, 3).join(", ") + (topics.length > 3 ? " and others" : "");
   const records = Object.values(batch.types).reduce((sum, count) => sum + count, 0);
-  return `${named ? `${named} · ` : ""}${number(records)} record${records === 1 ? "" : "s"}`;
+  if (batch.isPart) return named;
+  return `${named ? `${named} · ` : ""}${number(records)} record${records === 1 ? "" : "s"}${batch.batches > 1 ? ` in ${number(batch.batches)} batches from offset ${number(batch.first_offset)} on` : ""}`;
 }
 
 function tilesOf(shown) {

@@ -30,12 +30,11 @@ export async function show(root, context) {
     replace(rows, card("Controllers", { about: `${shown.voters.length} voters, ${shown.observers.length} observers` }, table([
       ["controller", (one) => [h("b", {}, one.id), one.id === shown.node_id ? h("small", {}, " asked") : null], "nowrap"],
       ["role", (one) => (one.role ? state(one.role) : mark("idle", one.vote ? "voter" : "observer"))],
-      ["link", (one) => (one.id === shown.node_id ? "–" : one.reachable ? mark("good", "up") : mark("bad", "down"))],
+      ["link", (one) => (one.id === shown.node_id ? "–" : one.silent_ms ? mark("warn", `silent for ${duration(one.silent_ms)}`) : one.reachable ? mark("good", "up") : mark("bad", "down"))],
       ["end offset", (one) => number(one.end_offset), "num"],
       ["lag, records", (one) => number(one.lag_records), "num"],
       ["caught up", (one) => (one.last_caught_up_ms_ago === null ? "–" : one.last_caught_up_ms_ago === 0 ? "now" : `${duration(one.last_caught_up_ms_ago)} ago`), "num nowrap"],
-      ["its console", (one) => (one.http ? nodeLink(one.http, "quorum") : "–"), "nowrap"],
-      ["Raft address", (one) => h("span", { class: "mono" }, one.address ?? "–"), "nowrap"],
+      ["its console, Raft address", (one) => [one.http ? nodeLink(one.http, "quorum") : "–", h("br"), h("small", { class: "mono" }, one.address ?? "–")], "nowrap"],
       ["directory", (one) => h("span", { class: "mono muted" }, one.directory_id), "nowrap"],
       ["", (one) => (one.locked_out ? one.locked_out : change(one)), "nowrap"],
     ], all)));
@@ -64,12 +63,12 @@ function linksOf(shown) {
   const [fromX, fromY] = at.get(shown.node_id) ?? [width / 2, height / 2];
   const links = nodes.filter((one) => one.id !== shown.node_id).map((one) => {
     const [x, y] = at.get(one.id);
-    return h("path", { class: one.reachable ? "" : "down", d: `M${fromX} ${fromY}L${x} ${y}` }, h("title", {}, `controller ${one.id}: ${one.reachable ? "link up" : "no link"}`));
+    return h("path", { class: one.silent_ms ? "silent" : one.reachable ? "" : "down", d: `M${fromX} ${fromY}L${x} ${y}` }, h("title", {}, `controller ${one.id}: ${one.silent_ms ? "linked, and does not answer" : one.reachable ? "link up" : "no link"}`));
   });
   const marks = nodes.map((one) => {
     const [x, y] = at.get(one.id), leads = one.id === shown.leader_id, down = !one.reachable && one.id !== shown.node_id;
-    const below = down ? "no link" : leads ? "leader" : one.lag_records === null ? "follower" : `lag ${number(one.lag_records)}`;
+    const below = down ? "no link" : one.silent_ms ? "silent" : leads ? "leader" : one.lag_records === null ? "follower" : `lag ${number(one.lag_records)}`;
     return h("g", {}, h("circle", { class: `node ${leads ? "leads" : ""}`, cx: x, cy: y, r: 26 }), h("text", { class: "name", x, y: y - 1, "text-anchor": "middle", "font-weight": "600" }, one.id), h("text", { x, y: y + 13, "text-anchor": "middle" }, below));
   });
-  return h("div", { class: "body" }, h("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": nodes.map((one) => `controller ${one.id} ${one.reachable ? "linked" : "not linked"}`).join(", ") }, h("g", { class: "links" }, links), marks));
+  return h("div", { class: "body" }, h("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": nodes.map((one) => `controller ${one.id} ${one.silent_ms ? "linked, and silent" : one.reachable ? "linked" : "not linked"}`).join(", ") }, h("g", { class: "links" }, links), marks));
 }

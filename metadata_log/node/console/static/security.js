@@ -44,6 +44,7 @@ function principals(items, now) {
     ["roles", (one) => (one.roles.length ? one.roles.join(", ") : mark("idle", "none")), "nowrap"],
     ["rights", (one) => (one.rights.length ? one.rights.join(", ") : "none"), "wrap"],
     ["token", (one) => (one.has_token ? "yes" : "no")],
+    ["logs in as", (one) => one.user ?? "–", "nowrap"],
     ["certificate ends", (one) => ends(one.certificate_ends_ms, now), "nowrap"],
     ["seen last", (one) => (one.seen_at_ms === null ? "not since this node began" : [`${duration(Math.max(0, now - one.seen_at_ms))} ago`, one.seen_from ? h("small", {}, ` from ${one.seen_from}`) : null]), "nowrap"],
   ], items, "the file has no principal");

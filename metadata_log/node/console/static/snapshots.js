@@ -20,7 +20,7 @@ export async function show(root, context) {
       replace(about, card("State", {}, h("div", { class: "body" }, facts([
         ["log", `offsets ${number(overview.log_start_offset)} to ${number(shown.end_offset)}`],
         ["newest snapshot", newest ? `at offset ${number(newest.end_offset)}, ${number(shown.end_offset - newest.end_offset)} records ago` : "none yet: the log is still short"],
-        ["on its disk", `${number(items.length)} snapshots, ${bytes(items.reduce((sum, one) => sum + one.bytes, 0))}`],
+        ["on its disk", `${number(items.length)} snapshot${items.length === 1 ? "" : "s"}, ${bytes(items.reduce((sum, one) => sum + one.bytes, 0))}`],
       ]))));
       replace(rows, card("On its disk", { about: "the state at any offset is read from the nearest snapshot below it and the log from there on" }, table([
         ["state at offset", (one) => h("a", { href: `#/timeline?at=${one.end_offset}`, class: "mono" }, number(one.end_offset)), "num"],

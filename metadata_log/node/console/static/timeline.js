@@ -74,7 +74,7 @@ function moments(shown) {
   const row = (name, of) => ({ name, values: [shown.from, shown.to].map((one) => (one ? of(one) : "–")) });
   const states = (one) => { const counts = {}; for (const each of Object.values(one.brokers)) counts[each] = (counts[each] ?? 0) + 1; return Object.entries(counts).flatMap(([name, count]) => [state(name), ` ${count} `]); };
   return table([["", (one) => one.name], ["earlier", (one) => one.values[0]], ["later", (one) => one.values[1]]], [
-    row("time (UTC)", (one) => clock(one.time_ms)), row("offset", (one) => number(one.end_offset)), row("epoch", (one) => number(one.controller_epoch)), row("brokers", states),
+    row("time (UTC)", (one) => (one.end_offset === 0 ? "before the first record" : clock(one.time_ms))), row("offset", (one) => number(one.end_offset)), row("epoch", (one) => number(one.controller_epoch)), row("brokers", states),
     row("topics", (one) => number(one.topics)), row("partitions", (one) => number(one.partitions.partitions)), row("without leader", (one) => number(one.partitions.offline)), row("under-replicated", (one) => number(one.partitions.under_replicated)),
   ]);
 }

@@ -1,28 +1,30 @@
 // Delegation tokens, by which clients act as their owner: listed, and issued, renewed and expired, each shown first.
 import { read } from "./api.js";
 import { proposed, trial } from "./changes.js";
-import { button, card, clock, dataLink, duration, facts, field, h, mark, notice, number, replace, table, title } from "./dom.js";
+import { button, clock, dataLink, duration, facts, field, h, mark, notice, number, replace, table, title } from "./dom.js";
 
 const SHOWN_MAX = 500;
 const HOUR_MS = 3_600_000;
 const PATH = "/v1/tokens";
 
 export async function showTokens(root, context, pick) {
-  const head = h("div"), rows = h("div"), { identity, principal } = context.session, owner = context.params.get("owner") ?? "";
+  const head = h("div"), about = h("small"), rows = h("div"), { identity, principal } = context.session, owner = context.params.get("owner") ?? "";
   const filter = h("input", { type: "search", value: owner, placeholder: "owner or renewer", "aria-label": "owner or renewer", spellcheck: "false" });
   const search = (event) => { event.preventDefault(); location.hash = `#/access?${new URLSearchParams({ of: "tokens", ...(filter.value.trim() ? { owner: filter.value.trim() } : {}) })}`; };
   const filters = h("form", { class: "bar", role: "search", "aria-label": "filter", onsubmit: search }, filter, h("button", { type: "submit" }, "Filter"), owner ? h("a", { href: "#/access?of=tokens" }, "all") : null);
   const query = owner ? `?${new URLSearchParams({ owner })}` : "", may = identity && location.protocol === "https:";
-  root.append(head, rows);
+  // The filter stays where it is: one that is put in again would lose the focus of who types into it.
+  root.append(head, h("section", { class: "card" }, h("header", {}, h("h2", {}, "Tokens that you may see"), about), h("div", { class: "body" }, filters), rows));
   const refresh = async () => {
     const { items } = await read(`${PATH}${query}`), now = Date.now();
     items.sort((a, b) => a.expiry_timestamp_ms - b.expiry_timestamp_ms);
     replace(head, title("Access", "delegation tokens", pick, may ? button("Create a token", () => createToken(context), "main") : null, dataLink(`${PATH}${query || "?"}${query ? "&" : ""}consistency=stale`)),
       may ? null : notice("warn", mark("warn", "not here"), " Delegation tokens are not asked for in the clear, nor without an identity: they need [tls] and [identity]."));
-    replace(rows, card("Tokens that you may see", { about: items.length > SHOWN_MAX ? `the first ${number(SHOWN_MAX)} of ${number(items.length)} tokens` : `${number(items.length)} tokens; no list shows an HMAC` }, h("div", { class: "body" }, filters), table(columns(now, (one) => {
+    about.textContent = items.length > SHOWN_MAX ? `the first ${number(SHOWN_MAX)} of ${number(items.length)} tokens` : `${number(items.length)} tokens; no list shows an HMAC`;
+    replace(rows, table(columns(now, (one) => {
       const own = one.owner === principal || one.renewers.includes(principal);
       return [may && own ? button("Renew", () => renewToken(context, one), "plain") : null, " ", may && (own || context.may("cluster")) ? button("Expire", () => expireToken(context, one), "plain") : null];
-    }), items.slice(0, SHOWN_MAX), "there is no delegation token that you may see")));
+    }), items.slice(0, SHOWN_MAX), "there is no delegation token that you may see"));
   };
   await refresh();
   return { refresh, concerns: (_name, _batch, types) => types.some((type) => /DelegationToken|all/.test(type)) };

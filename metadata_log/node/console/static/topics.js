@@ -103,7 +103,7 @@ function partitionRows(context, { only = "", topic = "", contains = "" }) {
   const query = (after, limit) => new URLSearchParams({ limit, ...(only ? { only } : {}), ...(topic ? { topic } : {}), ...(after ? { after } : {}) });
   const rows = new LongTable([
     ["partition", (one) => h("a", { href: `#/topics/${encodeURIComponent(one.topic)}` }, `${topic ? "" : `${one.topic}:`}${one.partition}`)],
-    ["leader", (one) => (one.leader === -1 ? mark("bad", "none") : String(one.leader)), "num"],
+    ["leader", (one) => (one.leader === -1 ? mark("bad", "none") : h("a", { href: `#/brokers/${one.leader}` }, one.leader)), "num"],
     ["state", (one) => stateOf(one)],
     ["ISR", (one) => ids(one.isr), "mono"],
     ["replicas", (one) => ids(one.replicas), "mono"],

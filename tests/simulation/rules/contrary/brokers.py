@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from metadata_log.ids import BrokerId, Uuid
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
@@ -25,6 +27,7 @@ from tests.simulation.rules.contrary.question import (
     brokers_of,
 )
 from tests.simulation.world.cluster_node import CLUSTER_ID, uuid
+from tests.support.lab import fetch_of
 
 
 class BrokerQuestions:
@@ -106,21 +109,12 @@ class BrokerQuestions:
 
     def _poll_of(self, broker_id: BrokerId, epoch: int, incarnation_id: Uuid) -> FetchRequest:
         """Return a poll of a broker that has applied nothing, and wants to serve."""
-        return FetchRequest(
+        return replace(
+            fetch_of(broker_id, epoch, applied=0),
             cluster_id=CLUSTER_ID,
-            broker_id=broker_id,
-            broker_epoch=epoch,
             incarnation_id=incarnation_id,
-            fetch_offset=0,
             last_epoch=-1,
-            last_crc=0,
-            applied_offset=0,
-            want_fence=False,
-            want_shut_down=False,
-            offline_log_dirs=(),
-            cordoned_log_dirs=None,
             max_bytes=1_000,
-            max_wait_ms=0,
         )
 
     def old_epoch(self, image: MetadataImage) -> Question | None:

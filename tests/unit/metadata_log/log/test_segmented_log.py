@@ -25,6 +25,7 @@ from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.registry import Record
 from tests.support.histories import Step, claim, history_of, step_of
+from tests.support.retained import retained
 
 
 @pytest.fixture
@@ -313,7 +314,7 @@ def test_a_file_that_a_retention_takes_just_before_it_is_opened_is_compacted(
     reading = segment_file.reading
 
     def too_late(path: Path) -> AbstractContextManager[BinaryIO]:
-        log.retain(bytes_max=0, older_than_ms=None, below=first.end_offset)
+        retained(log, bytes_max=0, older_than_ms=None, below=first.end_offset)
         return reading(path)
 
     with monkeypatch.context() as late:
@@ -334,7 +335,7 @@ def test_what_is_prepared_for_a_file_that_a_retention_took_is_not_put_there(
     first = log.files()[0]
     frames = whole([step for step in history if step.batch.base_offset < first.end_offset])
     replacement = log.prepare_replacement(0, frames)
-    log.retain(bytes_max=0, older_than_ms=None, below=first.end_offset)
+    retained(log, bytes_max=0, older_than_ms=None, below=first.end_offset)
     with pytest.raises(OffsetCompacted):
         log.replace_segment(replacement)
     assert not first.path.exists()
@@ -594,11 +595,11 @@ def test_retention_removes_whole_files_below_the_snapshot(tmp_path: Path, histor
     log.sync()
     paths = files(tmp_path / "log")
     bases = [int(path.stem) for path in paths]
-    assert log.retain(bytes_max=0, older_than_ms=None, below=bases[1] - 1) == []
-    assert log.retain(bytes_max=None, older_than_ms=None, below=10**9) == []
-    assert log.retain(bytes_max=log.size, older_than_ms=None, below=10**9) == []
-    assert log.retain(bytes_max=log.size - 1, older_than_ms=None, below=10**9) == paths[:1]
-    assert log.retain(bytes_max=0, older_than_ms=None, below=bases[3]) == paths[1:3]
+    assert retained(log, bytes_max=0, older_than_ms=None, below=bases[1] - 1) == []
+    assert retained(log, bytes_max=None, older_than_ms=None, below=10**9) == []
+    assert retained(log, bytes_max=log.size, older_than_ms=None, below=10**9) == []
+    assert retained(log, bytes_max=log.size - 1, older_than_ms=None, below=10**9) == paths[:1]
+    assert retained(log, bytes_max=0, older_than_ms=None, below=bases[3]) == paths[1:3]
     assert log.log_start_offset == bases[3]
     kept = [step for step in history if step.batch.base_offset >= bases[3]]
     before = next(step.batch for step in history if step.batch.end_offset == bases[3])
@@ -612,7 +613,7 @@ def test_retention_removes_whole_files_below_the_snapshot(tmp_path: Path, histor
         assert log.position_before(bases[3]) == (before.controller_epoch, before.crc)
         assert log.position_before(bases[3] - 1) is None
         assert log.largest_common_end(0, bases[3] + 1) == (bases[3], before.controller_epoch)
-    removed = log.retain(bytes_max=None, older_than_ms=10**15, below=10**9)
+    removed = retained(log, bytes_max=None, older_than_ms=10**15, below=10**9)
     assert removed == paths[3:-1], "the last file stays"
     log.close()
 
@@ -622,7 +623,7 @@ def test_an_interrupted_retention_is_finished_at_the_next_start(tmp_path: Path, 
     log.sync()
     paths = files(tmp_path / "log")
     first = paths[0].read_bytes()
-    log.retain(bytes_max=0, older_than_ms=None, below=int(paths[2].stem))
+    retained(log, bytes_max=0, older_than_ms=None, below=int(paths[2].stem))
     log.close()
     paths[0].write_bytes(first)
     again = SegmentedLog.open(tmp_path / "log")

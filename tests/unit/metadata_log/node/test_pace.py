@@ -112,6 +112,28 @@ async def test_a_slice_of_pieces_ends_when_its_time_is_over(monkeypatch: pytest.
     assert len(done) == limits.LOOP_SLICE_MS
 
 
+async def test_a_piece_that_fails_keeps_none_behind_it_waiting() -> None:
+    left, done, logged = deque(range(5)), list[int](), list[object]()
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, context: logged.append(str(context["exception"]))
+    )
+
+    def step() -> bool:
+        if not left:
+            return False
+        piece = left.popleft()
+        if piece % 2:
+            raise ValueError(piece)
+        done.append(piece)
+        return True
+
+    Pieces(step).wake()
+    async with asyncio.timeout(60):
+        while len(done) < 3:
+            await asyncio.sleep(0.001)
+    assert (done, logged) == ([0, 2, 4], ["1", "3"])
+
+
 async def test_pieces_that_wake_their_queue_begin_no_second_slice_in_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,7 +18,8 @@ from metadata_log.errors import InvalidRequest
 from metadata_log.replay.catalog import TABLES
 from metadata_log.replay.export import export_log
 from metadata_log.replay.packages import PackageMissing, missing_package
-from ops import cli, sql_prompt
+from ops import cli
+from ops.command_line import sql_prompt
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, history_of
 

@@ -33,7 +33,7 @@ from metadata_log.replay.catalog import TABLES, described, sql_name
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.export import export_log
 from metadata_log.replay.named_tables import NamedTables, TableMethod
-from metadata_log.replay.plain import plain_rows
+from metadata_log.replay.plain import plain_rows_of
 from metadata_log.replay.report import report_of
 from metadata_log.replay.state import State, state_at
 from metadata_log.replay.subjects.registry import SUBJECTS
@@ -106,6 +106,9 @@ def test_the_note_says_what_is_shown(log: replay.Log) -> None:
     base, last = step.batch.base_offset, step.batch.last_offset
     assert log.position(base + 1).note == f"{base + 1} lies inside the batch {base}-{last}; shown at {base}"
     assert log.position(str(base)) == log.position(base)
+    assert log.position(datetime(2000, 1, 1, tzinfo=UTC)).note.startswith(
+        "no record of the log is as old as 2000"
+    )
     assert log.position(None).note == f"the log ends at {END}"
 
 
@@ -236,7 +239,10 @@ def test_what_cannot_be_answered_is_refused(log: replay.Log) -> None:
         (lambda: log.history("orders"), InvalidRequest),
         (lambda: log.sql("SELECT 1; SELECT 2"), InvalidRequest),
         (lambda: log.sql(""), InvalidRequest),
-        (lambda: plain_rows(log, log.sql("SELECT CAST(type_name AS INT) FROM records")), InvalidRequest),
+        (
+            lambda: plain_rows_of(log.engine.answer(log.sql("SELECT CAST(type_name AS INT) FROM records"))),
+            InvalidRequest,
+        ),
         (lambda: log.history("topic:a' OR 'b"), InvalidRequest),
         (lambda: log.table("leaders"), InvalidRequest),
         (lambda: log.sql("SELECT nothing FROM records"), InvalidRequest),
@@ -266,9 +272,11 @@ def test_a_data_directory_is_a_log(tmp_path: Path) -> None:
     with (directory / "log" / f"{HISTORY[20].batch.base_offset:020d}.log").open("ab") as file:
         file.write(HISTORY[40].frame[:50])  # as it is written just now
     for path in (directory, directory / "log"):
-        assert replay.open(path).export.digest == digest(HISTORY[39].image)
-    scratch = replay.open(directory).export.directory
-    assert not scratch.exists(), "gone with the log"
+        log = replay.open(path)
+        assert log.export.digest == digest(HISTORY[39].image)
+        scratch = log.export.directory
+        del log
+        assert not scratch.exists(), "gone with the log"
 
 
 def test_a_damaged_segment_is_named_with_its_byte(tmp_path: Path) -> None:

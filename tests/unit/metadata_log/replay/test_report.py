@@ -125,12 +125,12 @@ def _exported(story: Story, to: Path, **options: Any) -> Path:
 
 
 def _events(export: Path) -> list[str]:
-    told = report(DuckDb(), export).split("## Controllers")[0]
-    return [
-        line.removeprefix("- ")
-        for line in told.split("## What happened")[1].splitlines()
-        if line.startswith("- ")
-    ]
+    return _events_in(report(DuckDb(), export))
+
+
+def _events_in(told: str) -> list[str]:
+    happened = told.split("## Controllers", maxsplit=1)[0].split("## What happened")[1]
+    return [line.removeprefix("- ") for line in happened.splitlines() if line.startswith("- ")]
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +138,13 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _exported(STORY, tmp_path_factory.mktemp("export"))
 
 
-def test_the_report_tells_what_happened_in_order(export: Path) -> None:
-    assert _events(export) == [
+@pytest.fixture(scope="module")
+def told(export: Path) -> str:
+    return report(DuckDb(), export)
+
+
+def test_the_report_tells_what_happened_in_order(told: str) -> None:
+    assert _events_in(told) == [
         "12:00:00.000 offset 0: the cluster was founded; controller 1 took charge with epoch 1",
         "12:00:01.000 offset 1: broker 11 registered for the first time",
         "12:00:01.200 offset 2: broker 11 unfenced: online after 200 ms fenced",
@@ -156,7 +161,7 @@ def test_the_report_tells_what_happened_in_order(export: Path) -> None:
         "12:00:08.000 offset 17: 2 leaderless partitions got a leader: 2 to broker 11 (caught up)",
         "12:00:09.000 offset 19: topic orders deleted by admin",
     ]
-    assert "| orders | 2 | 2 | 4.0 s |  | 2.0 s | 0 |" in report(DuckDb(), export)
+    assert "| orders | 2 | 2 | 4.0 s |  | 2.0 s | 0 |" in told
 
 
 def test_intervals_follow_the_log(export: Path) -> None:
@@ -296,21 +301,21 @@ def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path
     assert availability == [(11, 72.5, 2_000), (12, 21.039, 5_880)]
 
 
-def test_the_head_says_from_when_to_when(export: Path) -> None:
-    told = report(DuckDb(), export)
+def test_the_head_says_from_when_to_when(export: Path, told: str) -> None:
     assert "- From 2026-01-01 12:00:00.000 to 2026-01-01 12:00:09.000 UTC: 9.0 s" in told
-    part = report_of(replay.open(export).between(11, 19))
-    assert "- From 2026-01-01 12:00:03.120 to 2026-01-01 12:00:08.000 UTC: 4.9 s" in part, "as its intervals"
+    before = report_of(replay.open(export).between("2026-01-01T11:00:00Z", None))
+    assert "- From 2026-01-01 12:00:00.000 to 2026-01-01 12:00:09.000 UTC: 9.0 s" in before
+    assert "- no record of the log is as old as 2026-01-01 11:00:00; shown from its beginning" in before
 
 
-def test_a_long_name_in_a_chart_is_cut_visibly(tmp_path: Path) -> None:
+def test_a_long_name_in_a_chart_is_cut_visibly(tmp_path: Path, export: Path) -> None:
     """Goal: a reader sees that a name is not whole. Method: a name that fits, and one that does not."""
     name = "a.topic.of.quite.a.long.name"
     long: list[Record] = [TopicRecord(ORDERS, name), _partition(0, B11)]
     story: Story = (*STORY[:5], (2_000, NO_ENVELOPE, long))
     page = report_of(replay.open(_exported(story, tmp_path)), "html")
     assert f">\N{HORIZONTAL ELLIPSIS}{f'{name}:0'[1 - NAME_CHARS :]}</text>" in page
-    assert ">orders:0</text>" in report_of(replay.open(_exported(STORY, tmp_path / "short")), "html")
+    assert ">orders:0</text>" in report_of(replay.open(export), "html")
 
 
 def test_the_report_of_a_part_tells_of_the_part_alone(export: Path) -> None:
@@ -341,8 +346,8 @@ def test_the_report_of_a_part_tells_of_the_part_alone(export: Path) -> None:
 
 
 def test_what_began_before_a_part_is_said_to(export: Path) -> None:
-    part = replay.open(export).between(15, 19)
-    told = report_of(part)
+    told = report_of(replay.open(export).between(15, 19))
+    assert "- From 2026-01-01 12:00:06.000 to 2026-01-01 12:00:08.000 UTC: 2.0 s" in told, "as its intervals"
     for line in (
         "- Controller 2 was in charge",
         "- Broker 11 was offline since 2026-01-01 12:00:06.000 (session expired): back at offset 16",
@@ -417,6 +422,17 @@ def test_the_summary_names_eight_who_asked_and_counts_the_others(tmp_path: Path)
     (asked,) = [line for line in told.splitlines() if line.startswith("- Asked for by people and programs: ")]
     named = [f"User:{n:02} without an operation 1 time" for n in range(8)]
     assert asked.split(": ", 1)[1] == ", ".join(named) + " and 2 more"
+
+
+def test_the_summary_counts_a_request_for_a_list_with_those_for_one(tmp_path: Path) -> None:
+    names = ("CreateTopics", "CreateTopics.many")
+    by_each: Story = [
+        (1_000, Envelope(actor="User:anna", operation=name), [TopicRecord(_topic(n), name)])
+        for n, name in enumerate(names)
+    ]
+    story: Story = [(0, NO_ENVELOPE, [ControllerClaimRecord(NodeId(1), 1, CLUSTER_ID)]), *by_each]
+    told = report(DuckDb(), _exported(story, tmp_path))
+    assert "- Asked for by people and programs: User:anna CreateTopics 2 times\n" in told
 
 
 def _topic(number: int) -> TopicId:

@@ -313,7 +313,14 @@ def test_a_start_of_all_controllers_is_no_crash(tmp_path: Path) -> None:
         (60_000, Envelope(cause=Cause("CONTROLLER_CLAIMED", None, {"handed_over": True})), claim(2, 2)),
         (70_100, NO_ENVELOPE, process(1, 2)),
     ]
-    stories = ((both, "restart"), (one, "crash"), (handed, "stopped"), (idle, "stopped"))
+    stories = (
+        (both, "restart"),
+        (one, "crash"),
+        (handed, "stopped"),
+        (idle, "stopped"),
+        (idle[:1], "handover"),
+        ([(60_000, NO_ENVELOPE, claim(2, 2))], "unknown"),
+    )
     for place, (later, kind) in enumerate(stories):
         log = opened([*begun, *later], tmp_path / str(place))
         assert rows(log, "controller_takeovers", "kind") == [("founded",), (kind,)]

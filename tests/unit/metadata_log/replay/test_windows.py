@@ -25,7 +25,6 @@ from tests.support.plain_clock import Clock, Reading
 pytestmark = pytest.mark.slow
 
 WINDOWS = 10
-"""Of each history: another history shows more than further parts of the same one."""
 
 DAY_MS = 86_400_000
 CONDITIONS = {
@@ -129,9 +128,8 @@ def replay_time(unix_ms: int) -> Any:
     return np.datetime64(unix_ms, "ms")
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
-def test_a_part_between_two_times_is_a_fold_with_a_clock(seed: int, tmp_path: Path) -> None:
-    rng = random.Random(seed)
+def test_a_part_between_two_times_is_a_fold_with_a_clock(tmp_path: Path) -> None:
+    rng = random.Random(1)
     history = history_of(rng, 150)
     log, clock = opened(history, tmp_path), Clock(history)
     folds = {table: plain.spells(history, holds) for table, holds in CONDITIONS.items()}
@@ -170,18 +168,12 @@ def test_parts_that_follow_each_other_add_up(tmp_path: Path) -> None:
 
 
 def test_each_spell_without_a_leader_is_in_an_incident(tmp_path: Path) -> None:
-    for seed in (8, 9):
-        history = history_of(random.Random(seed), 150)
-        log = opened(history, tmp_path / str(seed))
-        end = log.export.end_offset
-        for part in (log, log.between(end // 3, 2 * end // 3)):
-            of_incidents = part.sql(
-                "SELECT sum(partition_ms), sum(partition_unknown_ms) FROM incidents"
-            ).fetchall()
-            assert (
-                of_incidents
-                == part.sql("SELECT sum(duration_ms), sum(unknown_ms) FROM leaderless_spells").fetchall()
-            )
+    log = opened(history_of(random.Random(8), 150), tmp_path)
+    end = log.export.end_offset
+    for part in (log, log.between(end // 3, 2 * end // 3)):
+        of_incidents = part.sql("SELECT sum(partition_ms), sum(partition_unknown_ms) FROM incidents")
+        of_spells = part.sql("SELECT sum(duration_ms), sum(unknown_ms) FROM leaderless_spells")
+        assert of_incidents.fetchall() == of_spells.fetchall()
 
 
 def test_a_time_beyond_what_was_observed_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from ops.admin.connect import NoBootstrap, bootstrap_from, credentials_from
 from ops.admin.exchange import Credentials, Unreachable, silent
 from ops.certificates import Authority
 from ops.cli import UNAVAILABLE, main
-from ops.options import USAGE
+from ops.command_line.options import USAGE
 from tests.support.processes import free_port
 from tests.support.told_node import CutOff, Reply, Seen, error, node, not_controller
 

@@ -134,7 +134,7 @@ def test_a_dry_run_masks_a_secret_under_a_key_that_nobody_can_draw_again(
         ("configs append --topic t cleanup.policy=compact", {"Config": 1}, []),
         ("configs subtract --topic t retention.ms=5", {}, ["INVALID_CONFIG"]),
         ("configs replace --topic t", {"Config": 1}, []),
-        ("brokers unregister 1 2", {"PartitionChange": 6, "UnregisterBroker": 2}, []),
+        ("brokers unregister 1 2 --force", {"PartitionChange": 6, "UnregisterBroker": 2}, []),
         (
             "partitions elect --topic u --partition 0 --partition 7",
             {"PartitionChange": 1},
@@ -250,7 +250,7 @@ def test_a_dry_run_of_a_plan_counts_records_and_batches(
     shown = json.loads(capsys.readouterr().out)
     assert (len(shown["records"]), shown["batches"], len(shown["refused"])) == (2, 1, 999)
     assert cli.main([*line, *DRY, "-o", "table"]) == 3
-    assert capsys.readouterr().out.splitlines()[-1] == "2 records in 1 batches, 999 refused"
+    assert capsys.readouterr().out.splitlines()[-1] == "2 records in 1 batch, 999 refused"
     assert cli.main([*line, "--all-or-nothing", *DRY]) == 2
     assert "1002 at once; --all-or-nothing takes at most 1000" in capsys.readouterr().err
 

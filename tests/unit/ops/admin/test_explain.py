@@ -1,17 +1,21 @@
 """Edge: why partitions and brokers are as they are."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+import quorum.decide
 from metadata_log.batch import Cause, Envelope, RecordBatch
 from metadata_log.ids import BrokerId
 from metadata_log.image.begun import TAKES_OUT
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.records.quorum import WRITE_NO_OP
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRestoreRecord, TopicTombstoneRecord
 from ops.admin.causes import CAUSES, LINKS, why
@@ -171,6 +175,13 @@ def test_a_broker_s_life_is_told() -> None:
 
 def test_every_cause_that_takes_a_broker_out_is_known() -> None:
     assert TAKES_OUT <= LEAVING <= set(CAUSES)
+
+
+def test_every_cause_that_is_decided_has_words() -> None:
+    texts = [path.read_text() for path in Path(quorum.decide.__path__[0]).glob("*.py")]
+    decided = {code for text in texts for code in re.findall(r'\bCause\(\s*"([A-Z_]+)"', text)}
+    assert len(decided) > 10 and decided <= set(CAUSES)
+    assert why(None, WRITE_NO_OP) == "nothing was written for 30 s"
 
 
 def test_a_topic_that_is_deleted_for_a_time_is_followed_until_it_is_back() -> None:

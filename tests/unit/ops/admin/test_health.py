@@ -143,6 +143,12 @@ def test_a_voter_that_was_not_asked_is_named() -> None:
     ]
 
 
+def test_a_broker_that_is_not_online_is_named_with_the_command_that_says_why() -> None:
+    away: list[dict[str, Any]] = [*ONLINE, {"broker_id": 13, "state": "FENCED"}]
+    (reason,) = judge(ALL, away, broker_ready={11: READY}, expect_brokers=None)["reasons"]
+    assert reason["detail"] == "broker 13 is FENCED: brokers explain 13"
+
+
 def test_a_broker_says_itself_what_it_met() -> None:
     set_aside = {"code": "CACHE_SET_ASIDE", "detail": "damage in segment 0"}
     said = READY | {"reasons": [set_aside]}

@@ -7,7 +7,7 @@ import urllib.parse
 
 import pytest
 
-from metadata_log.errors import InvalidRequest
+from metadata_log.errors import InvalidRequest, OffsetInFuture
 from ops.admin import log_feed
 from ops.admin.client import ClusterClient
 from ops.admin.exchange import Unreachable
@@ -77,3 +77,14 @@ def test_what_is_refused_is_not_repeated() -> None:
         serve(only, 1, [lines(3, then=None)])
         with pytest.raises(Unreachable):
             feed(only, follow=False)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_feed_does_not_wait_for_an_offset_that_nobody_has_written(follow: bool) -> None:
+    """Goal: an offset that is mistyped is refused, as a dump of all topics refuses it, and not answered by silence."""
+    with node() as only:
+        refusal = Reply(status=400, body=json.dumps(REFUSED).encode())
+        serve(only, 1, [lines(then=10), refusal])
+        with pytest.raises(OffsetInFuture, match="offset 11 lies beyond the high watermark 10"):
+            feed(only, follow=follow, first="11")
+        assert asked_from(only) == []

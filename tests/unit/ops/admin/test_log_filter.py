@@ -20,7 +20,8 @@ FENCED = line(
 )
 MOVED = line("PartitionChange", {"leader": 11, "isr": None}, cause=FENCED["cause"])
 SETTING = line("Config", {"resource_type": 4, "resource_name": "12"}, operation="IncrementalAlterConfigs")
-LINES = [PARTITION, FENCED, MOVED, SETTING]
+SETTINGS = SETTING | {"operation": "IncrementalAlterConfigs.many"}
+LINES = [PARTITION, FENCED, MOVED, SETTING, SETTINGS]
 
 
 @pytest.mark.parametrize(
@@ -28,21 +29,18 @@ LINES = [PARTITION, FENCED, MOVED, SETTING]
     [
         (Wanted(), LINES),
         (Wanted(brokers=frozenset({13})), [FENCED, MOVED]),
-        (Wanted(brokers=frozenset({12})), [PARTITION, SETTING]),
+        (Wanted(brokers=frozenset({12})), [PARTITION, SETTING, SETTINGS]),
         (Wanted(brokers=frozenset({12, 13})), LINES),
         (Wanted(brokers=frozenset({1})), []),
         (Wanted(actors=("User:anna",)), [PARTITION]),
         (Wanted(actors=("User:anna@10.0.0.7",)), [PARTITION]),
         (Wanted(actors=("User:ann",)), []),
-        (Wanted(types=frozenset({"partition", "config"})), [PARTITION, SETTING]),
+        (Wanted(types=frozenset({"partition", "config"})), [PARTITION, SETTING, SETTINGS]),
         (Wanted(causes=frozenset({"session_expired"})), [FENCED, MOVED]),
-        (Wanted(causes=frozenset({"incrementalalterconfigs"})), [SETTING]),
+        (Wanted(causes=frozenset({"incrementalalterconfigs"})), [SETTING, SETTINGS]),
+        (Wanted(causes=frozenset({"incrementalalterconfigs.many"})), [SETTINGS]),
         (Wanted(brokers=frozenset({13}), types=frozenset({"partitionchange"})), [MOVED]),
     ],
 )
 def test_lines_are_taken_by_broker_actor_type_and_cause(wanted: Wanted, found: list[dict[str, Any]]) -> None:
     assert [*wanted.of(LINES)] == found
-
-
-def test_nothing_named_is_everything() -> None:
-    assert Wanted().is_all and not Wanted(actors=("a",)).is_all

@@ -48,7 +48,8 @@ def frozen() -> Iterator[Node]:
             thaw.set()
 
 
-def test_a_read_is_answered_while_the_first_node_is_frozen() -> None:
+def test_a_read_is_answered_while_the_first_node_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ops.admin.client.SILENT_FOR_S", LONG_S)
     with frozen() as first, node() as second:
         second.answer = lambda _: Reply(body=b'{"from":"second"}')
         asking = client(first.url, second.url)
@@ -56,6 +57,11 @@ def test_a_read_is_answered_while_the_first_node_is_frozen() -> None:
         assert asking.silent == {first.url}
         assert asking.read("/v1/topics") == {"from": "second"}
         assert (len(first.seen), len(second.seen)) == (1, 2), "the node that answered is asked first then"
+        assert asking.silent == {first.url}, "nothing was heard of it since"
+        second.answer = lambda _: not_controller(first.url)
+        first.answer = lambda _: Reply(body=b'{"from":"first"}')
+        assert asking.read("/v1/topics") == {"from": "first"}
+        assert not asking.silent
 
 
 def test_a_write_goes_on_at_another_node_by_its_request_id() -> None:
@@ -116,6 +122,27 @@ def test_a_read_without_a_leader_is_answered_by_a_follower_which_is_said_once() 
         assert len(ages) == 1
         host = follower.url.removeprefix("http://")
         assert ages[0].endswith(f" old, no leader: {host} answered")
+
+
+def test_a_follower_that_has_long_known_of_no_leader_is_believed_once_all_were_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: an election is waited for, and a lost majority is not. Method: the time after which all are believed is long."""
+    monkeypatch.setattr("ops.admin.search.STALE_AFTER_S", LONG_S)
+
+    def answer_of(seen: Seen) -> Reply:
+        reply = leaderless(seen)
+        return Reply(reply.status, reply.body, {**reply.headers, "X-Leaderless-Ms": "1000"})
+
+    with node() as follower, frozen() as other:
+        follower.answer = answer_of
+        asking = client(follower.url, other.url, takes_stale=True)
+        assert asking.read("/v1/topics") == {"is": "old"}
+        assert len(other.seen) == 1
+        with node() as leader:
+            leader.answer = lambda _: Reply(body=b'{"is":"new"}')
+            asking = client(follower.url, leader.url, takes_stale=True)
+            assert asking.read("/v1/topics") == {"is": "new"}, "it knows no more than that it is cut off"
 
 
 def test_a_refusal_of_a_follower_is_said_to_be_old() -> None:

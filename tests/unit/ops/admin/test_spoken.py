@@ -15,11 +15,13 @@ from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.tls import Tls
 from ops import cli
 from ops.admin import spoken, survey
+from quorum.raft.handshake import PROBE, PROBED
 from tests.support.processes import free_port
 from tests.support.told_node import CutOff, Reply, Seen, node
 from tests.unit.metadata_log.node.identity.test_tls import CLUSTER, authority, serving
 from tests.unit.ops.admin.test_health import quorum, voter
 from tests.unit.ops.verbs.test_quorum import speak
+from tests.unit.quorum.raft.test_transport import Node, frame, until
 
 REFUSED = 3
 READS = [["quorum", "health"], ["quorum", "status"], ["topics", "list"], ["certificates", "list"]]
@@ -103,6 +105,30 @@ def test_a_listener_for_kafkas_protocol_is_named(
         assert spoken.spoken(url) == spoken.IS_KAFKA
         if not (has_tls and scheme == "https"):  # that is not trusted, first of all
             assert spoken.IS_KAFKA in said_of(url, ["quorum", "health"], capsys)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("has_tls", [False, True], ids=["plain", "tls"])
+async def test_a_raft_port_is_named_and_nothing_is_refused_there(
+    scheme: str, has_tls: bool, files: TlsFiles, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: the port beside the right one is named. Method: a real one; with TLS it wants a controller's certificate."""
+    port = free_port()
+    controller = Node(1, {1: port})
+    if has_tls:
+        controller.transport._tls = Tls(files, cluster_id=CLUSTER)
+    url = f"{scheme}://127.0.0.1:{port}"
+    async with controller.running():
+        assert await asyncio.to_thread(spoken.spoken, url) == spoken.IS_RAFT
+        if not (has_tls and scheme == "https"):  # that is not trusted, first of all
+            for words in READS:
+                assert spoken.IS_RAFT in await asyncio.to_thread(said_of, url, words, capsys)
+        assert controller.transport.refused() == {}
+        await until(lambda: controller.transport.handshakes() == 0, "a probe is answered, and gone")
+
+
+def test_the_probe_is_that_of_the_links() -> None:
+    assert (frame(PROBE), frame(PROBED)) == (spoken.RAFT_ASKED, spoken.RAFT_ANSWERS)
 
 
 def test_two_wrong_addresses_are_both_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,3 +55,48 @@ def test_what_came_and_went_is_one_row_with_its_partitions() -> None:
         ("topic", "t", "created", None, None, None),
         ("config", "broker/11:k", "deleted", None, None, None),
     ]
+
+
+def test_quotas_acls_users_and_tokens_are_compared_too() -> None:
+    entity = [
+        {"entity_type": "user", "entity_name": "anna"},
+        {"entity_type": "client-id", "entity_name": None},
+    ]
+    acl = {
+        "id": "i",
+        "resource_type": "TOPIC",
+        "resource_name": "t",
+        "pattern_type": "PREFIXED",
+        "principal": "User:anna",
+        "host": "*",
+        "operation": "READ",
+        "permission_type": "ALLOW",
+    }
+    before = state(
+        quotas=[{"entity": entity, "quotas": {"producer_byte_rate": 1.0}}],
+        users=[{"user": "anna", "credentials": [{"mechanism": "SCRAM-SHA-256", "iterations": 4096}]}],
+    )
+    after = state(
+        quotas=[{"entity": entity, "quotas": {"producer_byte_rate": 2.0}}],
+        acls=[acl],
+        users=[{"user": "anna", "credentials": [{"mechanism": "SCRAM-SHA-512", "iterations": 4096}]}],
+        tokens=[{"token_id": "k"}],
+    )
+    assert changes(after, before) == [
+        ("quota", "user=anna, client-id=<default>", "modified", "producer_byte_rate", 1.0, 2.0),
+        ("acl", "ALLOW User:anna from *: READ on PREFIXED TOPIC t", "created", None, None, None),
+        ("user", "anna", "modified", "SCRAM-SHA-256", 4096, None),
+        ("user", "anna", "modified", "SCRAM-SHA-512", None, 4096),
+        ("token", "k", "created", None, None, None),
+    ]
+
+
+def test_a_broker_that_lists_its_features_in_another_order_has_not_changed() -> None:
+    features = [{"name": "a", "min": 0, "max": 1}, {"name": "b", "min": 0, "max": 1}]
+    assert (
+        changes(
+            state(brokers=[{"broker_id": 1, "features": features}]),
+            state(brokers=[{"broker_id": 1, "features": features[::-1]}]),
+        )
+        == []
+    )

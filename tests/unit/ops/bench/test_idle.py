@@ -10,7 +10,7 @@ from metadata_log.limits import HTTP_CONNECTIONS_MAX
 from ops.bench import idle
 from ops.bench.idle_clients import Holder, Lost, asked_again
 from ops.cli import main
-from ops.options import Noun
+from ops.command_line.options import Noun
 from ops.verbs.bench import NOUN
 
 

@@ -149,6 +149,14 @@ def test_the_history_of_a_path_has_causes_and_actors(shell: Shell) -> None:
     assert len(printed(shell, "history /topics")) == 2 + 2 + 3
 
 
+def test_the_history_of_the_root_is_that_of_the_whole_state(shell: Shell) -> None:
+    whole = printed(shell, "history /")
+    below = [printed(shell, f"history /{name}") for name in ("brokers", "topics")]
+    assert {line for lines in below for line in lines} <= {*whole}
+    assert printed(shell, "history") == whole  # of the current directory
+    assert not any("/provenance" in line for line in whole)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -181,6 +189,7 @@ def test_a_moment_that_the_log_does_not_reach_is_named(shell: Shell, monkeypatch
 
 def test_every_command_is_explained(shell: Shell) -> None:
     assert len(printed(shell, "man")) == len(COMMANDS) + 1
+    assert printed(shell, "help") == printed(shell, "man")
     for name in COMMANDS:
         usage, _, about, *options = printed(shell, f"man {name}")
         assert usage.startswith(name) and about.endswith(".")
@@ -255,6 +264,21 @@ def test_b91_every_subject_of_one_snapshot_file_is_walked_by_the_commands_of_kaf
     assert told("cd topics") == []
     assert told("pwd") == ["/"]
     assert told("man ls")[0].startswith("ls ")
+
+
+@pytest.mark.slow
+def test_a_data_directory_that_was_just_taken_over_shows_its_snapshot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A takeover and a restore write a snapshot, and the log is empty until the node runs."""
+    first, last = [step.image for step in history_of(7, 120) if step.image.topics.by_id][::40][:2]
+    for image in (last, first):
+        (tmp_path / "snapshots").mkdir(exist_ok=True)
+        write_snapshot(image, tmp_path / "snapshots")
+    (tmp_path / "log").mkdir()
+    (tmp_path / "meta.json").write_text("{}")
+    assert cli.main(["shell", "--of", str(tmp_path), "-c", "cat /provenance"]) == cli.OK
+    assert json.loads(capsys.readouterr().out)["end_offset"] == last.end_offset
 
 
 @pytest.mark.slow

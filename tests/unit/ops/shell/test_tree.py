@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.image.views import state_json
 from metadata_log.items import Items
@@ -56,8 +57,18 @@ def test_it_holds_every_entity_of_the_state() -> None:
         for one in state["configs"]:
             place = "/".join(map(escaped, (one["resource_type"], one["resource_name"], one["name"])))
             assert files[f"/configs/{place}"] == one
+        for kind, key in (("users", "user"), ("tokens", "token_id")):
+            assert {f"/{kind}/{escaped(one[key])}": one for one in state[kind]}.items() <= files.items()
         assert files["/provenance"]["end_offset"] == state["end_offset"]
         assert files["/next_producer_id"] == state["next_producer_id"]
+
+
+def test_topics_of_one_name_that_were_deleted_are_files_each() -> None:
+    images_with_deleted = [image for image in images() if image.topics.deleted]
+    assert images_with_deleted
+    for image in images_with_deleted:
+        ids = {uuid_text(topic_id) for topic_id in image.topics.deleted}
+        assert {path.split("/")[-1] for path in files_of(image) if path.startswith("/deleted_topics/")} == ids
 
 
 def test_states_differ_where_their_files_do() -> None:

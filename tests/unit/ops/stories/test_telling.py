@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from ops.stories import telling
 from ops.stories.registry import STORIES, Story
 from ops.stories.stage import Stage, StoryFailed, WindowMissed

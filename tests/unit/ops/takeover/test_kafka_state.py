@@ -15,12 +15,12 @@ import pytest
 
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted
 from metadata_log.ids import BrokerId, TopicId
-from metadata_log.image.metadata_image import SUBJECT_BUILDERS, MetadataImage
 from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.replay.digest import folded
 from metadata_log.replay.kafka.log import export_kafka
 from metadata_log.replay.tables import open_export
 from ops.takeover.kafka_state import KafkaState, is_running, kafka_state
+from tests.support.images import lines
 from tests.support.kafka_log import (
     batch,
     broker,
@@ -48,15 +48,6 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def state(*directories: Path, gone: tuple[int, ...] = ()) -> KafkaState:
     return kafka_state(directories, gone=gone, rng=random.Random(1))
-
-
-def lines(image: MetadataImage, *left_out: str) -> list[str]:
-    return [
-        line
-        for builder in SUBJECT_BUILDERS
-        if builder.FIELD not in left_out
-        for line in builder.lines(getattr(image, builder.FIELD))
-    ]
 
 
 def log(directory: Path, *batches: bytes, node_id: int = 1, voters: tuple[int, ...] = (1,)) -> Path:

@@ -11,22 +11,18 @@ import pytest
 
 from metadata_log.digest import digest
 from metadata_log.errors import DirectoryInUse, ForeignDirectory, InvalidRequest
-from metadata_log.ids import BrokerId, NodeId
+from metadata_log.ids import BrokerId
 from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh, only_joins
-from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
-from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.features import METADATA_VERSION, METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL
-from metadata_log.records.quorum import Voter, VoterEndpoint
 from ops.takeover import taking_over
 from ops.takeover.kafka_state import KafkaState, kafka_state
 from ops.takeover.taking_over import (
     OFFSETS_SKIPPED,
     begun_with,
     check_may_take_over,
-    not_found_by_brokers,
     take_over,
 )
-from quorum.node.config import KAFKA_SECURITY, ControllerSettings, FeatureSettings
+from quorum.node.config import ControllerSettings, FeatureSettings
 from quorum.node.restoring import EPOCHS_SKIPPED, surviving_state
 from tests.support.kafka_log import batch, broker, feature, leader_change, partition, topic, written
 from tests.support.lab import settings, uuid
@@ -120,92 +116,6 @@ def test_settings_that_the_brokers_could_not_follow_are_refused(
     controllers = [replace(ours(tmp_path)[0], **change), *ours(tmp_path)[1:]]
     with pytest.raises(InvalidRequest, match=says):
         begun_with(kafka(tmp_path), controllers)
-
-
-def test_brokers_look_for_one_name_of_a_listener(tmp_path: Path) -> None:
-    state = kafka(tmp_path)
-    voter = Voter(NodeId(1), uuid(1), (VoterEndpoint("CTRL", "h", 1),), 0, 1)
-    known = replace(state.image, quorum=state.image.quorum._replace(voters=(voter,)))
-    with pytest.raises(InvalidRequest, match="under CTRL: set listener_name"):
-        begun_with(state._replace(image=known), ours(tmp_path))
-    registered = RegisterControllerRecord(
-        NodeId(1), uuid(1), 0, False, (BrokerEndpoint("CTRL", "h", 1, 0),), ()
-    )
-    known = replace(state.image, controllers=state.image.controllers.set(NodeId(1), registered))
-    with pytest.raises(InvalidRequest, match="under CTRL: set listener_name"):
-        begun_with(state._replace(image=known), ours(tmp_path))
-
-
-@pytest.mark.parametrize("spoken", [1, 2, 3])
-def test_brokers_speak_to_our_controllers_as_they_did_to_kafkas(tmp_path: Path, spoken: int) -> None:
-    """Goal: brokers that would find our listener and could not speak to it are known before their controllers are gone."""
-    state = kafka(tmp_path)
-    security = KAFKA_SECURITY[spoken]
-
-    def known(protocol: int) -> KafkaState:
-        """Return a state whose controller listens for brokers in this way, and for others in all ways."""
-        listener = BrokerEndpoint(ours(tmp_path)[0].kafka.listener_name, "h", 1, protocol)
-        others = [BrokerEndpoint(f"OTHER{number}", "h", 2 + number, number) for number in range(4)]
-        registered = RegisterControllerRecord(NodeId(1), uuid(1), 0, False, (listener, *others), ())
-        controllers = state.image.controllers.set(NodeId(1), registered)
-        return state._replace(image=replace(state.image, controllers=controllers))
-
-    with pytest.raises(InvalidRequest, match=f"controllers spoke {security}: set security in .kafka."):
-        begun_with(known(spoken), ours(tmp_path))
-    begun_with(known(0), ours(tmp_path))
-
-
-def _at_kraft_version(state: KafkaState, level: int, *, of: int = 1, port: int = 9201) -> KafkaState:
-    """Return the state of a quorum of controller 1, which registered under this port unless it is 0."""
-    image = replace(state.image, quorum=state.image.quorum._replace(kraft_version=level))
-    if port:
-        listener = BrokerEndpoint("CONTROLLER", "127.0.0.1", port, 0)
-        registered = RegisterControllerRecord(NodeId(of), uuid(1), 0, False, (listener,), ())
-        image = replace(image, controllers=image.controllers.set(NodeId(of), registered))
-    return state._replace(image=image, voters=(of,))
-
-
-@pytest.mark.parametrize(
-    ("level", "of", "port", "found"),
-    [
-        (0, 1, 9201, True),  # ours has its id and its address
-        (0, 1, 9999, False),
-        (0, 7, 9201, False),
-        (0, 1, 0, True),  # before 3.7 no controller registers: the id is all that is known
-        (0, 7, 0, False),
-        (1, 7, 9999, True),  # the log names the voters, and the brokers look for servers
-    ],
-)
-def test_brokers_with_fixed_voters_find_one_of_ours_among_them(
-    tmp_path: Path, level: int, of: int, port: int, found: bool
-) -> None:
-    state = _at_kraft_version(kafka(tmp_path), level, of=of, port=port)
-    told = not_found_by_brokers(state, ours(tmp_path))
-    assert (told is None) is found
-    if told is not None:
-        assert "controller.quorum.bootstrap.servers=127.0.0.1:92" in told
-
-
-@pytest.mark.parametrize("registered", [True, False])
-def test_brokers_of_old_releases_follow_only_voters_of_their_settings(
-    tmp_path: Path, registered: bool
-) -> None:
-    """Goal: a broker of 3.8 is not told of a leader at which it ends. Method: ours are 1, 2 and 3, and the voter is 1."""
-
-    read = kafka(tmp_path)
-
-    def with_broker(level: int) -> KafkaState:
-        state = _at_kraft_version(read, 0, port=9201 if registered else 0)
-        found = next(iter(state.image.brokers.values()))
-        old = found._replace(features=(FeatureRange(METADATA_VERSION, 1, level),))
-        brokers = state.image.brokers.set(found.broker_id, old)
-        return state._replace(image=replace(state.image, brokers=brokers))
-
-    told = not_found_by_brokers(with_broker(20), ours(tmp_path))
-    assert told is not None
-    assert "2@127.0.0.1:9202, 3@127.0.0.1:9203 is none of them" in told and "before 3.9" in told
-    assert not_found_by_brokers(with_broker(20), ours(tmp_path, 1)) is None
-    assert not_found_by_brokers(with_broker(21), ours(tmp_path)) is None
 
 
 def test_a_controller_is_named_once(tmp_path: Path) -> None:

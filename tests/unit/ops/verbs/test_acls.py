@@ -52,7 +52,10 @@ def test_acls_are_listed_and_whether_they_count_is_said(capsys: pytest.CaptureFi
         (
             {"allowed": True, "why": "rule", "rule": LISTED["items"][0]},  # type: ignore[index]
             0,
-            "User:ann may WRITE topic orders: ACL QAAAAAAAAAAAAAAAAAAAAQ allows User:ann READ on topic ord* from host *",
+            (
+                "User:ann may WRITE topic orders: ACL QAAAAAAAAAAAAAAAAAAAAQ allows User:ann READ on each topic whose name "
+                "begins with ord from host *"
+            ),
         ),
         (
             {"allowed": False, "why": "no ACL allows it", "rule": None},
@@ -69,11 +72,19 @@ def test_an_explanation_names_the_rule(
     assert capsys.readouterr().out.strip() == told
 
 
-def test_acls_are_created_one_for_each_operation() -> None:
+@pytest.mark.parametrize("enforced", [True, False, None])
+def test_acls_are_created_one_for_each_operation(
+    enforced: bool | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: one that creates what does not count is told so, also by a program."""
     words = ("--principal", "User:ann", "--operation", "READ", "--operation", "WRITE", "--prefixed")
-    (asked,) = run(
-        *("create", *words, "--resource", "topic:ord"), answers=[{"acls": [FINE, FINE], **OFFSETS}]
+    asked, _ = run(
+        *("create", *words, "--resource", "topic:ord", "-o", "json"),
+        answers=[{"acls": [FINE, FINE], **OFFSETS}, LISTED | {"enforced": enforced}],
     )
+    said = capsys.readouterr()
+    assert json.loads(said.out)["enforced"] is enforced
+    assert ("ACLs do not count" in said.err) is (enforced is False)
     assert asked == (
         "POST",
         "/v1/acls",
@@ -81,11 +92,29 @@ def test_acls_are_created_one_for_each_operation() -> None:
     )
     refused = {"error": "INVALID_REQUEST", "message": "no"}
     words = ("--principal", "User:ann", "--operation", "ALL", "--deny", "--host", "10.0.0.1")
-    (asked,) = run(
+    asked, _ = run(
         *("create", *words, "--resource", "cluster"), answers=[{"acls": [refused], **OFFSETS}], code=3
     )
     assert asked[2]["acls"][0]["resource_name"] == "kafka-cluster"
     assert asked[2]["acls"][0]["permission_type"] == "DENY"
+
+
+@pytest.mark.parametrize(
+    ("operation", "resource"),
+    [
+        ("DescribeConfigs", "Topic:orders"),
+        ("describe-configs", "TOPIC:orders"),
+        ("DESCRIBE_CONFIGS", "topic:orders"),
+    ],
+)
+def test_operations_and_types_may_be_written_as_kafkas_tools_write_them(
+    operation: str, resource: str
+) -> None:
+    answer = {"allowed": True, "why": "super user", "rule": None}
+    (asked,) = run("explain", "User:ann", operation, resource, answers=[answer])
+    assert (
+        asked[1] == "/v1/acls/explain?principal=User%3Aann&operation=DESCRIBE_CONFIGS&resource=topic%3Aorders"
+    )
 
 
 def test_a_deletion_goes_on_until_nothing_is_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +134,22 @@ def test_all_acls_are_deleted_only_if_that_is_asked_for(capsys: pytest.CaptureFi
     assert asked[2]["filters"] == [{}]
 
 
+def test_a_deletion_by_resource_means_both_patterns_and_the_help_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """kafka-acls means the literal ones alone."""
+    (asked,) = run(
+        *("delete", "--resource", "topic:ord", "--yes"),
+        answers=[
+            {"filters": [{"error": None, "message": None, "acls": []}], "deleted": 0, "left": 0, **OFFSETS}
+        ],
+    )
+    assert "pattern_type" not in asked[2]["filters"][0]
+    for verb in ("list", "delete"):
+        assert cli.main(["acls", verb, "--help"]) == 0
+        assert "default: literal and prefixed ones" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("resource", ["orders", "thing:a", "topic:"])
 def test_a_resource_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], resource: str) -> None:
     assert cli.main(["acls", "explain", "User:ann", "READ", resource]) == 2
@@ -119,7 +164,7 @@ def test_what_matches_nothing_is_told_and_what_no_client_asks_is_refused(
     assert run(*words, "CREATE_TOKENS", "--principal", "User:ann", answers=[{}], code=2) == []
     assert "ResourceType TOPIC only supports operations ALL, READ, WRITE" in capsys.readouterr().err
     answers = [{"acls": [FINE], **OFFSETS}]
-    (asked,) = run(*words, "READ", "--principal", "user:ann", "--host", "example.com", answers=answers)
+    asked, _ = run(*words, "READ", "--principal", "user:ann", "--host", "example.com", answers=answers)
     assert asked[2]["acls"][0]["principal"] == "user:ann"
     said = capsys.readouterr().err
     assert (

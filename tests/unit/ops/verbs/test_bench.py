@@ -13,7 +13,7 @@ import pytest
 
 from ops import cli
 from ops.bench.catalog import BENCHES, Bench
-from ops.options import Noun, Output
+from ops.command_line.options import Noun, Output
 from ops.verbs import bench as verbs
 from ops.verbs.bench import run_bench
 

@@ -91,6 +91,19 @@ def test_a_broker_that_runs_is_not_unregistered(state: str, capsys: pytest.Captu
         assert deleted(told) == ["/v1/brokers/12", "/v1/brokers/13"]
 
 
+def test_a_dry_run_tells_that_a_broker_that_runs_would_be_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ops.verbs.brokers.Change.foreseen", lambda *_: 0)
+    with node() as told:
+        told.answer = listing(OFFLINE, {**ONLINE, "broker_id": 13})
+        words = ["brokers", "unregister", "12", "13", "--dry-run", "--bootstrap", told.url]
+        assert cli.main(words) == 3
+        assert "it would be refused: broker 13 is ONLINE" in capsys.readouterr().err
+        assert cli.main([*words, "--force"]) == 0
+        assert deleted(told) == []
+
+
 def test_without_a_terminal_an_unregistration_needs_yes(capsys: pytest.CaptureFixture[str]) -> None:
     with node() as told:
         told.answer = listing(OFFLINE)

@@ -35,6 +35,13 @@ def test_files_are_listed_by_their_ends_and_those_that_end_soon_alone(
         ("controller-1.crt", True),
         ("ca.crt", True),
     ]
+    assert {one["revoked"] for one in rows} == {None}, "there is no list"
+    revoke = ["certificates", "revoke", str(tmp_path / "tls/anna.crt"), "--yes"]
+    assert cli.main([*revoke, "--list", str(tmp_path / "tls/revoked.toml")]) == 0
+    capsys.readouterr()
+    assert cli.main([*words, "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [Path(one["where"]).name for one in rows if one["revoked"]] == ["anna.crt"]
     assert cli.main([*words, "--expiring", "30d"]) == 10
     assert "anna.crt" in (said := capsys.readouterr().out)
     assert "controller-1" not in said

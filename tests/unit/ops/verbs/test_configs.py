@@ -12,7 +12,8 @@ from metadata_log.records.configs import BROKER, is_sensitive
 from ops import cli
 from ops.given import Misuse
 from ops.verbs.topics import key_values
-from tests.support.told_node import Reply, node
+from tests.support.told_node import Reply, Seen, node
+from tests.unit.ops.admin.test_health import quorum, voter
 
 
 def test_values_come_from_a_file_the_standard_input_or_the_line(
@@ -68,3 +69,45 @@ def test_settings_that_are_not_there_are_named(capsys: pytest.CaptureFixture[str
         assert "not set here: retention.mss" in shown.err
         assert cli.main(["configs", "describe", *asked]) == 3
         assert "no such setting: retention.mss" in capsys.readouterr().err
+
+
+def test_settings_of_groups_and_of_clients_metrics_are_set_and_shown() -> None:
+    changed = {"resource_type": "group", "resource_name": "g", "error": None, "message": None}
+    answers = [
+        {"resources": [changed, changed], "offsets": {"base": 1, "end": 2}},
+        {"items": []},
+        {"items": []},
+    ]
+    with node() as told:
+        told.answer = lambda _: Reply(body=json.dumps(answers.pop(0)).encode())
+        words = ("--group", "g", "--client-metrics", "m", "interval.ms=1000", "--bootstrap", told.url)
+        assert cli.main(["configs", "set", *words]) == 0
+        for named in (("--group", "g"), ("--client-metrics", "m")):
+            assert cli.main(["configs", "list", *named, "--bootstrap", told.url]) == 0
+        seen = [(each.method, each.path) for each in told.seen]
+        sent = json.loads(told.seen[0].body)["resources"]
+    assert sent == [
+        {"group": "g", "set": {"interval.ms": "1000"}},
+        {"client_metrics": "m", "set": {"interval.ms": "1000"}},
+    ]
+    assert seen[1:] == [("GET", "/v1/configs?group=g"), ("GET", "/v1/configs?client_metrics=m")]
+
+
+def test_settings_of_everything_are_those_of_the_state(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"resource_type": kind, "resource_name": "x", "name": name, "value": "1"}
+        for kind, name in (("topic", "retention.ms"), ("group", "consumer.session.timeout.ms"))
+    ]
+    leads = quorum(1, voters=[voter(1)]) | {"high_watermark": 9, "log_start_offset": 0}
+
+    def answer(seen: Seen) -> Reply:
+        told = leads if seen.path == "/v1/quorum" else {"configs": rows}
+        return Reply(body=json.dumps(told).encode(), headers={"X-High-Watermark": "9"})
+
+    with node() as told:
+        told.answer = answer
+        words = ["configs", "list", "--all", "-o", "json", "--bootstrap", told.url]
+        assert cli.main(words) == 0
+        assert json.loads(capsys.readouterr().out) == rows
+        assert cli.main([*words, "retention.ms"]) == 0
+        assert json.loads(capsys.readouterr().out) == rows[:1]

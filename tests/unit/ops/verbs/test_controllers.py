@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from ops import cli
-from tests.support.told_node import Reply, node
+from tests.support.terminal import answering
+from tests.support.told_node import Reply, error, node
 
 CONTROLLER = {
     "controller_id": 1,
@@ -39,3 +40,14 @@ def test_a_controller_that_is_gone_is_unregistered(capsys: pytest.CaptureFixture
         assert cli.main(["controllers", "unregister", "4", "--yes", "--bootstrap", told.url]) == 0
         assert [(seen.method, seen.path) for seen in told.seen] == [("DELETE", "/v1/controllers/4")]
     assert "controller 4 is no longer registered" in capsys.readouterr().out
+
+
+def test_a_controller_that_keeps_its_registration_is_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: an operator is asked about what can be done, and is told before what would be refused."""
+    screen = answering(monkeypatch, "y")
+    with node() as told:
+        told.answer = lambda _: error("NODE_STILL_ALIVE", 409)
+        assert cli.main(["controllers", "unregister", "1", "--bootstrap", told.url]) == 3
+        paths = [seen.path for seen in told.seen]
+    assert paths == ["/v1/controllers/1?validate_only=true"]
+    assert "NODE_STILL_ALIVE" in screen.getvalue() and "Go on?" not in screen.getvalue()

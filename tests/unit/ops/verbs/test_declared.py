@@ -60,8 +60,10 @@ def test_drift_is_shown_and_has_an_exit_code(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[topics.t]\npartition = 2", "cluster.toml declares nothing: "),
-        ("[topics", "cluster.toml declares nothing: "),
+        ("[topics.t]\npartition = 2", "cluster.toml cannot be read: topics.t: "),
+        ('[topics.t]\npartitions = "2"', "topics.t.partitions: expected int | null, got str"),
+        ("[brokers.11]\na = [2]", "brokers.11[...]: expected"),
+        ("[topics", "cluster.toml cannot be read: "),
         (TOML, "give --yes"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_preview_lists_what_a_lower_level_could_not_hold(capsys: pytest.Captur
     assert (seen.method, seen.path) == ("GET", "/v1/features/preview?feature=metadata.version&level=22")
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == [
-        "metadata.version is 30; at 22 2 fields would be lost",
+        "metadata.version is 30; level 22 would lose 2 fields",
         "  23 (4.0-IV1) added: eligible leader replicas",
         "  so the downgrade is refused, as Kafka 4.3.1 refuses it",
         "  the first 1 are shown",

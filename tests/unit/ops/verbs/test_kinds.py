@@ -69,6 +69,7 @@ def test_a_verb_reads_what_it_is_given_or_names_the_verb_that_does(
     """Goal: nothing healthy is called damaged, and no message leads nowhere. Method: every verb with a path of every kind;
     the first command that a refusal names is run, and reads the path.
     """
+    ran = set[str]()
     for kind, path in given.items():
         for place, verb in enumerate(
             (
@@ -78,8 +79,9 @@ def test_a_verb_reads_what_it_is_given_or_names_the_verb_that_does(
                 ["whatif", "--roll", "--from", str(path)],
                 ["whatif", "--roll-controllers", "--from", str(path)],
                 ["replay", "state", "topics", "--export", str(path)],
-                ["replay", "sql", "SELECT 1", "--export", str(path)],
                 ["log", "export", str(path), "--to", str(tmp_path / f"{kind.name}-{len(str(path))}")],
+                # It opens what `state` does, and lakes.
+                *([["replay", "sql", "SELECT 1", "--export", str(path)]] if kind is Kind.LAKE else []),
             )
         ):
             code = cli.main(verb)
@@ -90,7 +92,8 @@ def test_a_verb_reads_what_it_is_given_or_names_the_verb_that_does(
             if code == 3 and place < 5:
                 assert kind.value in said.err or "no segment" in said.err, (verb, said.err)
                 named = said.err.split("`")
-                if kind is not Kind.PARQUET and len(named) > 1:
+                if kind is not Kind.PARQUET and len(named) > 1 and named[1] not in ran:
+                    ran.add(named[1])
                     command = shlex.split(named[1].replace("\\", ""))
                     assert command[0] == "metaquorum"
                     assert cli.main(command[1:]) == 0, command

@@ -59,6 +59,20 @@ def serve(told: Node, states: dict[str, dict[str, Any]] | None = None) -> None:
     told.answer = answer
 
 
+@pytest.mark.parametrize("verb", [("top", "--once"), ("version",)])
+def test_where_no_controller_answers_nothing_more_is_asked(
+    verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a verb that shows what there is does not wait for the rest of its time-out. Method: that is an hour."""
+    with node() as told:
+        told.answer = lambda _: Reply(503, b"{}")
+        assert cli.main([*verb, "--timeout", "1h", "--bootstrap", f"{told.url},{told.url}/"]) == 0
+        assert {seen.path for seen in told.seen} == {"/v1/quorum"}
+        assert len(told.seen) == 1, "an address that is named twice is one"
+    said = capsys.readouterr()
+    assert f"{told.url} answers /v1/quorum with 503" in said.out + said.err
+
+
 def test_top_shows_health_quorum_brokers_and_what_was_written(capsys: pytest.CaptureFixture[str]) -> None:
     with node() as told:
         serve(told)
@@ -69,6 +83,27 @@ def test_top_shows_health_quorum_brokers_and_what_was_written(capsys: pytest.Cap
         assert part in shown
     assert json.loads(capsys.readouterr().out).keys() == {"health", "quorum", "brokers"}
     assert top.RECENT > 0
+
+
+def test_without_a_leader_top_waits_for_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: what an operator looks at while no controller leads is shown then. A read of the leader would wait an hour."""
+    with node() as told:
+        serve(told)
+        sound = told.answer
+        view = quorum(1, voters=[voter(1)]) | {"high_watermark": 9, "log_start_offset": 0, "leader_id": -1}
+
+        def answer(seen: Seen) -> Reply:
+            if seen.path.startswith("/v1/quorum"):
+                return Reply(body=json.dumps(view).encode())
+            if "consistency=stale" not in seen.path and seen.path.startswith("/v1/"):
+                return error("NOT_CONTROLLER", 503)
+            return sound(seen)
+
+        told.answer = answer
+        assert cli.main(["top", "--timeout", "1h", "--bootstrap", told.url]) == 0
+    shown = capsys.readouterr().out
+    for part in ("none known", "11  ONLINE", "CreateTopics was asked for, by User:anna"):
+        assert part in shown
 
 
 def test_a_watched_verb_is_run_again_also_after_an_error_that_may_pass(

@@ -16,10 +16,11 @@ from metadata_log.ids import NodeId
 from metadata_log.log.lines import log_lines
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.disk.data_directory import format_directory
-from ops import cli, talk
+from ops import cli
 from ops.admin.client import ClusterClient
 from ops.admin.exchange import Unreachable
 from ops.admin.log_frames import Frame, cluster_frames, file_frames, high_watermark, within
+from ops.command_line import talk
 from ops.when import AtOffset, AtTime, When
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.os_disk import OsDisk
@@ -87,19 +88,23 @@ def test_a_dump_is_filtered_by_what_wrote_it(data: Path, capsys: pytest.CaptureF
     assert 0 < len(some) < len(every)
     assert some == [line for line in every if line["type"] in {"Topic", "Partition"}]
     assert dumped(capsys, data, "--actor", "User:nobody") == []
+    assert dumped(capsys, data, "--to", 2) == dumped(capsys, data, "--until", 2) == every[:2]
     assert cli.main(["log", "dump", str(data), "--type", "Tpoic"]) == 2
     assert "is no type of record; they are" in capsys.readouterr().err
+    assert cli.main(["log", "dump", str(data), "--cause", "FENCE"]) == 2
+    assert "'FENCE' is no cause; they are BROKER_REGISTERED" in capsys.readouterr().err
+    assert dumped(capsys, data, "--cause", "fence_requested", "--cause", "ElectLeaders") == []
 
 
 def test_an_empty_dump_is_an_empty_list_and_says_so(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["log", "dump", str(data), "--from", str(END), "-o", "json"]) == 0
     told = capsys.readouterr()
     assert json.loads(told.out) == []
-    assert "no record of the log lies in this range" in told.err
+    assert "no such record lies in this range of the log" in told.err
     with node() as asked:
         serve(asked, per_page=100)
         assert cli.main(["log", "dump", "--bootstrap", asked.url, "--from", str(END), "-o", "json"]) == 0
-    assert "no record of the log lies in this range" in capsys.readouterr().err
+    assert "no such record lies in this range of the log" in capsys.readouterr().err
 
 
 def test_a_range_inside_a_batch_has_the_records_of_the_range(
@@ -124,6 +129,8 @@ def test_a_range_inside_a_batch_has_the_records_of_the_range(
                 lines = dumped(capsys, *source, "--from", first, "--until", until)
                 offsets = [line["offset"] for line in lines]
                 assert offsets == list(range(first, until)), (source, per_page, first, until)
+            lines = dumped(capsys, *source, "--until", 2)
+            assert [line["offset"] for line in lines] == [0, 1], (source, per_page)
 
 
 @pytest.mark.parametrize("flag", ["--from", "--until"])
@@ -558,8 +565,13 @@ def test_the_tail_of_the_log_is_its_last_records(capsys: pytest.CaptureFixture[s
         shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [line["offset"] for line in shown] == list(range(END - 5, END))
         assert cli.main(["log", "tail", "-n", "3", "--bootstrap", told.url]) == 0
-    numbered = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" ")]
-    assert [int(line.split()[0]) for line in numbered] == list(range(END - 3, END))
+        numbered = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" ")]
+        assert [int(line.split()[0]) for line in numbered] == list(range(END - 3, END))
+        since = ["log", "tail", "--since", "9", "-o", "jsonl", "--bootstrap", told.url]
+        assert cli.main(since) == 0
+        shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [line["offset"] for line in shown] == list(range(9, END))
+        assert cli.main([*since, "-n", "5"]) == 2
 
 
 def test_a_dump_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:

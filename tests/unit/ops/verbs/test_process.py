@@ -15,7 +15,7 @@ from metadata_log.errors import Fault, InvariantBroken
 from metadata_log.node.disk.data_directory import Role
 from metadata_log.wire.fetch import BrokerState
 from ops import cli, node_process
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.support.processes import poll_until
 
 ROOT = Path(cli.__file__).parents[1]

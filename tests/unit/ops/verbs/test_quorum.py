@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from metadata_log.errors import AuthenticationFailed, NotAuthorized
 from metadata_log.node.addresses import http_url
 from metadata_log.node.identity.tls import Tls
+from metadata_log.replay.controller_client import Shown, controllers
 from ops import cli
 from tests.support.told_node import CutOff, Node, Reply, Seen, error, node, not_controller
 from tests.unit.metadata_log.node.identity.test_tls import CLUSTER, authority, serving
@@ -329,6 +332,55 @@ async def test_a_node_that_the_client_does_not_trust_is_not_known_and_not_red(
             said = capsys.readouterr()
             assert "this client does not trust the node" in said.err and cure in said.err
             assert said.out == ""
+        with pytest.raises(AuthenticationFailed, match=r"is not trusted: .*: ca names another authority"):
+            await asyncio.to_thread(controllers(at[1], Shown(ca=foreign.ca)).status)
+        for words, cure in (
+            (["topics", "list"], "; name the authority of the nodes: --ca FILE"),
+            (["topics", "list", "--ca", str(foreign.ca)], "; --ca names another authority"),
+        ):
+            assert await asyncio.to_thread(cli.main, [*words, *at]) == 4, words
+            assert cure in capsys.readouterr().err
+
+
+async def test_a_certificate_that_no_node_takes_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: nobody waits for what asking again does not change; a write is not said to be perhaps carried out."""
+    ours, foreign = authority(tmp_path / "ours"), authority(tmp_path / "foreign")
+    shown = foreign.certify("user", "anna")
+    tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
+    async with serving(tls) as address:
+        at = ["--bootstrap", http_url(address, tls=True), "--ca", str(ours.ca), "--timeout", "1h"]
+        at += ["--cert", str(shown.certificate), "--key", str(shown.key)]
+        for words in (
+            ["topics", "list"],
+            ["topics", "create", "t"],
+            ["quorum", "status"],
+            ["quorum", "health"],
+        ):
+            assert await asyncio.to_thread(cli.main, [*words, *at]) == 3, words
+            said = capsys.readouterr().err
+            assert "unknown ca" in said and "--cert FILE --key FILE" in said, said
+        files = Shown(ca=ours.ca, cert=shown.certificate, key=shown.key)
+        with pytest.raises(NotAuthorized, match="unknown ca"):
+            await asyncio.to_thread(controllers(http_url(address, tls=True), files).status)
+
+
+def test_an_election_is_not_waited_for_where_no_controller_has_led_for_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ops.admin.survey.ELECTED_S", 3_600.0)
+    with node() as alone:
+        speak(alone, ALONE | {"leader_id": -1}, leader=None)
+        asked = alone.answer
+
+        def answer(seen: Seen) -> Reply:
+            reply = asked(seen)
+            return replace(reply, headers={**reply.headers, "X-Leaderless-Ms": "1000"})
+
+        alone.answer = answer
+        assert cli.main(["quorum", "health", "--bootstrap", alone.url, "--timeout", "2h"]) == 20
+    assert "NO_ACTIVE_CONTROLLER" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", [["quorum", "status"], ["certificates", "list"]])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.node.release import release
+from metadata_log.node.release import VERSION
 from ops import cli
 from ops.admin import live_state
 from ops.admin.versions import Level, next_step
@@ -61,6 +61,31 @@ def test_the_highest_possible_level_is_found_and_what_holds_back_the_newest(
     assert "next: all nodes support it" in capsys.readouterr().out
 
 
+def test_without_a_leader_the_releases_and_levels_are_shown_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Goal: no read or dry run waits for a leader that all controllers say there is not. Each would wait an hour."""
+
+    def answer(seen: Seen) -> Reply:
+        if seen.path.startswith("/v1/quorum"):
+            view = quorum(1, voters=[voter(1)]) | {"version": "1.2.3", "leader_id": -1}
+            return Reply(body=json.dumps(view).encode())
+        if "consistency=stale" not in seen.path and seen.path.startswith("/v1/"):
+            return error("NOT_CONTROLLER", 503)
+        return told(seen, refused_above=2)
+
+    with node() as controller:
+        controller.answer = answer
+        words = ["quorum", "versions", "--timeout", "1h", "-o", "json", "--bootstrap", controller.url]
+        assert cli.main(words) == 0
+        assert not any(seen.method == "POST" for seen in controller.seen)
+    value = json.loads(capsys.readouterr().out)
+    assert [(one["level"], one["possible"], one["held_back_by"]) for one in value["features"]] == [
+        (1, None, "no controller leads")
+    ]
+    assert value["next"] == "whether a level can be raised is not known: no controller leads"
+
+
 @pytest.mark.parametrize(
     ("refused_above", "said"),
     [
@@ -98,10 +123,36 @@ def test_what_comes_next_is_said(versions: tuple[str | None, ...], level: Level,
     assert says in next_step(found, [level])
 
 
+@pytest.mark.parametrize(
+    ("possible", "says"),
+    [
+        (30, "metaquorum features upgrade metadata.version=30"),
+        (23, f"nothing: {OURS} is 5"),
+        (None, f"nothing: {OURS} is 5"),
+    ],
+)
+def test_the_level_of_kafkas_metadata_comes_after_our_own(possible: int | None, says: str) -> None:
+    found = [{"node": "controller 1", "version": "1.1"}]
+    ours, kafkas = Level(OURS, 5, 5, 5, None), Level("metadata.version", 23, possible, 30, None)
+    assert says in next_step(found, [kafkas, ours])
+
+
+def test_features_that_a_cluster_of_an_earlier_release_lacks_are_named() -> None:
+    found = [{"node": "controller 1", "version": "1.1"}]
+    others = [
+        Level("group.version", 0, 1, 1, None),
+        Level("share.version", 0, 0, 1, "broker 11 supports 0 to 0"),
+    ]
+    step = next_step(found, [Level(OURS, 5, 5, 5, None), *others])
+    assert step.endswith(
+        "the newest level of this release; metaquorum features upgrade can also raise group.version=1"
+    )
+
+
 def test_the_version_stands_in_one_place_and_the_change_log_has_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"metaquorum {release()}\n"
-    assert f"## [{release()}]" in (ROOT / "CHANGELOG.md").read_text()
-    assert release() not in (ROOT / "pyproject.toml").read_text()
+    assert capsys.readouterr().out == f"metaquorum {VERSION}\n"
+    assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert VERSION not in (ROOT / "pyproject.toml").read_text()

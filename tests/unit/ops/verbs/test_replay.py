@@ -1,7 +1,9 @@
 """`replay`: the report in its three forms, and the answers of the other verbs."""
 
 import html.parser
+import io
 import json
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,16 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> str:
     to = tmp_path_factory.mktemp("export")
     export_log(frames_of(HISTORY), to, cluster_id=CLUSTER_ID)
     return str(to)
+
+
+@pytest.fixture(scope="module")
+def whole(export: str) -> dict[str, Any]:
+    """Return the report of the whole log as `-o json` has it."""
+    said = io.StringIO()
+    with redirect_stdout(said):
+        assert cli.main(["replay", "report", "--export", export, "-o", "json"]) == 0
+    found: dict[str, Any] = json.loads(said.getvalue())
+    return found
 
 
 def answered(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[Any, str]:
@@ -88,9 +100,8 @@ def test_the_report_of_a_part_says_where_it_was_cut(export: str, capsys: pytest.
 
 
 def test_the_report_of_one_topic_and_broker_leaves_the_others_out(
-    export: str, capsys: pytest.CaptureFixture[str]
+    export: str, whole: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole, _ = answered(capsys, "report", "--export", export)
     found, _ = answered(capsys, "report", "--export", export, "--topic", "orders", "--broker", "11")
     assert (found["topic"], found["broker"]) == ("orders", 11)
     for name in ("topic_events", "unavailability", "topic_churn", "elections"):
@@ -109,9 +120,6 @@ def test_the_report_of_one_topic_and_broker_leaves_the_others_out(
     )
     assert cli.main(["replay", "report", "--export", export, "--topic", "none"]) == 3
     assert "names no topic 'none'" in capsys.readouterr().err
-    for output in ("md", "html", "json"):
-        assert cli.main(["replay", "report", "--export", export, "--broker", "999", "-o", output]) == 3
-        assert "names no broker 999" in capsys.readouterr().err
     assert cli.main(["replay", "report", "--export", export, "--broker", "11"]) == 0
     text = capsys.readouterr().out
     assert (
@@ -120,14 +128,15 @@ def test_the_report_of_one_topic_and_broker_leaves_the_others_out(
     assert "- Broker 11 served" in text
 
 
-def test_the_report_as_json_has_its_tables_whole(export: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found, _ = answered(capsys, "report", "--export", export)
-    assert found["to"]["end_offset"] == END
-    assert (found["missing"], found["digest"]) == ([], digest(HISTORY[-1].image))
+def test_the_report_as_json_has_its_tables_whole(
+    export: str, whole: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert whole["to"]["end_offset"] == END
+    assert (whole["missing"], whole["digest"]) == ([], digest(HISTORY[-1].image))
     part, _ = answered(capsys, "report", "--export", export, "--to", str(LARGE.base_offset))
     assert part["is_digest_the_logs_own"] is None
-    offsets = [row["log_offset"] for row in found["config_changes"]]
-    assert offsets == sorted(offsets) and len(found["broker_availability"]) > 1
+    offsets = [row["log_offset"] for row in whole["config_changes"]]
+    assert offsets == sorted(offsets) and len(whole["broker_availability"]) > 1
 
 
 def test_verbs_answer_and_name_the_boundary(export: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,10 +285,9 @@ def test_an_operator_of_kafka_needs_one_command(tmp_path: Path, capsys: pytest.C
     directory = kafka_log.written(
         tmp_path / "metadata", [kafka_log.batch(0, [kafka_log.leader_change(1, [1, 2, 3])], control=2)]
     )
-    for words in (["--format", "kafka"], []):
-        answer, _ = answered(capsys, "report", "--export", str(directory), *words)
-        assert answer["cluster_id"] == "HandWrittenHandWritten"
-        assert [row["controller_id"] for row in answer["controller_takeovers"]] == [1]
+    answer, _ = answered(capsys, "report", "--export", str(directory), "--format", "kafka")
+    assert answer["cluster_id"] == "HandWrittenHandWritten"
+    assert [row["controller_id"] for row in answer["controller_takeovers"]] == [1]
     for path in (directory, directory / "__cluster_metadata-0"):
         rows, _ = answered(capsys, "sql", "--export", str(path), "SELECT voter_ids FROM voters_over_time")
         assert rows == [{"voter_ids": [1, 2, 3]}]

@@ -9,7 +9,7 @@ from ops import cli
 from ops.admin import live_state
 from ops.admin.roll_plan import Node
 from ops.admin.rolling import NotBack, UnsafeStep
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from ops.node_commands import words_for
 from ops.verbs.roll import _commanded
 from tests.support.decisions import word_uuid

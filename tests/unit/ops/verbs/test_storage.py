@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from metadata_log.node.disk.data_directory import load_meta, only_joins
+from metadata_log.node.disk.data_directory import load_meta, not_fresh_any_more, only_joins
 from ops import cli
 from quorum.node.bootstrap import read_bootstrap
 
@@ -63,6 +63,40 @@ def test_nothing_is_formatted_twice(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert cli.main(["storage", "format", "--config", str(file)]) == 0
     assert cli.main(["storage", "format", "--config", str(file)]) == 6
     assert "already formatted for broker 1" in capsys.readouterr().err
+
+
+def test_a_directory_that_is_formatted_for_the_node_is_no_error_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["storage", "format", "--ignore-formatted", "-o", "json", "--config"]
+    assert cli.main([*words, str(settings(tmp_path))]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert cli.main([*words, str(settings(tmp_path))]) == 0
+    again = capsys.readouterr()
+    assert json.loads(again.out) == first and "left as it is" in again.err
+    assert cli.main([*words, str(settings(tmp_path, role="broker"))]) == 6, "another node's"
+
+
+def test_what_a_formatted_directory_is_for_is_not_ignored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: no script that asks for a controller that only joins gets one that founds a second quorum, nor the reverse."""
+    line = ["storage", "format", "--config", str(settings(tmp_path)), "--ignore-formatted"]
+    joining = [*line, "--no-initial-controllers"]
+    assert cli.main(line) == 0
+    assert cli.main([*line, "--feature", "group.version=0"]) == 0
+    assert "--add-scram changed nothing" in capsys.readouterr().err
+    data = tmp_path / "data"
+    assert cli.main(joining) == 6
+    assert "was formatted without --no-initial-controllers" in capsys.readouterr().err
+    not_fresh_any_more(data)
+    assert cli.main(joining) == 0, "its log says who votes"
+    for path in (data / "meta.json", data / "fresh"):
+        path.unlink(missing_ok=True)
+    assert cli.main(joining) == 0, "of an interrupted format"
+    assert cli.main(joining) == 0
+    assert cli.main(line) == 6
+    assert "was formatted with --no-initial-controllers" in capsys.readouterr().err
 
 
 def test_the_cluster_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +218,8 @@ def test_a_cluster_is_founded_as_format_was_told(tmp_path: Path, capsys: pytest.
     founding = read_bootstrap(tmp_path / "data")
     assert founding is not None
     assert (founding.metadata_version, founding.kraft_version) == (27, 0)
-    assert founding.levels == (("eligible.leader.replicas.version", 1),), "as without a listener for Kafka"
+    eligible = ("eligible.leader.replicas.version", 1)
+    assert founding.levels == (eligible, ("group.version", 1), ("transaction.version", 2))
     assert [each.name for each in founding.credentials] == ["alice"]
     assert b"alice-secret" not in (tmp_path / "data" / "bootstrap.json").read_bytes()
     said = "".join(capsys.readouterr())
@@ -203,7 +238,6 @@ def test_a_cluster_is_founded_as_format_was_told(tmp_path: Path, capsys: pytest.
             "Can't parse feature=level string group.version: equals sign not found.",
         ),
         (["--feature", "foo=1"], "Unsupported feature: foo. Supported features are: "),
-        (["--feature", "group.version=1"], "it needs [listen] kafka"),
         (["--feature", "metadata.version=31"], "metadata.version 4.4-IV0 is not yet stable"),
         (
             ["--add-scram", "SCRAM-SHA-1=[name=a,password=p-w]"],

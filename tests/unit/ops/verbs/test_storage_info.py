@@ -13,7 +13,12 @@ from tests.support.kafka_log import RECORDING, unpacked
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 FOUNDING = RECORDING.with_name("bootstrap.checkpoint")
 """What `kafka-storage format --release-version 4.1 --add-scram SCRAM-SHA-256=[name=alice,...]` of 4.3.1 left."""
-LEVELS = {"eligible.leader.replicas.version": 1, "metadata.version": 27}
+LEVELS = {
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "metadata.version": 27,
+    "transaction.version": 2,
+}
 
 
 def formatted(tmp_path: Path, *options: str) -> Path:
@@ -75,6 +80,6 @@ def test_a_directory_of_kafkas_is_shown(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["storage", "info", str(directory), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["founded_with"] == {
         "release": "4.1-IV1",
-        "features": LEVELS | {"group.version": 1, "transaction.version": 2},
+        "features": LEVELS,
         "users": [{"name": "alice", "mechanism": "SCRAM-SHA-256"}],
     }

@@ -1,6 +1,7 @@
 """Edge: a Kafka quorum's directories become ours and Kafka's again, by command; a trial writes nothing."""
 
 import json
+import re
 import socket
 from contextlib import closing
 from dataclasses import replace
@@ -8,19 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.quorum import Voter, VoterEndpoint
+from metadata_log.replay.kafka.files import checkpoint_image
 from ops import cli
 from ops.given import Misuse
 from ops.settings_writing import controller_toml
+from ops.takeover.obstacles import Obstacle
 from ops.verbs import storage_kafka
 from quorum.node.config import ControllerSettings
 from quorum.node.restoring import surviving_state
 from tests.support.kafka_log import batch as kafka_batch
-from tests.support.kafka_log import feature, leader_change, unpacked, value, written
+from tests.support.kafka_log import broker, feature, leader_change, partition, topic, unpacked, value, written
+from tests.support.kafka_log import config as kafka_config
 from tests.support.lab import settings, uuid
 
 CLUSTER_ID = "bWV0YXF1b3J1bS1wZWVyMA"
@@ -96,6 +101,13 @@ def test_a_cluster_is_taken_over_and_given_back(tmp_path: Path, capsys: pytest.C
     assert trial | {"written": True, "digest": back["digest"]} == back
     assert back["topics"] == done["topics"] and back["credentials"] == done["credentials"]
     assert int(str(back["controller_epoch"])) > int(str(done["controller_epoch"]))
+    assert back["features"] == features_in(tmp_path / "k4"), "what is shown is what was written"
+    relative = tmp_path / "relative.properties"
+    relative.write_text(files[0].read_text().replace(f"{tmp_path}/", ""))
+    assert cli.main(words("export-kafka", data[:2], [relative], "--dry-run")) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["controllers"]["4"] == [str(Path("k4").resolve())]
+    assert "controller 4: log.dirs is relative" in told.err
     said = ran(capsys, words("export-kafka", data[:2], files), code=6)["said"]
     assert "holds __cluster_metadata-0: move it away" in str(said)
     once_more = ran(
@@ -106,6 +118,12 @@ def test_a_cluster_is_taken_over_and_given_back(tmp_path: Path, capsys: pytest.C
         *(done[key] for key in ("topics", "acls", "quotas", "credentials", "brokers")),
         {},
     ]
+
+
+def features_in(directory: Path) -> dict[str, int]:
+    """Return the levels in the checkpoint of one of Kafka's controllers."""
+    (checkpoint,) = (directory / "__cluster_metadata-0").glob("*.checkpoint")
+    return dict(sorted(checkpoint_image(checkpoint, cluster_id=CLUSTER_ID).features.items()))
 
 
 def moved(directory: Path, node_id: int) -> Path:
@@ -151,10 +169,49 @@ def test_brokers_that_look_for_fixed_voters_elsewhere_are_told_first(
     meta.write_text(f"node.id=7\ncluster.id={CLUSTER_ID}\n")
     command = words("import-kafka", [source], [config(tmp_path, 1)])
     assert cli.main([*command, "--dry-run"]) == 0
-    assert "would be refused: Kafka's quorum was named by controller.quorum.voters" in capsys.readouterr().err
-    assert "--brokers-told" in str(ran(capsys, command, code=3)["said"])
+    said = capsys.readouterr()
+    assert (
+        "would be refused: ADDRESSES_UNKNOWN: Kafka's quorum was named by controller.quorum.voters"
+        in said.err
+    )
+    assert [each["code"] for each in json.loads(said.out)["refused"]] == ["ADDRESSES_UNKNOWN"]
+    assert "--accept ADDRESSES_UNKNOWN" in str(ran(capsys, command, code=3)["said"])
     assert not (tmp_path / "controller-1").exists()
-    assert ran(capsys, [*command, "--brokers-told"])["written"] is True
+    assert "none of OTHER_LISTENER" in str(ran(capsys, [*command, "--accept", "ALL"], code=2)["said"])
+    done = ran(capsys, [*command, "--accept", "ADDRESSES_UNKNOWN"])
+    assert (done["written"], done["refused"]) == (True, [])
+
+
+def test_topics_with_tiers_are_listed_in_the_table_and_in_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "kafka"
+    records = [
+        feature("metadata.version", 30),
+        broker(11, 3),
+        topic("orders", bytes([1]) * 16),
+        partition(bytes([1]) * 16, 0, [11]),
+        kafka_config(2, "orders", "remote.storage.enable", "true"),
+    ]
+    written(source, [kafka_batch(0, [leader_change(1, (1,))], control=2), kafka_batch(1, records)])
+    (source / "meta.properties").write_text(f"node.id=1\ncluster.id={CLUSTER_ID}\n")
+    command = words("import-kafka", [source], [config(tmp_path, 1)])
+    trial = ran(capsys, [*command, "--dry-run"])
+    assert trial["topics_with_tiers"] == ["orders"]
+    assert [each["code"] for each in trial["refused"]] == ["TIERS_OFF"]  # type: ignore[attr-defined]
+    assert cli.main([word for word in [*command, "--dry-run"] if word != "--json"]) == 0
+    told = capsys.readouterr()
+    assert re.search(r"^refused +TIERS_OFF$", told.out, re.MULTILINE)
+    assert re.search(r"^topics_with_tiers +orders$", told.out, re.MULTILINE)
+    assert "Set remote_log_storage_system_enable = true in [topics]" in told.err
+    said = str(ran(capsys, command, code=3)["said"])
+    assert "TIERS_OFF: controller 1:" in said and "To go on all the same: --accept TIERS_OFF" in said
+
+
+def test_a_refusal_names_the_codes_behind_the_first() -> None:
+    both = [Obstacle("OTHER_LISTENER", "set the name"), Obstacle("TIERS_OFF", "set the storage")]
+    with pytest.raises(InvalidRequest, match=r"^OTHER_LISTENER: set the name.*Refused, too: TIERS_OFF"):
+        storage_kafka._check_agreed({}, drop=True, refused=both)
 
 
 def test_damage_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

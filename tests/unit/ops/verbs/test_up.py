@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import pytest
 
-from ops import foreground
-from ops.local_cluster import Active, LocalCluster
+from ops.local import foreground
+from ops.local.cluster import Active, LocalCluster
 from ops.processes import is_locked
 from tests.support.processes import poll_until
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from metadata_log.node.release import release
+from metadata_log.node.release import VERSION
 from ops import cli
 from tests.support.told_node import Reply, Seen, node
 from tests.unit.ops.admin.test_health import quorum, voter
@@ -14,7 +14,7 @@ READY = json.dumps({"ready": True, "reasons": []}).encode()
 
 def test_the_client_knows_its_own_release(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["version", "--client", "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"node": "client", "version": release(), "address": None}]
+    assert json.loads(capsys.readouterr().out) == [{"node": "client", "version": VERSION, "address": None}]
 
 
 def test_every_node_says_which_release_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,9 +39,26 @@ def test_every_node_says_which_release_it_runs(capsys: pytest.CaptureFixture[str
         shown = capsys.readouterr()
         assert [seen.authorization for seen in broker.seen] == [None]
     assert {one["node"]: one["version"] for one in json.loads(shown.out)} == {
-        "client": release(),
+        "client": VERSION,
         "controller 1": "1.2.3",
         "broker 11": "1.2.2",
         "broker 12": None,
     }
     assert "3 versions run" in shown.err
+
+
+def test_a_silent_controller_has_the_id_by_which_the_others_name_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with node() as silent, node() as unknown, node() as controller:
+        voters = [voter(1), voter(2) | {"http": silent.url}]
+        told = {"/v1/quorum": quorum(1, voters=voters), "/readyz": {"ready": True, "reasons": []}}
+        controller.answer = lambda seen: Reply(
+            body=json.dumps(told.get(seen.path.partition("?")[0], {"items": []})).encode()
+        )
+        silent.answer = unknown.answer = lambda _: Reply(status=503, body=b"{}")
+        urls = f"{controller.url},{silent.url},{unknown.url}"
+        assert cli.main(["version", "-o", "json", "--bootstrap", urls]) == 0
+    found = {one["address"]: one["node"] for one in json.loads(capsys.readouterr().out)}
+    assert found[silent.url] == "controller 2"
+    assert found[unknown.url] == "controller"

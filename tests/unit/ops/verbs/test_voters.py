@@ -19,6 +19,7 @@ from ops.admin import live_state
 from ops.verbs import voters
 from ops.verbs.voters import Step, next_step
 from quorum.whatif.cluster import Options
+from tests.support.terminal import answering
 from tests.support.told_node import Node, Reply, Seen, error, node, not_controller
 
 DIRECTORIES = {name: name * 21 + "A" for name in "abcdefg"}
@@ -221,6 +222,18 @@ def test_a_voter_is_removed(quorum: Quorum, capsys: pytest.CaptureFixture[str]) 
     assert run("remove-voter", "--id", "3", "--yes") == 3
     assert "VOTER_NOT_FOUND: controller 3 is no voter" in capsys.readouterr().err
     assert quorum.wishes == [("remove", 3, DIRECTORIES["c"], True), ("remove", 3, DIRECTORIES["c"], False)]
+
+
+def test_a_vote_that_nobody_has_is_not_asked_about(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the question does not tell how many voters would be left by what is refused."""
+    screen = answering(monkeypatch, "n")
+    assert run("remove-voter", "--id", "9") == 3
+    assert "VOTER_NOT_FOUND: controller 9 is no voter" in screen.getvalue()
+    assert "Go on?" not in screen.getvalue() and "voters are left" not in screen.getvalue()
+    screen = answering(monkeypatch, "n")
+    assert run("remove-voter", "--id", "3") == 3
+    assert "2 voters are left, and the quorum goes on while 2 of them run" in screen.getvalue()
+    assert quorum.wishes == []
 
 
 REMOVED, ADDED = ("remove", 3, DIRECTORIES["c"], False), ("add", 3, DIRECTORIES["d"], False)

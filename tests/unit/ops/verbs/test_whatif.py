@@ -1,15 +1,20 @@
-"""Edge: `whatif` of controllers on the command line, from a snapshot."""
+"""Edge: `whatif` on the command line: of controllers, from a snapshot; of a running cluster; and scripts."""
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from metadata_log.ids import NodeId
+from metadata_log.image.metadata_image import MetadataImage
 from ops import cli
+from ops.admin import live_state
 from ops.verbs.whatif import SUFFERS
-from snapshots.snapshot_file import write_snapshot
+from quorum.whatif.cluster import Options
+from snapshots.snapshot_file import read_snapshot, write_snapshot
 from tests.support.lab import Lab, run
 
 
@@ -74,3 +79,34 @@ def test_what_no_voter_is_and_what_is_mixed_is_refused(
     mixed = ("--lose", "controller=1", "--lose", "broker=11")
     assert cli.main(["whatif", *mixed, "--from", str(snapshot)]) == 2
     assert "played apart" in capsys.readouterr().err
+
+
+def test_a_loss_is_asked_of_one_client(
+    snapshot: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: without a leader, which the first read found, the next one does not look for one again."""
+    clients: list[object] = []
+    image = read_snapshot(snapshot)
+
+    def live(client: object) -> MetadataImage:
+        clients.append(client)
+        return image
+
+    def options(client: object) -> Options:
+        clients.append(client)
+        return Options()
+
+    monkeypatch.setattr(live_state, "live_image", live)
+    monkeypatch.setattr(live_state, "live_options", options)
+    assert cli.main(["whatif", "--roll", "--bootstrap", "http://127.0.0.1:1"]) in (0, 10)
+    assert len(clients) == 2 and clients[0] is clients[1]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("script", "is_said"), [("", True), ("\n", True), ("{}\n", False)])
+def test_a_script_without_operations_is_said_to_be_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, script: str, is_said: bool
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(script))
+    assert cli.main(["whatif"]) == 0
+    assert ("nothing was asked: name a loss" in capsys.readouterr().err) is is_said

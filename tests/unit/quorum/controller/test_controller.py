@@ -27,7 +27,8 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import EMPTY
-from metadata_log.limits import LOOP_SLICE_MS, RECORDS_PER_PART_MAX, SLOW_DECISION_MS
+from metadata_log.limits import LOOP_SLICE_MS, OVERTAKEN_MAX, RECORDS_PER_PART_MAX, SLOW_DECISION_MS
+from metadata_log.metadata_versions import formatted_with
 from metadata_log.records import registry
 from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.records.features import METAQUORUM_VERSION, FeatureLevelRecord
@@ -36,7 +37,7 @@ from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import AssignReplicasToDirs, ReplicaDirectory
 from quorum.controller.changes import LongChange
-from quorum.controller.controller import OVERTAKEN_MAX, Controller
+from quorum.controller.controller import Controller
 from quorum.controller.written import Written
 from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.decision import Decision
@@ -56,8 +57,8 @@ async def test_the_first_claim_founds_the_cluster() -> None:
     assert image.quorum.cluster_id == CLUSTER
     assert dict(image.features) == {
         "metadata.version": 30,
-        "eligible.leader.replicas.version": 1,
         "metaquorum.version": 5,
+        **formatted_with(30),
     }
     assert dict(image.configs[4, ""]) == {"min.insync.replicas": "1"}
     assert image.quorum.kraft_version == 1

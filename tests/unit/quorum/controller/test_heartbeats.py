@@ -12,11 +12,13 @@ from metadata_log.wire.commands import BrokerHeartbeat
 from metadata_log.wire.fetch import BrokerState
 from quorum.controller.controller import Controller
 from quorum.controller.heartbeats import Heartbeats
+from quorum.decide.brokers import UnregisterBroker
 from quorum.decide.heartbeat import HeartbeatAnswered
 from tests.support.callers import anybody
 from tests.support.lab import Lab, online, poll, registration, spin
 from tests.unit.quorum.controller.test_controller import (
     MANY,
+    fence_the_silent,
     leaders,
     silence,
     with_many_partitions,
@@ -149,6 +151,18 @@ async def test_a_heartbeat_that_came_late_renews_its_session_and_waits_for_nothi
     assert leaders(controller) == {11: MANY}
 
 
+async def test_a_late_wish_is_none_whether_its_answer_has_a_task_or_not() -> None:
+    made = Beats()
+    controller = made.lab.lead(1)
+    epoch = await online(made.lab, controller, 11)
+    late = made.at_end(11, epoch, want_fence=True)
+    taken = made.heartbeats.take(late, anybody(), arrived_ms=made.lab.now_ms - 1_000, done=lambda _: None)
+    assert taken is not None
+    async with asyncio.timeout(60):
+        assert (await taken).state is BrokerState.ONLINE
+    assert not controller.tip.brokers[BrokerId(11)].fenced
+
+
 async def test_an_answer_without_records_waits_for_a_proof_of_leadership() -> None:
     """Goal: a deposed leader tells nobody for long that it is well; a thousand idle brokers share one round of probes."""
     made = Beats()
@@ -208,6 +222,118 @@ async def test_a_heartbeat_that_waits_for_the_proof_alone_has_no_task() -> None:
         while not told:
             await asyncio.sleep(0.001)
     assert isinstance(told[0], NotController)
+
+
+async def test_a_heartbeat_that_is_a_contact_waits_for_no_turn() -> None:
+    """Goal: brokers that want nothing are heard at once while decisions hold the loop; the others have their turns."""
+    made = Beats()
+    lab = made.lab
+    controller = lab.lead(1)
+    epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
+    told: list[HeartbeatAnswered | MetadataError] = []
+
+    def take(command: BrokerHeartbeat) -> Any:
+        return made.heartbeats.take(command, anybody(), arrived_ms=lab.now_ms, done=told.append)
+
+    controller.turns._hold()
+    lab.now_ms += 1_000
+    assert take(made.at_end(11, epochs[11])) is None
+    assert controller.sessions.last_contact_ms_ago(BrokerId(11), now_ms=lab.now_ms) == 0
+    fencing = asyncio.create_task(take(made.at_end(12, epochs[12], want_fence=True)))
+    await spin()
+    assert not controller.tip.brokers[BrokerId(12)].fenced
+    controller.turns._end_turn()
+    assert (await made.told(fencing)).state is BrokerState.FENCED
+
+
+@pytest.mark.parametrize("what", ["its unfencing", "its fencing in parts", "its removal in parts"])
+async def test_a_contact_that_waits_for_no_turn_overtakes_nothing_about_its_broker(what: str) -> None:
+    """Goal: no broker is told that it serves, or stays, before what was decided about it is applied."""
+    made = Beats()
+    lab = made.lab
+    controller, epochs = await with_many_partitions(lab, 11, 12)
+    told: list[HeartbeatAnswered | MetadataError] = []
+    if what == "its fencing in parts":
+        controller.records_per_part_max = MANY // 5
+        silence(lab, controller, (12, epochs[12]))
+    elif what == "its unfencing":
+        fence_the_silent(lab, controller, (12, epochs[12]))
+        lab.quorum.commit()
+        controller.heartbeat(made.at_end(11, epochs[11]), anybody())
+        assert not controller.tip.brokers[BrokerId(11)].fenced
+    else:
+        removal = asyncio.create_task(controller.submit(UnregisterBroker(broker_id=BrokerId(11)), anybody()))
+        await spin()
+        assert controller.is_taken_out(BrokerId(11))
+    controller.turns._hold()
+    contact = made.at_end(11, epochs[11])
+    taken = made.heartbeats.take(contact, anybody(), arrived_ms=lab.now_ms, done=told.append)
+    assert taken is not None
+    waiting = asyncio.create_task(taken)
+    await spin()
+    assert not waiting.done()
+    controller.turns._end_turn()
+    await spin()
+    assert not waiting.done()
+    lab.finish(controller)
+    if what == "its removal in parts":
+        with pytest.raises(StaleBrokerEpoch):
+            await made.told(waiting)
+        await removal
+    else:
+        expected = BrokerState.FENCED if what == "its fencing in parts" else BrokerState.ONLINE
+        assert (await made.told(waiting)).state is expected
+    assert told == []
+
+
+@pytest.mark.parametrize("way", ["take", "finished"])
+async def test_no_broker_is_told_that_it_serves_while_parts_of_its_fencing_are_left(way: str) -> None:
+    """Goal: an answer in between would renew its session, and it would serve beyond its fence.
+
+    Method: a turn is free, and the parts that are made are committed, so that nothing about the broker is in flight.
+    """
+    made = Beats()
+    lab = made.lab
+    controller, epochs = await with_many_partitions(lab, 11, 12)
+    controller.records_per_part_max = MANY // 5
+    silence(lab, controller, (12, epochs[12]))
+    lab.quorum.commit()
+    assert controller.turns.is_free and controller.is_taken_out(BrokerId(11))
+    contact = made.at_end(11, epochs[11])
+    told: list[HeartbeatAnswered | MetadataError] = []
+    if way == "take":
+        taken = made.heartbeats.take(contact, anybody(), arrived_ms=lab.now_ms, done=told.append)
+        assert taken is not None
+        waiting = asyncio.create_task(taken)
+    else:
+        waiting = made.send(contact)
+    await spin()
+    assert not waiting.done()
+    lab.finish(controller)
+    assert (await made.told(waiting)).state is BrokerState.FENCED
+    assert told == []
+
+
+async def test_an_error_of_one_that_waits_for_the_proof_ends_none_of_the_others() -> None:
+    made = Beats()
+    controller = made.lab.lead(1)
+    epoch = await online(made.lab, controller, 11)
+    told: list[HeartbeatAnswered | MetadataError] = []
+    logged: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, context: logged.append(context["exception"])
+    )
+
+    def fails(_outcome: HeartbeatAnswered | MetadataError) -> None:
+        raise ValueError("unforeseen")
+
+    for done in (told.append, fails, fails, told.append):
+        taken = made.heartbeats.take(made.at_end(11, epoch), anybody(), arrived_ms=made.lab.now_ms, done=done)
+        assert taken is None
+    async with asyncio.timeout(60):
+        while len(told) < 2:
+            await asyncio.sleep(0.001)
+    assert list(map(type, logged)) == [ValueError] * 2
 
 
 async def test_all_that_wait_hear_that_the_controller_resigned() -> None:

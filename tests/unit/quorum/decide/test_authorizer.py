@@ -1,5 +1,7 @@
 """Edge: which rule decides. `python -m tests.authorizer` asks Kafka's authorizer the same (B84)."""
 
+import sys
+
 import pytest
 
 from metadata_log.errors import AuthorizerNotReady
@@ -40,6 +42,30 @@ def image_of(*rules: AccessControlEntryRecord) -> MetadataImage:
 
 def ask(operation: AclOperation, *, name: str = "orders", host: str = "10.0.0.1") -> Question:
     return Question("User:ann", host, operation, ResourceType.TOPIC, name)
+
+
+def calls_of(acl_count: int) -> int:
+    """Return how many functions are called for one question, with so many ACLs."""
+    image = image_of(
+        *(rule(number, AclOperation.READ, name=f"topic-{number}") for number in range(acl_count))
+    )
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        verdict = verdict_of(image, ask(AclOperation.READ, name="topic-7"))
+    finally:
+        sys.setprofile(None)
+    assert verdict.is_allowed
+    return calls
+
+
+def test_a_question_costs_about_the_same_with_few_acls_and_with_many() -> None:
+    assert calls_of(2_500) < 2 * calls_of(25)
 
 
 def test_what_no_rule_allows_is_denied() -> None:

@@ -1,4 +1,4 @@
-"""Edge: what the transcripts do not cover: kinds of refusals, changes in parts, partitions beside a fencing, causes."""
+"""Edge: what the scripts of Kafka do not cover: kinds of refusals, changes in parts, partitions beside a fencing, causes."""
 
 import dataclasses
 import random
@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from broker_agent.session import SUPPORTED_FEATURES
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import encode
 from metadata_log.ids import NO_LEADER, UNASSIGNED, BrokerId, TopicId, uuid_text
+from metadata_log.metadata_versions import formatted_with
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     FeatureRange,
     RegisterBrokerRecord,
 )
-from metadata_log.records.features import FeatureLevelRecord
+from metadata_log.records.features import BROKERS_FEATURES, METADATA_VERSION_LEVEL, FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import AssignReplicasToDirs, Command, ReplicaDirectory
 from metadata_log.wire.fetch import BrokerState
@@ -81,11 +83,29 @@ def test_a_registration_is_refused_by_name(changes: dict[str, Any], error: str |
     assert (BrokerId(2) in world.image.brokers) == (error is None)
 
 
-def test_a_finalized_feature_must_be_named() -> None:
+def test_each_finalized_feature_must_be_named() -> None:
+    """Goal: a program that lacks some learns all of them at once, and what its author and an operator can do."""
     world = online(1)
-    world.write([FeatureLevelRecord("transaction.version", 2)])
-    refusal = world.decide(registration(2)).refusal
+    world.write([FeatureLevelRecord(*each) for each in formatted_with(METADATA_VERSION_LEVEL).items()])
+    refusal = world.decide(registration(2, features=SUPPORTED_FEATURES[:-2])).refusal
     assert refusal is not None and refusal.error == "UNSUPPORTED_VERSION"
+    assert refusal.message.startswith(
+        "the broker does not support share.version (the cluster is at 1), streams.version (the cluster is at 1): it must "
+    )
+    assert "metaquorum features downgrade NAME=0" in refusal.message
+    assert world.decide(registration(2, features=SUPPORTED_FEATURES)).refusal is None
+
+
+def test_a_level_beyond_those_of_a_brokers_range_is_refused() -> None:
+    world = online(1)
+    world.write([FeatureLevelRecord("group.version", BROKERS_FEATURES["group.version"] + 1)])
+    refusal = world.decide(registration(2, features=SUPPORTED_FEATURES)).refusal
+    assert refusal is not None
+    assert "supports group.version 0 to 1; the cluster is at 2: run a newer broker" in refusal.message
+    eligible = FeatureRange("eligible.leader.replicas.version", 1, 1)
+    refusal = world.decide(registration(2, features=(METADATA, eligible))).refusal
+    assert refusal is not None
+    assert refusal.message.endswith("is at 0: metaquorum features upgrade eligible.leader.replicas.version=1")
 
 
 def test_the_epoch_is_the_offset_of_the_record() -> None:

@@ -144,7 +144,7 @@ def test_tiered_storage_is_refused(value: str) -> None:
         ({"remote.log.delete.on.disable": "true"}, None),
     ],
 )
-def test_a_topic_that_has_tiered_storage_from_an_older_release_loses_it_with_its_remote_data(
+def test_a_topic_that_has_tiers_loses_them_with_their_data(
     after: dict[str, str], refusal: str | None
 ) -> None:
     """B83: as Kafka 4.3.1 decides where the system is on, and the topic had it."""

@@ -382,6 +382,14 @@ def test_the_voters_own_protocol_keeps_its_level() -> None:
         assert f"kraft.version cannot become {level}: {told}" in refused.message
 
 
+def test_a_feature_that_the_controller_does_not_know_is_named_with_those_that_it_knows() -> None:
+    update = FeatureUpdate("metadata.versio", 30, UpgradeType.UPGRADE)
+    refused = refusal(World(), UpdateFeatures(updates=(update,), validate_only=False))
+    assert refused.error == "INVALID_UPDATE_VERSION"
+    assert "metadata.versio is no feature of this controller" in refused.message
+    assert "metadata.version" in refused.message
+
+
 def to_kraft(
     level: int = 1, upgrade_type: UpgradeType = UpgradeType.UPGRADE, *, validate_only: bool = False
 ) -> UpdateFeatures:

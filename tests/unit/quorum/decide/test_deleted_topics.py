@@ -360,6 +360,29 @@ def test_a_replica_whose_directory_failed_is_in_no_isr_that_comes_back(moment: s
     invariants_hold(world.image)
 
 
+def test_a_directory_that_failed_and_came_back_is_in_no_isr_that_comes_back() -> None:
+    """What it lost as it failed is not known. Method: its broker restarts cleanly, with it, before the topic is restored."""
+    world = two_directories(elr=False)
+    topic_id = with_topic(world, "t", "1,0,2")
+    placed(world, topic_id, "failed")
+    delete(world)
+    world.heartbeat(1, offline_log_dirs=(word_uuid("failed"),))
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    world.advance(30_000, [0, 2])
+    again = registration(
+        1,
+        incarnation_id=word_uuid("another"),
+        previous_broker_epoch=epoch,
+        log_dirs=(word_uuid("failed"), word_uuid("sound")),
+        features=WITH_ELR,
+    )
+    assert world.decide(again).refusal is None
+    world.heartbeat(1)
+    undelete(world, "t")
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.isr, partition.leader) == ((0, 2), 0)
+
+
 @pytest.mark.parametrize("elr", [False, True])
 def test_a_broker_that_comes_back_without_a_directory_is_in_no_isr_that_relied_on_it(elr: bool) -> None:
     """It ended cleanly, so it has all messages but those in that directory; it may report a new replica elsewhere."""

@@ -115,7 +115,7 @@ DEFAULTS: dict[str, tuple[int | None, int]] = {
     "metadata.log.segment.ms": (None, 7 * 24 * 3600 * 1000),
     "metadata.max.retention.bytes": (LOG.retention_bytes, 100 << 20),
     "metadata.max.retention.ms": (LOG.retention_ms, 7 * 24 * 3600 * 1000),
-    "metadata.max.idle.interval.ms": (None, 500),
+    "metadata.max.idle.interval.ms": (limits.QUIET_MARK_MS, 500),
     "metadata.log.max.record.bytes.between.snapshots": (SNAPSHOTS.bytes, 20 << 20),
     "metadata.log.max.snapshot.interval.ms": (SNAPSHOTS.age_ms, 3_600_000),
     "delegation.token.max.lifetime.ms": (TOKENS.max_lifetime_ms, 7 * 24 * 3600 * 1000),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from metadata_log.errors import InvalidRequest
-from metadata_log.metadata_versions import METADATA_VERSIONS, formatted_with
+from metadata_log.metadata_versions import METADATA_VERSIONS, OUR_BROKERS_FROM, formatted_with
 from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.users import UserScramCredentialRecord
@@ -21,31 +21,23 @@ def ask(*levels: tuple[str, int], **more: Any) -> Founding:
         "credentials": (),
         "otherwise": 30,
         "unstable": False,
-        "for_kafka": True,
+        "for_kafka": False,
     }
     return chosen(**(asked | more))
 
 
 @pytest.mark.parametrize("level", [each.level for each in METADATA_VERSIONS])
 def test_a_level_alone_founds_what_kafka_formats(level: int) -> None:
-    founding = Founding.at(level, for_kafka=True)
-    assert dict(founding.levels) == formatted_with(level)
-    assert [name for name, _ in founding.levels] == sorted(formatted_with(level))
-    ours = Founding.at(level, for_kafka=False)
-    assert {name for name, _ in ours.levels} <= {"eligible.leader.replicas.version"}
-    is_eligible = level >= 26
-    assert bool(ours.levels) == is_eligible
-    records = ours.records(min_insync_replicas="2")
-    wanted = (
-        FeatureLevelRecord("eligible.leader.replicas.version", 1),
-        ConfigRecord(BROKER, "", "min.insync.replicas", "2"),
-    )
-    assert records == (wanted if is_eligible else ())
+    founding = Founding.at(level)
+    levels = [FeatureLevelRecord(*each) for each in sorted(formatted_with(level).items())]
+    min_isr = [ConfigRecord(BROKER, "", "min.insync.replicas", "2")] if level >= 26 else []
+    assert [*founding.records(min_insync_replicas="2")] == levels + min_isr
+    assert ask(otherwise=level, unstable=True, for_kafka=level < OUR_BROKERS_FROM) == founding
 
 
 def test_a_release_chooses_all_levels_and_single_ones_replace_its_own() -> None:
-    assert ask(release="4.1") == ask(("metadata.version", 27)) == Founding.at(27, for_kafka=True)
-    assert ask(otherwise=25) == Founding.at(25, for_kafka=True)
+    assert ask(release="4.1") == ask(("metadata.version", 27)) == Founding.at(27)
+    assert ask(otherwise=25) == Founding.at(25)
     founding = ask(("eligible.leader.replicas.version", 0), ("group.version", 0), ("kraft.version", 0))
     assert founding.kraft_version == 0
     assert dict(founding.levels) == {"share.version": 1, "streams.version": 1, "transaction.version": 2}
@@ -84,11 +76,10 @@ def test_users_are_in_the_log_after_the_levels() -> None:
             "eligible.leader.replicas.version could not be set to 1 because it depends on metadata.version level 23",
         ),
         (
-            {"release": "3.4", "credentials": [ALICE]},
+            {"release": "3.4", "credentials": [ALICE], "for_kafka": True},
             "SCRAM is only supported in metadata.version 3.5-IV2 or later.",
         ),
-        ({"for_kafka": False, "features": [("group.version", 1)]}, "it needs [listen] kafka"),
-        ({"for_kafka": False, "release": "3.6"}, "without [listen] kafka it must be at least 17"),
+        ({"release": "3.6"}, "without [listen] kafka it must be at least 17"),
     ],
 )
 def test_what_kafkas_format_refuses_is_refused(asked: dict[str, Any], told: str) -> None:

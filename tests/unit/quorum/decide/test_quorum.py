@@ -61,14 +61,14 @@ def test_a_claim_says_whether_it_was_handed_over(is_handed_over: bool) -> None:
     assert decision.cause.detail.get("handed_over", False) == is_handed_over
 
 
-def test_a_cluster_for_kafkas_brokers_is_founded_as_kafka_does() -> None:
+def test_a_cluster_is_founded_as_kafka_does() -> None:
     """Goal: clients find what `kafka-storage format` of 4.3.1 finalizes, as `kafka-storage version-mapping` lists it."""
     decision = claim(
         EMPTY,
         node_id=NodeId(1),
         cluster_id=CLUSTER_ID,
         voters=(voter(1),),
-        founding=Founding.at(30, for_kafka=True),
+        founding=Founding.at(30),
         min_insync_replicas="2",
     )
     image = step_of(EMPTY, list(decision.records)).image
@@ -88,7 +88,7 @@ def test_a_cluster_for_kafkas_brokers_is_founded_as_kafka_does() -> None:
         node_id=NodeId(1),
         cluster_id=CLUSTER_ID,
         voters=(voter(1),),
-        founding=Founding.at(30, for_kafka=True),
+        founding=Founding.at(30),
         min_insync_replicas="3",
     )
     assert again.records == (ControllerClaimRecord(NodeId(1), 2, CLUSTER_ID),)

@@ -1,4 +1,4 @@
-"""Edge: creation and end of topics beside the transcripts: manual assignments, bounds, answers."""
+"""Edge: creation and end of topics beside the scripts of Kafka: manual assignments, bounds, answers."""
 
 import pytest
 from msgspec.structs import replace

@@ -26,6 +26,7 @@ from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
 from tests.support.callers import anybody
 from tests.support.lab import Lab, fetch_of, online, setting, settings, spin
+from tests.support.retained import retained
 from tests.unit.quorum.controller.test_controller import (
     MANY,
     fence_the_silent,
@@ -518,7 +519,7 @@ def test_what_went_while_leadership_was_proved_is_not_promised(tmp_path: Path) -
         assert not fetch.done()
         segments = lab.logs[1].segments
         segments.sync()
-        assert segments.retain(bytes_max=0, older_than_ms=None, below=image.end_offset)
+        assert retained(segments, bytes_max=0, older_than_ms=None, below=image.end_offset)
         raft.answer_reads()
         assert header(await fetch)["kind"] == "IMAGE"
 
@@ -534,7 +535,7 @@ def test_who_can_be_sent_nothing_yet_is_told_to_ask_again(tmp_path: Path) -> Non
         await lab.write(controller, setting("1"))
         image, log = controller.committed, lab.logs[1]
         log.segments.sync()
-        assert log.segments.retain(bytes_max=0, older_than_ms=None, below=image.end_offset)
+        assert retained(log.segments, bytes_max=0, older_than_ms=None, below=image.end_offset)
         log.on_restored(image)
         request = replace(fetch_of(11, epoch, applied=0), last_epoch=-1, max_wait_ms=0)
         answer = header(await lab.fetch(1, request))

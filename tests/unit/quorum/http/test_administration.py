@@ -238,8 +238,8 @@ async def test_partitions_that_lack_something_are_listed_and_reported(tmp_path: 
         ]  # fmt: skip
         _, ready = await ask("GET", "/readyz")
         codes = {one["code"]: one["detail"] for one in ready["reasons"]}
-        assert codes["PARTITIONS_OFFLINE"].startswith("1 ")
-        assert codes["PARTITIONS_UNDER_MIN_ISR"].startswith("4 ")
+        assert codes["PARTITIONS_OFFLINE"].startswith("1 partition has no leader")
+        assert codes["PARTITIONS_UNDER_MIN_ISR"].startswith("4 partitions refuse ")
         assert ready["ready"] is True
         for query in ("only=broken", "after=t", "after=:1", "after=t:x"):
             assert (await ask("GET", f"/v1/partitions?{query}"))[0] == 400
@@ -345,11 +345,29 @@ async def test_what_a_lower_level_could_not_hold_is_listed_and_its_downgrade_ref
             "?feature=eligible.leader.replicas.version&level=2",
         ):
             assert (await ask("GET", f"/v1/features/preview{query}"))[0] == 400
+        refused = (await ask("GET", "/v1/features/preview?feature=kraft.version&level=0"))[1]
+        assert refused["message"] == "kraft.version is never lowered, so there is nothing that it could lose"
         for kind in ("safe_downgrade", "unsafe_downgrade"):
             update = {"feature": "metadata.version", "level": 22, "upgrade_type": kind}
             status, refused = await ask("POST", "/v1/features", {"updates": [update]})
             assert (status, refused["error"]) == (400, "INVALID_UPDATE_VERSION")
         assert controller.committed is before or controller.committed.features == before.features
+
+
+async def test_groups_and_clients_metrics_have_settings(tmp_path: Path) -> None:
+    async with over_http(tmp_path) as (_, ask):
+        for whose, name, value in (
+            ("group", "consumer.session.timeout.ms", "50000"),
+            ("client_metrics", "interval.ms", "1000"),
+        ):
+            of = {whose: "a/b"}
+            assert (await ask("PATCH", "/v1/configs", of | {"set": {name: value}}))[0] == 200
+            row = {"resource_type": whose, "resource_name": "a/b", "name": name, "value": value}
+            assert (await ask("GET", f"/v1/configs?{whose}=a/b"))[1]["items"] == [row]
+            assert (await ask("GET", f"/v1/configs?{whose}=a/b&effective=1"))[0] == 400
+            refused = {"resources": [of | {"set": {name: "x"}}, of | {"set": {"no.such": "1"}}]}
+            status, told = await ask("PATCH", "/v1/configs", refused)
+            assert status == 200 and all(one["error"] for one in told["resources"])
 
 
 async def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
@@ -358,13 +376,13 @@ async def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
         listed = (await ask("GET", "/v1/features"))[1]["items"]
         assert [(one["feature"], one["level"]) for one in listed] == [
             ("eligible.leader.replicas.version", 1),
-            ("group.version", 0),
+            ("group.version", 1),
             ("kraft.version", 1),
             ("metadata.version", 30),
             ("metaquorum.version", 5),
-            ("share.version", 0),
-            ("streams.version", 0),
-            ("transaction.version", 0),
+            ("share.version", 1),
+            ("streams.version", 1),
+            ("transaction.version", 2),
         ]
         wanted = [
             {"feature": "metadata.version", "level": 30},
@@ -379,10 +397,9 @@ async def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
             assert (await ask("POST", "/v1/controllers/register", registered(node_id), packed=True))[0] == 200
         status, answer = await ask("POST", "/v1/features", {"updates": wanted[:1]})
         assert (status, answer["features"]) == (200, [{"feature": "metadata.version", "level": 30}])
-        groups = {"feature": "group.version", "level": 1}
-        status, refused = await ask("POST", "/v1/features", {"updates": [groups]})
-        assert (status, refused["error"]) == (400, "INVALID_UPDATE_VERSION"), "these brokers do not know it"
-        assert controller.committed.features.get("group.version", 0) == 0
+        groups = {"feature": "group.version", "level": 0, "upgrade_type": "safe_downgrade"}
+        assert (await ask("POST", "/v1/features", {"updates": [groups]}))[0] == 200
+        assert "group.version" not in controller.committed.features
 
 
 async def test_brokers_report_directories_and_get_producer_ids(tmp_path: Path) -> None:

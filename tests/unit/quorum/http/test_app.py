@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgpack
@@ -17,6 +18,7 @@ from aiohttp.test_utils import TestClient
 from metadata_log import limits
 from metadata_log.codec import read_header
 from metadata_log.errors import LogDamaged
+from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.views import state_json
 from metadata_log.items import listed
@@ -24,6 +26,7 @@ from metadata_log.node.http.answers import MSGPACK
 from quorum.http.bodies import NDJSON
 from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog
+from quorum.log.past import Past
 from snapshots.snapshot_file import write_snapshot
 from tests.support.desk import Desk, DoorServer
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, history_of
@@ -107,6 +110,67 @@ async def test_lines_of_a_range_inside_a_batch_are_those_of_the_range(
             answer = await client.get(path, headers={"Accept": NDJSON})
             lines = (await answer.read()).splitlines()
             assert [json.loads(line)["offset"] for line in lines] == list(range(start, until))
+
+
+@pytest.mark.parametrize("piece_bytes", [1, limits.ANSWER_PIECE_BYTES])
+async def test_lines_of_some_types_are_those_of_all_narrowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    """Goal: a console that draws brokers' states reads their records alone."""
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", piece_bytes)
+    async with beside_a_log_of_another_release(tmp_path) as client:
+
+        async def lines(more: str) -> list[dict[str, Any]]:
+            answer = await client.get(f"/v1/log/lines?consistency=stale&from=0&until={END}{more}")
+            assert answer.status == 200, await answer.text()
+            return [json.loads(line) for line in (await answer.read()).splitlines()]
+
+        every = await lines("")
+        kinds = {line["type"] for line in every}
+        assert len(kinds) > 2
+        for types in (sorted(kinds)[:1], sorted(kinds)[1:], ["UserScramCredential"]):
+            wanted = [line for line in every if line["type"] in types]
+            assert await lines(f"&types={','.join(types)}") == wanted
+        for refused in ("log/lines?types=Nothing", "log/lines?types=Topic&topics=a", "log?types=Topic"):
+            answer = await client.get(f"/v1/{refused}", params={"consistency": "stale"})
+            told = await answer.json()
+            assert (answer.status, told["error"]) == (400, "INVALID_REQUEST"), refused
+            assert "Nothing" not in refused or "BrokerRegistrationChange" in told["message"], "what there is"
+
+
+async def test_a_search_for_lines_ends_with_its_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a client that goes costs no search of a whole log. Method: no record is of the type, so nothing is sent."""
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 1)
+    began, goes_on = asyncio.Event(), asyncio.Event()
+    looked_at: list[int] = []
+    lines = Past.lines
+
+    async def held(past: Past, frames: bytes, start: int, **more: Any) -> Any:
+        looked_at.append(start)
+        began.set()
+        await goes_on.wait()
+        return await lines(past, frames, start, **more)
+
+    monkeypatch.setattr(Past, "lines", held)
+    async with beside_a_log_of_another_release(tmp_path) as client:
+        path = f"/v1/log/lines?consistency=stale&from=0&until={END}&types=SnapshotFooter"
+        asked = asyncio.ensure_future(client.get(path))
+        await began.wait()
+        asked.cancel()
+        await asyncio.wait([asked])
+        runner = client.server.runner
+        assert runner is not None
+        served = runner.server
+        assert served is not None
+        async with asyncio.timeout(10):
+            while any(each.transport is not None for each in served.connections):
+                await asyncio.sleep(0.01)
+        goes_on.set()
+        answer = await client.get(path)
+        assert (answer.status, await answer.read()) == (200, b"")
+        assert looked_at.count(0) == 2 and len(looked_at) < 2 * len(set(looked_at)), looked_at
 
 
 @pytest.mark.parametrize("piece_bytes", [1, limits.ANSWER_PIECE_BYTES])
@@ -251,3 +315,28 @@ async def test_a_route_without_parameters_needs_no_router(
             "GET /v1/topics/orders?consistency=stale",
             "PATCH /v1/configs",
         ]
+
+
+async def test_a_controller_says_for_how_long_it_has_known_of_no_leader(tmp_path: Path) -> None:
+    """Goal: a client tells an election from a lost majority."""
+    lab = Lab()
+    desk = Desk(lab, tmp_path)
+
+    async def said(client: Client) -> str | None:
+        refused = await client.get("/v1/topics")
+        assert (await refused.json())["error"] == "NOT_CONTROLLER"
+        return refused.headers.get("X-Leaderless-Ms")
+
+    async with TestClient(DoorServer(desk.door)) as client:
+        lab.now_ms += 70
+        assert await said(client) == "70"
+        controller = desk.door.controller
+        controller.on_leader_hint(NodeId(2))
+        lab.now_ms += 500
+        assert await said(client) is None
+        controller.on_leader_hint(None)
+        lab.now_ms += 30
+        controller.on_leader_hint(None)
+        assert await said(client) == "30"
+        controller.on_leader_hint(desk.door.settings.node_id)
+        assert await said(client) is None, "it is about to be active"

@@ -122,6 +122,20 @@ def test_a_broker_as_the_active_controller_and_as_another_one_sees_it() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("cordoned", "is_cordoned"),
+    [(None, False), ([], False), (["d1x"], False), (["d1a"], True), (["d1a", "d1x"], True)],
+)
+def test_a_broker_whose_directories_are_all_cordoned_is_shown_as_such(
+    cordoned: list[str] | None, is_cordoned: bool
+) -> None:
+    image = world().image
+    told = None if cordoned is None else tuple(map(word_uuid, cordoned))
+    broker = image.brokers[BrokerId(1)]._replace(cordoned_log_dirs=told)
+    shown = BrokerView(replace(image, brokers=image.brokers.set(BrokerId(1), broker)), None, now_ms=0)
+    assert describe_broker(shown, BrokerId(1))["is_cordoned"] is is_cordoned
+
+
 def test_settings_of_a_resource_without_any() -> None:
     assert configs_items(world().image.configs, BROKER, "2") == []
 

@@ -22,6 +22,8 @@ from metadata_log.node.console.pages import CONTENT_TYPES, FOLDER, HEADERS, file
 from metadata_log.node.identity.access import Access, Peer
 from metadata_log.node.identity.refusals import KEPT_MAX, Refusals
 from metadata_log.node.identity.rights import ROLES, Principal
+from ops.admin.causes import CAUSES, LINKS
+from quorum.http.log import TYPE_NAMES
 from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab
 from tests.unit.quorum.http.test_identity import principals, token
@@ -314,3 +316,23 @@ def test_the_newest_kinds_of_refusals_are_kept() -> None:
     assert (
         max(len(one["asked"]) for one in newest) <= 300 and refusals.totals()["unauthorized"] == KEPT_MAX + 3
     )
+
+
+def test_the_types_of_records_that_pages_ask_for_are_there() -> None:
+    """Goal: no page reads the whole log because a controller knows no such type."""
+    named: set[str] = set()
+    for script, constant in (("overview.js", "NEWS"), ("lanes.js", "TYPES")):
+        found = re.search(rf"const {constant} = \[([^\]]*)\]", (FOLDER / script).read_text())
+        assert found is not None, script
+        named |= set(re.findall(r'"(\w+)"', found[1]))
+    assert named <= TYPE_NAMES
+    left_out = {"NoOp", "Partition", "PartitionChange", "SnapshotHeader", "SnapshotFooter", "QuorumVersion"}
+    assert TYPE_NAMES - named == left_out | {"BegunChange", "ProducerIds", "RequestResult"}
+
+
+def test_pages_have_words_for_every_cause_that_the_command_line_has_words_for() -> None:
+    script = (FOLDER / "dom.js").read_text()
+    for constant, known in (("CAUSES", CAUSES), ("LINKS", LINKS)):
+        found = re.search(rf"const {constant} = words\(\{{\n(.*?)^\}}\);", script, re.DOTALL | re.MULTILINE)
+        assert found is not None, constant
+        assert set(re.findall(r"^  (\w+):", found[1], re.MULTILINE)) == set(known), constant

@@ -21,7 +21,7 @@ from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.routes import rights_of
 from metadata_log.node.http.server import listen
 from metadata_log.node.identity import access as access_module
-from metadata_log.node.identity.access import Access, Peer
+from metadata_log.node.identity.access import Access, Peer, unnamed
 from metadata_log.node.identity.certified_names import name_in
 from metadata_log.node.identity.rights import NOBODY, ROLES, Right
 from metadata_log.wire.fetch import OBSERVER
@@ -447,6 +447,12 @@ def test_the_file_is_looked_at_once_in_a_second_however_many_ask(
         '[[principals]]\nname = "User:alice"\nroles = []\ntoken_sha256 = "abc"',
         '[[principals]]\nname = "User:alice"\nroles = []\ntoken = "plain"',
         2 * '[[principals]]\nname = "User:alice"\nroles = []\n',
+        '[[principals]]\nname = "Broker:11"\nroles = []\nuser = ""',
+        "".join(f'[[principals]]\nname = "Broker:{n}"\nroles = []\nuser = "shared"\n' for n in (11, 12)),
+        '[[principals]]\nname = "Broker:11"\nroles = []\nuser = "a"\n[[principals]]\nname = "User:a"\nroles = []',
+        '[[principals]]\nname = "Broker:11"\nroles = []\nuser = "Broker:12"\n[[principals]]\nname = "Broker:12"\nroles = []',
+        '[[principals]]\nname = "User:alice"\nroles = ["admin"]\nuser = "al"',
+        '[[principals]]\nname = "Controller:1"\nroles = ["controller"]\nuser = "one"',
         "\x00",
     ],
 )
@@ -486,6 +492,10 @@ def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: s
         assert sender.raw_if_registered is (name == "Broker:11")
     else:
         assert sender is NOBODY
+        assert (
+            "client certificate of this connection names no principal" in unnamed(Peer(certificate)).message
+        )
+        assert "needs an identity: a client certificate" in unnamed(Peer()).message
 
 
 @pytest.mark.parametrize("with_identity", [True, False])

@@ -14,7 +14,7 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.node.audit_log import Counts
 from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.revocations import Revoked
-from metadata_log.node.release import release
+from metadata_log.node.release import VERSION
 from quorum.http.metrics import TurnMetrics, exposition
 from quorum.pace.loop_turns import TimedSelector
 from tests.support.callers import anybody
@@ -170,8 +170,8 @@ async def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_pat
             "raft_is_voter": 1,
             "raft_disk_stalled_milliseconds": 25,
             "controller_epoch": 1,
-            "last_applied_record_offset": 53,
-            "high_watermark": 54,
+            "last_applied_record_offset": 57,
+            "high_watermark": 58,
             "fenced_broker_count": 3,  # 11, 14, 15
             "active_broker_count": 4,
             "controlled_shutdown_broker_count": 1,  # 16
@@ -208,14 +208,14 @@ async def test_each_metric_of_a_controller_has_the_value_of_its_own_fact(tmp_pat
             "raft_unknown_voter_connections": 0,
             "raft_links_outdated": 0,
             "last_applied_record_lag_ms": 0,
-            "log_end_offset": 54,
+            "log_end_offset": 58,
             "current_metadata_version": 30,
-            "records_appended_total": 54,
+            "records_appended_total": 58,
             "latest_snapshot_generated_age_milliseconds": -1,
             "unclean_leader_elections_total": 0,
             "elections_from_eligible_leader_replicas_total": 0,
             "batches_applied_total": 25,
-            "records_applied_total": 54,
+            "records_applied_total": 58,
             "new_active_controllers_total": 1,
         }
         assert {name: found[name] for name in wanted} == wanted
@@ -253,7 +253,7 @@ def test_each_metric_of_a_broker_has_the_value_of_its_own_fact() -> None:
         batches=batches,
     )
     (build,) = [line for line in broker_exposition(numbers).decode().splitlines() if "build_info{" in line]
-    assert f'role="broker",version="{release()}"}} 1.0' in build
+    assert f'role="broker",version="{VERSION}"}} 1.0' in build
     found = values(broker_exposition(numbers))
     assert {name: value for name, value in found.items() if not name.startswith("build_info")} == {
         "current_controller_id": 28,

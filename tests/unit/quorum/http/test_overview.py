@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
-from metadata_log.ids import BrokerId, NodeId
+from metadata_log.ids import BrokerId, NodeId, Uuid
 from quorum.decide.topics import CreateTopic
+from quorum.raft.raft_log import SILENT_MS, PeerStatus
 from quorum.views.overview import RED
 from quorum.views.topic_window import topic_window
 from tests.support.desk import Desk, DoorServer
 from tests.support.histories import history_of
 from tests.support.lab import Lab, online
+
+HINTS = ("Retry-After", "X-Controller")
+NOT_HERE = "NOT_CONTROLLER"
+ELSEWHERE = "http://127.0.0.1:8002"
 
 
 def _topic(name: str, partitions: int = 2) -> CreateTopic:
@@ -80,6 +86,29 @@ async def test_a_sound_cluster_has_no_trouble_and_a_lost_broker_is_one_with_its_
         assert (await get("/v1/overview?consistency=linearizable"))[0] == 400
 
 
+async def test_a_voter_that_is_linked_and_answers_nothing_is_a_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a frozen controller is seen. Method: its kernel keeps the link, and it answers the leader for 3 s no more."""
+    async with cluster(tmp_path) as (_, desk, get):
+        status = desk.door.status
+        for since_ms, named in ((SILENT_MS - 1, False), (SILENT_MS, True)):
+            raft = status.raft()
+            peer = PeerStatus(
+                node_id=NodeId(2),
+                directory_id=Uuid(bytes(16)),
+                is_voter=True,
+                reachable=True,
+                entries_behind=0,
+                last_caught_up_ms_ago=since_ms,
+                unheard_ms=since_ms,
+            )
+            monkeypatch.setattr(status, "raft", lambda raft=raft, peer=peer: replace(raft, peers=(peer,)))
+            _, shown = await get("/v1/overview")
+            found = {each["detail"] for each in shown["troubles"] if each["code"] == "VOTER_UNREACHABLE"}
+            assert any("controller 2 is linked, and does not answer" in detail for detail in found) == named
+
+
 async def test_windows_of_topics_and_partitions_have_each_row_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (lab, desk, get):
         names = sorted(f"{kind}-{number}" for kind in ("orders", "bills") for number in range(7))
@@ -122,3 +151,42 @@ def test_a_window_narrowed_has_the_topics_whose_partitions_are_so(only: str | No
         rows, total, after = topic_window(image, contains="", after="", only=only, limit=limit)
         assert [row["name"] for row in rows] == wanted[:limit] and total == len(wanted)
         assert after == (wanted[limit - 1] if len(wanted) > limit else None)
+
+
+async def test_a_controller_that_has_started_tells_its_state_once_its_log_is_applied(tmp_path: Path) -> None:
+    """Goal: no topic that exists is reported as unknown. Method: another controller on the directory of the first, for
+    which the quorum commits the same log entry by entry.
+    """
+    async with cluster(tmp_path) as (before, desk, _):
+        await before.write(desk.controller, _topic("orders"))
+        desk.door.committed_log.segments.close()
+    end_offset = desk.controller.committed.end_offset
+    lab = Lab()
+    desk = Desk(lab, tmp_path)
+    log = desk.door.committed_log
+    desk.controller.attach(lab.quorum.nodes[NodeId(1)], [log])
+    lab.quorum.log = [*before.quorum.log]
+    async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
+
+        async def told() -> tuple[int, dict[str, str], Any]:
+            answer = await client.get("/v1/topics/orders?consistency=stale")
+            return answer.status, {name: answer.headers.get(name, "") for name in HINTS}, await answer.json()
+
+        status, hints, refused = await told()
+        assert (status, hints, refused["error"]) == (503, {"Retry-After": "1", "X-Controller": ""}, NOT_HERE)
+        assert f"has applied its log to offset 0 of {end_offset}: " in refused["message"]
+        for _ in before.quorum.log:
+            desk.controller.on_leader_hint(NodeId(2))
+            status, hints, refused = await told()
+            assert (status, refused["error"], hints["X-Controller"]) == (421, NOT_HERE, ELSEWHERE)
+            codes = {reason["code"] for reason in desk.status.reasons_not_ready()}
+            assert "LOG_NOT_APPLIED" in codes
+            # Other controllers repair their logs from it.
+            frames = await client.get("/v1/log?consistency=stale")
+            assert (frames.status, len(await frames.read())) == (200, len(log.read(0, max_bytes=1 << 20)))
+            lab.quorum.commit(1)
+        assert log.end_offset == end_offset
+        status, _, shown = await told()
+        assert (status, shown["name"]) == (200, "orders")
+        assert "LOG_NOT_APPLIED" not in {reason["code"] for reason in desk.status.reasons_not_ready()}
+    assert desk.faults == []

@@ -11,14 +11,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
-from metadata_log.digest import digest
+from metadata_log.digest import digest, hex_of_text
+from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import lines
+from metadata_log.recount import bucket_of, told_line
 from quorum.http import past as past_routes
 from quorum.log import past
 from quorum.whatif import foreseen
 from snapshots.state_check import StateCheck
-from tests.support.desk import DoorServer
+from tests.support.desk import Desk, DoorServer
 from tests.support.flips import flipped
+from tests.support.lab import Lab, setting
+from tests.unit.quorum.http.test_identity import principals, token
 from tests.unit.quorum.http.test_overview import _topic, cluster
 
 
@@ -111,6 +115,27 @@ async def test_c8_a_node_whose_memory_changed_is_named_with_its_first_differing_
             (f"at={sound.end_offset + 9}", 409),
         ):
             assert (await get(f"/v1/digest?{query}"))[0] == wanted, query
+
+
+async def test_readers_get_the_lines_of_the_digest_without_secrets_that_have_no_mask_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what an older release wrote without a key stays with nodes and administrators, who have the log itself."""
+    lab = Lab()
+    desk = Desk(lab, tmp_path, principals=principals(tmp_path / "principals.toml"))
+    lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [desk.door.committed_log, desk.door.since])
+    controller = lab.lead(1)
+    with monkeypatch.context() as older:
+        older.setattr("quorum.decide.configs.is_sensitive", lambda *_: False)
+        await lab.write(controller, setting("hunter2", "some.plugin.setting"))
+    (line,) = [line for line in lines(controller.committed) if hex_of_text("hunter2") in line]
+    path = f"/v1/digest?at={controller.committed.end_offset}&bucket={bucket_of(line)}&consistency=stale"
+    async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
+        for name, is_told in (("User:admin", True), ("Controller:2", True), ("User:reader", False)):
+            answer = await client.get(path, headers={"Authorization": f"Bearer {token(name)}"})
+            found = (await answer.json())["lines"]
+            assert answer.status == 200 and (line in found) is is_told, name
+            assert told_line(line) in found or is_told
 
 
 async def test_a_loss_is_foreseen_and_nothing_is_written(tmp_path: Path) -> None:

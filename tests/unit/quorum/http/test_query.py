@@ -111,6 +111,7 @@ async def test_a_time_that_has_not_come_is_refused_like_an_offset_beyond_the_end
             for moment in (f"t{now_ms + 3_600_000}", str(10**6)):
                 status, answer = await ask("GET", f"/v1/{where}={moment}")
                 assert (status, answer["error"]) == (409, "OFFSET_IN_FUTURE"), (where, moment)
+                assert moment[1:] not in answer["message"] or moment == str(10**6), "a time in words"
         status, _ = await ask("GET", f"/v1/state?at=t{now_ms + 1_000}")
         assert status == 200, "a client whose clock is ahead"
 

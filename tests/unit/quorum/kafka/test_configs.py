@@ -106,10 +106,10 @@ def test_settings_of_groups_and_of_client_metrics_are_altered_and_described(tmp_
 
 def test_what_does_not_exist_is_described_with_its_error(tmp_path: Path) -> None:
     async def story(desk: KafkaDesk) -> None:
-        wanted = [(TOPIC, "no", None), (BROKER, "77", None), (99, "x", None)]
+        wanted = [(TOPIC, "no", None), (TOPIC, "n o", None), (BROKER, "77", None), (99, "x", None)]
         async with desk.client() as client:
             _, rows = await client.ask(DESCRIBE_CONFIGS, 1, wanted, False, False)
-        assert [row[0] for row in rows] == [3, 102, 42]
+        assert [row[0] for row in rows] == [3, 17, 102, 42]
 
     at_kafka_desk(tmp_path, story)
 

@@ -13,13 +13,13 @@ import pytest
 from metadata_log import limits
 from metadata_log.errors import NotController
 from metadata_log.kafka import messages
-from metadata_log.kafka.messages import API_VERSIONS, REQUESTS, answer_head
+from metadata_log.kafka.messages import API_VERSIONS, REQUESTS, answer_head, answer_tail
 from metadata_log.kafka.reading import Values
 from metadata_log.node.identity.rights import Principal
 from quorum.kafka import connection
 from quorum.kafka.brokers import BROKER_HEARTBEAT
 from quorum.kafka.connection import KafkaConnection
-from quorum.kafka.door import Answer, Api, Asked, AtOnce, Done, KafkaDoor, Parks, Prepared, Waits, prepared
+from quorum.kafka.door import Answer, Api, Asked, AtOnce, Done, KafkaDoor, Parks, Waits
 from quorum.kafka.fetches import FETCH, METADATA_TOPIC_ID
 from tests.support.kafka_broker import serving
 from tests.support.kafka_client import KafkaClient, answer_values, request_bytes, sized
@@ -225,7 +225,7 @@ def test_a_request_waits_for_the_one_before_it(tmp_path: Path) -> None:
             committed.set()
             async with desk.client() as other:
                 await other.ask(API_VERSIONS, 0, "", "")
-            parked[0](prepared(ALLOCATE, 0, (0, 0, 17, 1000)))
+            parked[0](answer_tail(ALLOCATE, 0, (0, 0, 17, 1000)))
             parked[0]((0, 0, 18, 1000))  # a second answer is none
             correlation_id, values = answer_values(ALLOCATE, 0, await client.answer())
             assert (correlation_id, values) == (1, (0, 0, 17, 1000))
@@ -580,7 +580,7 @@ def test_a_large_answer_is_counted_whole_where_its_head_fills_the_bound(tmp_path
     tail = bytes(100_000)
 
     async def story(desk: KafkaDesk) -> None:
-        desk.serve(Api(API_VERSIONS, AtOnce(lambda _door, _asked: Prepared(tail)), None))
+        desk.serve(Api(API_VERSIONS, AtOnce(lambda _door, _asked: tail), None))
         pipe = Pipe(desk)
         pipe.takes = False
         pipe.unread += bytes(limits.KAFKA_UNREAD_BYTES_MAX)

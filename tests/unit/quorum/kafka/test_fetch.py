@@ -99,6 +99,19 @@ def test_what_is_no_fetch_of_the_metadata_log_is_refused(
     at_kafka_desk(tmp_path, story)
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_version_without_a_place_for_an_error_has_it_in_a_partition(tmp_path: Path, version: int) -> None:
+    """Goal: an answer without rows would look like success. Method: the oldest version, and the last of that kind."""
+
+    async def story(desk: KafkaDesk) -> None:
+        async with desk.client() as client:
+            answer = await client.ask(FETCH, version, *asked(version, last_epoch=-1, partitions=2))
+            ((name, _, (row,)),) = answer[3]
+            assert (name, *row[:3]) == (METADATA_TOPIC, 0, 35, -1)
+
+    at_kafka_desk(tmp_path, story)
+
+
 def test_a_cluster_that_is_not_named_is_this_one(tmp_path: Path) -> None:
     async def story(desk: KafkaDesk) -> None:
         async with desk.client() as client:

@@ -128,7 +128,7 @@ def test_a_broker_follows_from_nothing_and_is_woken_by_a_commit(tmp_path: Path) 
         controller = lab.lead(1)
         broker = KraftObserver(11)
         asked = lab.ask(2, broker.fetch())
-        assert asked.answer.error == FENCED
+        assert (asked.answer.error, asked.answer.high_watermark) == (FENCED, -1)
         assert asked.answer.leader == 1 and asked.answer.endpoints == {1: ("127.0.0.1", 9201)}
         broker.read(asked.answer)
         await lab.follow(broker)
@@ -196,12 +196,19 @@ def test_who_knows_less_of_the_high_watermark_is_answered_at_once(tmp_path: Path
 
 
 def test_a_claim_answers_all_that_wait_with_the_new_leader(tmp_path: Path) -> None:
+    """Goal: it does so at once, and not with the next commits that are gathered. Method: a commit has just woken them."""
+
     async def story(lab: KafkaLab) -> None:
-        lab.lead(1)
+        controller = lab.lead(1)
         brokers = [KraftObserver(11 + number) for number in range(5)]
         for broker in brokers:
             broker.read(lab.ask(1, broker.fetch()).answer)
             await lab.follow(broker)
+        waiting = [(broker, lab.ask(1, broker.fetch())) for broker in brokers]
+        await lab.write(controller, setting("1"))
+        await spin()
+        for broker, asked in waiting:
+            broker.read(asked.answer)
         waiting = [(broker, lab.ask(1, broker.fetch())) for broker in brokers]
         lab.lead(2)
         await spin()
@@ -210,6 +217,36 @@ def test_a_claim_answers_all_that_wait_with_the_new_leader(tmp_path: Path) -> No
             broker.read(asked.answer)
             await lab.follow(broker)
             assert broker.high_watermark == lab.controllers[2].committed.end_offset
+
+    run(tmp_path, story)
+
+
+def test_of_fetches_that_end_together_each_is_answered_once_by_what_holds_then(tmp_path: Path) -> None:
+    """Goal: those that are looked at by the piece are judged one by one. Method: as the third of twenty is answered, the
+    client of the fourth goes, and another controller leads.
+    """
+
+    async def story(lab: KafkaLab) -> None:
+        lab.lead(1)
+        broker = KraftObserver(11)
+        broker.read(lab.ask(1, broker.fetch()).answer)
+        await lab.follow(broker)
+        waiting = [lab.ask(1, broker.fetch()) for _ in range(20)]
+        third, give_up = list(lab.fetches[1]._parked)[-20:][2], waiting[3].give_up
+        done = third.done
+        assert done is not None and give_up is not None
+
+        def in_the_middle(tail: bytes) -> None:
+            done(tail)
+            give_up()
+            lab.lead(2)
+
+        third.done = in_the_middle
+        lab.pass_ms(500)
+        await spin()
+        assert not waiting.pop(3).is_answered
+        found = [(asked.answer.error, asked.answer.leader) for asked in waiting]
+        assert found == [(NONE, 1)] * 3 + [(FENCED, 2)] * 16
 
     run(tmp_path, story)
 

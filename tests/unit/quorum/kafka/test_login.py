@@ -13,6 +13,7 @@ from metadata_log.node.identity.credentials import trusting
 from metadata_log.node.identity.tls import Tls
 from ops.certificates import Authority
 from quorum.kafka.login import OFFERED, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tests.support.kafka_broker import FEATURES
 from tests.support.kafka_client import KafkaClient, request_bytes, sized
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk, until
 from tests.support.lab import CLUSTER, setting, uuid
@@ -42,9 +43,8 @@ async def login(client: KafkaClient, message: str) -> Any:
 
 
 async def register(client: KafkaClient, broker_id: int) -> int:
-    features = [("metadata.version", 30, 30), ("eligible.leader.replicas.version", 0, 1)]
     listeners = [("PLAINTEXT", "h", 9092, 0)]
-    registration = (broker_id, CLUSTER, uuid(7), listeners, features, None, False, [uuid(2008)], -1)
+    registration = (broker_id, CLUSTER, uuid(7), listeners, FEATURES, None, False, [uuid(2008)], -1)
     error: int = (await client.ask(REGISTRATION, 4, *registration))[1]
     return error
 

@@ -151,7 +151,9 @@ def test_no_prefix_of_the_history_diverges(history: History, data: st.DataObject
     epochs = history.table(start, end)
     for offset in range(end + 1):
         sent = reply_to(history.position(offset), epochs=epochs, high_watermark=end, newest=name)
-        assert is_at_end(history.position(offset), epochs, high_watermark=end) is (offset == end)
+        assert is_at_end(history.position(offset), last_epoch=epochs.last_epoch, high_watermark=end) is (
+            offset == end
+        )
         if offset >= start:
             assert sent == (SendRecords(offset) if offset < end else None)
         else:
@@ -179,7 +181,7 @@ def test_another_history_is_cut_back_to_what_is_common_or_replaced(
     for _ in range(2 * len(other.epochs) + 3):
         position = Position(len(log), log[-1][1] if log else 0)
         sent = reply_to(position, epochs=epochs, high_watermark=end, newest=name)
-        assert sent is None or not is_at_end(position, epochs, high_watermark=end)
+        assert sent is None or not is_at_end(position, last_epoch=epochs.last_epoch, high_watermark=end)
         if isinstance(sent, SendSnapshot):
             assert (sent.name.epoch, sent.name.end_offset) > (position.epoch, position.offset)
             return

@@ -45,6 +45,8 @@ def test_a_topic_is_created_told_with_its_settings_grown_and_deleted(tmp_path: P
             # What old versions have no place for is left out.
             _, [old] = await client.ask(CREATE_TOPICS, 2, [new("c")], 1_000, True)
             assert old == ("c", NO_ID, 0, None, 0, -1, -1, ())
+            _, [first] = await client.ask(CREATE_TOPICS, 5, [new("c")], 1_000, True)
+            assert first == ("c", NO_ID, 0, None, 0, 1, 1, configs)
             _, [row] = await client.ask(CREATE_PARTITIONS, 3, [("a", 3, None)], 1_000, False)
             assert row == ("a", 0, None)
             _, rows = await client.ask(DELETE_TOPICS, 6, [("a", NO_ID), (None, b[1])], (), 1_000)

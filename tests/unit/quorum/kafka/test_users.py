@@ -6,14 +6,23 @@ from typing import Any
 import pytest
 
 from metadata_log import limits
+from metadata_log.node.identity.access import Access
 from metadata_log.node.identity.scram import salted
 from quorum.decide.users import AlterUserScramCredentials, ScramUpsertion
 from quorum.kafka.login import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from quorum.kafka.users import ALTER_CREDENTIALS, DESCRIBE_CREDENTIALS
 from tests.support.kafka_client import KafkaClient
 from tests.support.kafka_desk import KafkaDesk, at_kafka_desk
+from tests.support.lab import CLUSTER
 from tests.unit.metadata_log.node.identity.test_scram import final_message
-from tests.unit.quorum.kafka.test_login import ALICE, CLUSTER_QUESTION, file_of_principals, login
+from tests.unit.quorum.kafka.test_login import (
+    ALICE,
+    BROKER,
+    CLUSTER_QUESTION,
+    file_of_principals,
+    login,
+    register,
+)
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 OFFERED = ("PLAIN", *MECHANISMS)
@@ -94,6 +103,44 @@ def test_users_log_in_by_their_passwords_with_the_rights_of_their_names(
             assert (await client.ask(*CLUSTER_QUESTION))[1] == 0
 
     at_kafka_desk(tmp_path, story, principals=file_of_principals(tmp_path), security="sasl_plaintext")
+
+
+def test_a_broker_logs_in_as_the_user_that_the_file_of_principals_names_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a broker of a cluster that is taken over keeps its user's name, and speaks for itself alone.
+
+    A user that calls itself Broker:11, and that the file does not name, is none. Nor is a client that a broker forwards for,
+    or the owner of a delegation token, whatever its type and name are.
+    """
+    monkeypatch.setattr(limits, "IDENTITY_CHECK_S", 0.0)
+    file = file_of_principals(tmp_path)
+    file.write_text(file.read_text() + 'user = "kafka-eleven"\n')  # the last row is that of Broker:11
+    listed = {row["name"]: row["user"] for row in Access(file, cluster_id=CLUSTER).listed()}
+    assert listed == {"Broker:11": "kafka-eleven", "User:alice": None}
+
+    async def story(desk: KafkaDesk) -> None:
+        for user in ("kafka-eleven", "Broker:11"):
+            await _write(desk, upsertion(user, "its"))
+        async with desk.client() as client:
+            assert await scram(client, "kafka-eleven", "its") == (0, True)
+            assert (await register(client, 11), await register(client, 12)) == (0, 31)
+            seen = {row["name"]: row["seen_at_ms"] for row in desk.door.access.listed()}
+            assert seen["Broker:11"] is not None and seen["User:alice"] is None
+            assert (await login(client, f"\0kafka-eleven\0{BROKER}"))[0] == 0
+            assert (await register(client, 11), await register(client, 12)) == (0, 31)
+            assert await scram(client, "Broker:11", "its") == (0, True)
+            assert await register(client, 11) == 31
+            assert await scram(client, "kafka-eleven", "its") == (0, True)
+            vouched = [
+                desk.door.named(*of)
+                for of in (("User", "kafka-eleven"), ("Broker", "11"), ("User", "Broker:11"))
+            ]
+            assert not any(each.rights or each.node for each in vouched)
+            file.write_text(file.read_text().replace("kafka-eleven", "kafka-12"))
+            assert await register(client, 11) == 31
+
+    at_kafka_desk(tmp_path, story, principals=file, security="sasl_plaintext")
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "any")])

@@ -30,6 +30,7 @@ from snapshots.fold import fold
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
 from tests.support.histories import history_of
+from tests.support.retained import retained
 
 HISTORY = [*history_of(7, 60)]
 END = HISTORY[-1].image.end_offset
@@ -117,7 +118,7 @@ def test_what_cannot_be_read_is_refused_by_name(
         state = await all_of(past, HISTORY[40].image.end_offset)
         assert json_bytes(json.loads(state)["end_offset"]) == expected, "the log alone has it too"
         assert not store.ids(), "the damaged snapshot is in quarantine"
-        log.segments.retain(bytes_max=0, older_than_ms=None, below=END)
+        retained(log.segments, bytes_max=0, older_than_ms=None, below=END)
         with pytest.raises(OffsetCompacted):
             await all_of(past, HISTORY[40].image.end_offset)
 

@@ -101,22 +101,11 @@ def test_a_sender_of_another_history_is_passed_over(store: SnapshotStore, tmp_pa
     assert store.ids() == []
 
 
-@pytest.mark.parametrize("is_sealed", [True, False])
-def test_a_snapshot_of_another_cluster_is_none_of_ours(
-    store: SnapshotStore, tmp_path: Path, *, is_sealed: bool
-) -> None:
-    seal = seal_of(OURS, tmp_path / "peer") if is_sealed else b""
+def test_a_snapshot_of_another_cluster_is_none_of_ours(store: SnapshotStore, tmp_path: Path) -> None:
+    seal = seal_of(OURS, tmp_path / "peer")
     write_snapshot(OURS, store.directory)
     with pytest.raises(DamagedFile, match="this node belongs to anotherclusteranothercl"):
         fetched(store, seal, cluster_id="anotherclusteranothercl")
-
-
-def test_an_older_releases_pointer_has_no_seal_and_its_snapshot_is_taken(
-    store: SnapshotStore, tmp_path: Path
-) -> None:
-    seal_of(OURS, tmp_path / "peer")
-    assert fetched(store, b"", tmp_path / "peer") == OURS
-    assert fetched(store, b"") == OURS
 
 
 def test_bytes_of_another_release_that_are_here_already_are_used(store: SnapshotStore) -> None:

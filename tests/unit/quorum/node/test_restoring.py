@@ -11,7 +11,6 @@ from metadata_log.codec import HEADER_BYTES, read_header
 from metadata_log.digest import digest
 from metadata_log.errors import DamagedFile, DirectoryInUse, ForeignDirectory, InvariantBroken
 from metadata_log.ids import NodeId
-from metadata_log.image.metadata_image import SUBJECT_BUILDERS, MetadataImage
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.disk.data_directory import DirectoryLock, format_directory, is_fresh
 from metadata_log.records.quorum import RAFT_ENDPOINT, Voter, VoterEndpoint
@@ -21,6 +20,7 @@ from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.messages import PAYLOAD
 from tests.support.histories import Step, history_of, random_history, small_uuid
+from tests.support.images import lines
 
 NEW_CLUSTER = "B" * 22
 HISTORY = history_of(7, 60)
@@ -41,15 +41,6 @@ def data(tmp_path: Path) -> Path:
         directory_id=small_uuid(1),
     )
     return path
-
-
-def lines(image: MetadataImage, *left_out: str) -> list[str]:
-    return [
-        line
-        for builder in SUBJECT_BUILDERS
-        if builder.FIELD not in left_out
-        for line in builder.lines(getattr(image, builder.FIELD))
-    ]
 
 
 def test_only_the_voter_the_cluster_and_the_controllers_are_new() -> None:

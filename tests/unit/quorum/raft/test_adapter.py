@@ -918,6 +918,18 @@ def test_a_quiet_log_is_trimmed_behind_a_snapshot_that_it_stands_on_already() ->
     quorum.end()
 
 
+def test_the_snapshot_that_the_pointer_names_is_pinned() -> None:
+    quorum = Quorum()
+    quorum.start()
+    quorum.write(SNAPSHOT_FRAMES)
+    quorum.until(lambda: all(node.journal.snapshot_index > 1 for node in quorum.nodes))
+    for node in quorum.nodes:
+        pointer = node.disk.durable(FILE_NAME)
+        assert node.log is not None and pointer is not None
+        assert Pointer.from_bytes(pointer).snapshot_id in node.log.pinned_snapshots()
+    quorum.end()
+
+
 def test_a_new_leader_with_a_log_to_apply_leads_once_it_is_applied() -> None:
     """Goal: the first heartbeats leave at once. Method: all lose their power, so that nobody knows what is committed."""
     quorum = Quorum()

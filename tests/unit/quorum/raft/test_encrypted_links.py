@@ -194,6 +194,7 @@ async def test_a_peer_that_cannot_be_dialled_is_dialled_ever_more_seldom_and_kee
     monkeypatch.setattr("quorum.raft.renewal.OLD_ENOUGH_MS", 0)
     ours = Authority(tmp_path / "ca", cluster_id=CLUSTER)
     node, other, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+    other.transport.hello = replace(other.transport.hello, redials=False)  # as an earlier release
     dialler, peer, now_ms, dialled_at = node.transport.dialler, NodeId(2), 0, list[int]()
     async with node.running(), other.running():
         await until(lambda: linked(node.transport) and linked(other.transport), "they are linked")
@@ -224,6 +225,56 @@ async def test_a_peer_that_cannot_be_dialled_is_dialled_ever_more_seldom_and_kee
         await until(link.lost.is_set, "the other end closes the first")
         await node.transport.renewal.renew_one()
         assert (node.transport.renewal.outdated(), node.transport.renewal._tried) == ([], {})
+
+
+@pytest.mark.parametrize("renewed", [1, 2], ids=["the lower id", "the higher id"])
+async def test_a_peer_that_cannot_be_dialled_is_asked_to_dial_and_no_end_is_unlinked(
+    tmp_path: Path, renewed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a new certificate is shown to a peer behind a firewall without a restart. Method: a node with a new certificate
+    dials a port where no process listens; its peer is asked only once that has failed.
+    """
+    monkeypatch.setattr("quorum.raft.renewal.OLD_ENOUGH_MS", 0)
+    ours = Authority(tmp_path / "ca", cluster_id=CLUSTER)
+    one, two, _ = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+    node, other = (one, two) if renewed == 1 else (two, one)
+    peer, now_ms, sizes = other.transport.node_id, 0, set[tuple[int, int]]()
+    for each in (one, two):  # by another link this end must be linked in the same turn of the loop
+        each.transport.on_connected = lambda _: sizes.add(
+            (len(linked(one.transport)), len(linked(two.transport)))
+        )
+    async with node.running(), other.running():
+        await until(lambda: linked(node.transport) and linked(other.transport), "they are linked")
+        sizes.clear()
+        first = node.transport._established[peer]
+        for each in (one, two):
+            each.transport.now_ms = lambda: time.monotonic_ns() // 1_000_000 + 20 * DIAL_GRACE_MS
+        monkeypatch.setattr(node.transport.dialler, "now_ms", lambda: now_ms)
+        now_s = int(time.time())
+        certified(ours, "controller", str(renewed), begins_s=now_s - 9, ends_s=now_s + 99 * DAY_S)
+        tls = node.transport._tls
+        assert tls is not None
+        tls.look_again()
+        node.transport.dialler.addresses[peer] = ("127.0.0.1", free_ports(1)[0])
+        await node.transport.renewal.renew_one()
+        await asyncio.sleep(0.1)
+        await other.transport.renewal.renew_one()
+        assert node.transport.renewal.outdated() == [first] and not first.lost.is_set(), "not asked yet"
+        now_ms += 5_000
+        await node.transport.renewal.renew_one()
+        theirs = other.transport._established[NodeId(renewed)]
+        await until(lambda: theirs.is_redial_asked, "the question arrives")
+        await other.transport.renewal.renew_one()
+        await until(lambda: first.lost.is_set() and theirs.lost.is_set(), "the first link is gone")
+        assert node.transport.renewal.outdated() == [] == other.transport.renewal.outdated()
+        await other.transport.renewal.renew_one()
+        link = other.transport._established[NodeId(renewed)]
+        shown = link.encrypted.getpeercert(binary_form=True) if link.encrypted else None
+        assert shown == first_certificate(tls._files.certificate.read_bytes())
+        assert sizes == {(1, 1)}
+        assert not any(event[0] == "lost" and event[2] for event in (*one.events, *two.events)), "by no peer"
+        say(node.transport, peer, NACK)
+        await until(lambda: other.messages, "messages pass")
 
 
 async def test_certificates_that_ended_are_looked_for_while_a_dial_takes_long(

@@ -28,6 +28,7 @@ from tests.support.processes import free_ports
 from tests.unit.quorum.raft.test_transport import CLUSTER, directory
 
 WRITES = 9
+ATTEMPTS = 4
 QUIET_S = 0.08
 """Longer than the idle mark of a journal and the news of a commit take."""
 DEADLINE_S = 60.0
@@ -181,14 +182,10 @@ def settled(nodes: list[Node]) -> list[int]:
             return now
 
 
-def test_the_turns_of_a_lone_write_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a write that nobody shares costs few turns of each loop: those and the wake-ups before them cost more than the
-    write. Method: one write at a time, until all is quiet again; the news of its commit, which the next entries carry
-    under load, and the idle marks of the journals are counted, too. The least of several writes counts: on a busy machine a
-    timer rings late, and takes a turn of its own.
-    """
-    monkeypatch.setattr(raw_node, "IDLE_ENTRY_MS", 3_600_000)
-    with three_voters(tmp_path) as nodes:
+def least_turns(directory: Path) -> list[int]:
+    """Return the least of several writes, the leader's first: one write at a time, until all is quiet again."""
+    directory.mkdir()
+    with three_voters(directory) as nodes:
         leader = nodes[0]
         assert leader.log is not None
         took: list[list[int]] = []
@@ -200,7 +197,20 @@ def test_the_turns_of_a_lone_write_are_few(tmp_path: Path, monkeypatch: pytest.M
             after = settled(nodes)
             took.append([turns - was for turns, was in zip(after, before, strict=True)])
             before = after
-        of_leader, *of_followers = (min(each) for each in zip(*took, strict=True))
+    return [min(each) for each in zip(*took, strict=True)]
+
+
+def test_the_turns_of_a_lone_write_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a write that nobody shares costs few turns of each loop: those and the wake-ups before them cost more than the
+    write. Method: the news of its commit, which the next entries carry under load, and the idle marks of the journals are
+    counted, too. On a busy machine a timer rings late, and takes a turn of its own: then it is tried again.
+    """
+    monkeypatch.setattr(raw_node, "IDLE_ENTRY_MS", 3_600_000)
+    for attempt in range(ATTEMPTS):
+        of_leader, *of_followers = least_turns(tmp_path / str(attempt))
         # Mostly 9. There are runs in which each write has a wake-up more.
-        assert of_leader <= 10
-        assert all(turns <= 5 for turns in of_followers)
+        if of_leader <= 10 and max(of_followers) <= 5:
+            return
+    pytest.fail(
+        f"in the last of {ATTEMPTS} runs a write took {of_leader} turns of the leader, {of_followers} of the others"
+    )

@@ -6,7 +6,7 @@ from metadata_log.ids import NodeId
 from metadata_log.limits import CONTROLLERS_MAX
 from quorum.raft import messages
 from quorum.raft.peer_status import gone_observers, peer_statuses
-from quorum.raft.raft_log import Member, PeerStatus, Role
+from quorum.raft.raft_log import SILENT_MS, Member, PeerStatus, Role
 from tests.simulation.world.hand_driven import A, B, HandQuorum
 from tests.simulation.world.node import directory_of
 
@@ -87,6 +87,18 @@ def test_voters_have_the_time_of_their_last_answer_though_their_link_ended() -> 
     (voter,) = (peer for peer in peer_statuses(observed.guard, observed.quorum.now) if peer.node_id == B)
     assert voter.last_fetch_ms_ago is not None and voter.last_fetch_ms_ago >= 400_000
     assert not voter.reachable and observed.gone == []
+
+
+def test_a_voter_that_is_linked_and_answers_a_new_leader_nothing_is_silent() -> None:
+    """Goal: the leader before is seen, too, if its process is frozen: its kernel keeps the link, and it never answers."""
+    observed = Observed()
+    observed.guard.replication.begin()
+    began = observed.quorum.now
+    for now, silent in ((began + SILENT_MS - 1, False), (began + SILENT_MS, True)):
+        (voter,) = (peer for peer in peer_statuses(observed.guard, now) if peer.node_id == B)
+        assert (voter.reachable, voter.last_fetch_ms_ago, voter.is_silent) == (True, None, silent)
+    observed.guard.replication.end()
+    assert not any(peer.is_silent for peer in peer_statuses(observed.guard, began + SILENT_MS))
 
 
 @pytest.mark.parametrize("how", ["a new leadership", "no leadership"])

@@ -9,9 +9,15 @@ import json
 import pytest
 
 from metadata_log.metadata_versions import TRANSACTIONS_FROM
+from metadata_log.records.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    FeatureLevelRecord,
+)
 from quorum.whatif.cluster import Options, activation, founded
 from quorum.whatif.kafka_records import as_kafka_json
 from quorum.whatif.script import Script
+from tests.support.decisions import World
 from tests.support.kafka_answers import Normal
 from tests.support.kafka_golden import CASES, Lines, scripts
 
@@ -48,6 +54,16 @@ def test_a_script_names_its_level_as_kafka_does(level: object) -> None:
     assert run.answer({"op": "Options", "metadata_version": level})["error"] is None
     registered = run.answer({"op": "RegisterBroker", "broker_id": 1})
     assert registered["batches"][0][0]["version"] == 3
+
+
+def test_a_broker_of_a_script_supports_the_features_with_which_its_cluster_began() -> None:
+    """A line that names none is as that of Kafka's driver from an empty cluster, and registers in a real one."""
+    world = World()
+    world.write([FeatureLevelRecord(METADATA_VERSION, 30), FeatureLevelRecord("group.version", 1)])
+    for image, more in ((None, []), (world.image, ["group.version"])):
+        registered = Script(image).answer({"op": "RegisterBroker", "broker_id": 1})
+        names = [each["name"] for each in registered["batches"][0][0]["features"]]
+        assert names == [METADATA_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION, *more]
 
 
 def test_a_founding_writes_what_kafkas_activation_writes_at_each_level() -> None:

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
-from metadata_log.errors import Fault, InvalidRequest, MetadataError
+from metadata_log.errors import Fault, InvalidRequest, MetadataError, Unavailable
 from metadata_log.node.http.answers import (
     JSON,
     MSGPACK,
@@ -89,6 +89,11 @@ def test_every_error_has_the_one_shape_in_both_encodings(
 
     faults = served(story)
     assert [fault.message for fault in faults] == (["broken"] * 2 if status == 500 else [])
+
+
+@pytest.mark.parametrize("error", Unavailable.__subclasses__())
+def test_what_may_be_asked_again_later_has_a_status_that_says_so(error: type[Unavailable]) -> None:
+    assert status_of(error("later")) in (421, 429, 503)
 
 
 def test_a_client_that_is_gone_is_no_error_of_ours() -> None:

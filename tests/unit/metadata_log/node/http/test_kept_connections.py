@@ -14,7 +14,6 @@ from aiohttp import web
 from broker_agent.controller_client import ControllerClient
 from broker_agent.session import Call, Unreachable
 from metadata_log import limits
-from metadata_log.ids import BrokerId, Uuid
 from metadata_log.node.addresses import http_url
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.kept_connections import KeptConnections
@@ -22,9 +21,9 @@ from metadata_log.node.http.server import listen
 from metadata_log.node.identity.access import peer_certificate
 from metadata_log.node.identity.certified_names import name_in
 from metadata_log.node.identity.tls import Tls
-from metadata_log.wire.fetch import FetchRequest
 from ops.certificates import Authority
 from tests.support.certificates import DAY_S, certified, date_authority
+from tests.support.lab import fetch_of
 from tests.unit.metadata_log.node.http.test_server import answer
 from tests.unit.metadata_log.node.identity.test_tls import CLUSTER, authority, copied
 
@@ -199,22 +198,7 @@ async def test_a_broker_outlives_a_controller_whose_certificate_it_refuses(
     files = certified(ours, role, "1", begins_s=now_s - DAY_S, ends_s=now_s + left_s)
     served = Tls(files, cluster_id=CLUSTER, now_ms=lambda: round(1000 * (now_s - 60)))
     own = Tls(ours.certify("broker", "11"), cluster_id=CLUSTER)
-    poll = FetchRequest(
-        cluster_id=CLUSTER,
-        broker_id=BrokerId(11),
-        broker_epoch=1,
-        incarnation_id=Uuid(bytes(16)),
-        fetch_offset=0,
-        last_epoch=-1,
-        last_crc=0,
-        applied_offset=0,
-        want_fence=False,
-        want_shut_down=False,
-        offline_log_dirs=(),
-        cordoned_log_dirs=None,
-        max_bytes=1,
-        max_wait_ms=0,
-    )
+    poll = fetch_of(11, 1, applied=0)
     async with asyncio.timeout(60), serving(served, Server()) as url, ControllerClient(tls=own) as client:
         outcome = await client.perform(Call(url=url, request=poll, sent_ms=0, silence_max_ms=10_000))
         assert isinstance(outcome, Unreachable) and reason in outcome.reason

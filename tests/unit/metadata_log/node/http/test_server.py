@@ -605,6 +605,29 @@ async def test_when_its_client_goes_a_read_ends_and_a_write_goes_on(request_byte
                 await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("request_bytes", [KEEP, POST])
+async def test_a_client_that_goes_before_its_request_has_begun_is_no_error(
+    request_bytes: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a busy node: the bytes and the end of the connection come in one turn of the loop."""
+
+    async def never(request: web.Request) -> web.StreamResponse:
+        raise AssertionError(request)
+
+    async with asked(b"", never) as (_, server):
+        connection = await idle(server)
+        its_task = connection._task_handler
+        assert its_task is not None
+        connection.data_received(request_bytes)
+        connection.connection_lost(None)
+        async with asyncio.timeout(60):
+            await asyncio.wait([its_task])
+            while connection._handling is not None:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # its end is logged in a turn of its own
+    assert [record.message for record in caplog.records] == []
+
+
 @pytest.mark.parametrize("asked_how", [KEEP, ASK])
 async def test_a_connection_that_an_answer_ends_is_closed(asked_how: bytes) -> None:
     async def last(_request: web.Request) -> web.StreamResponse:

@@ -12,7 +12,7 @@ from metadata_log.node.identity.credentials import bearer_from
 from metadata_log.node.identity.ownership import check_folder, check_secret, check_trusted
 from metadata_log.node.identity.tls import Tls
 from ops.certificates import Authority
-from ops.local_cluster import LocalCluster
+from ops.local.cluster import LocalCluster
 from tests.unit.metadata_log.node.identity.test_tls import authority, copied
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import random
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -9,12 +10,15 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from metadata_log.errors import InvalidSettings
+from metadata_log.errors import AuthenticationFailed, InvalidSettings
+from metadata_log.node.addresses import http_url
 from metadata_log.node.identity.certificate_dates import first_certificate, serial_of
 from metadata_log.node.identity.certificate_metrics import certificates_revoked
 from metadata_log.node.identity.credentials import TlsFiles
 from metadata_log.node.identity.revocations import read_revoked
 from metadata_log.node.identity.tls import Tls, revoked_by_node
+from ops.admin.client import ClusterClient
+from ops.admin.exchange import Credentials
 from ops.certificates import Authority
 from tests.unit.metadata_log.node.identity.test_tls import CLUSTER, authority, serving, told
 
@@ -102,8 +106,15 @@ async def test_what_is_revoked_is_refused_and_what_is_open_is_closed(
                 pass
         assert not of_kept.transport.is_closing()
         assert (await told(address, kept.client()))[0] == "User:kept"
-        with suppress(ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
-            assert (await told(address, lost.client()))[0] != "User:lost"
+        asking = ClusterClient(
+            (http_url(address, tls=True),),
+            timeout_s=3_600,
+            rng=random.Random(1),
+            credentials=Credentials(lost.client()),
+        )
+        for ask in (lambda: asking.read("/"), lambda: asking.write("POST", "/", {"a": "b" * 100_000})):
+            with pytest.raises(AuthenticationFailed, match="the certificate of this client is revoked"):
+                await asyncio.to_thread(ask)
         for writer in (of_lost, of_kept):
             writer.close()
         now = revoked_by_node(tls)
