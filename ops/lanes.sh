@@ -6,6 +6,19 @@ in_background=() said=()
 failed=() again=() # tests that failed beside others, and their files, which shall run once more
 AGAIN_MAX=4 # more files than these are no accident of a busy machine
 
+# in_memory COMMAND...: run it with its temporary files in memory where there is room: what unit tests write is small and soon
+# gone, and its removal waits for no disk.
+MEMORY_MIB_MIN=8192
+in_memory() (
+    room=$(df --output=avail -m /dev/shm 2>/dev/null | tail -n 1)
+    if [ "${room:-0}" -ge "$MEMORY_MIB_MIN" ]; then
+        TMPDIR=$(mktemp -d -p /dev/shm mq-XXXXXX)
+        export TMPDIR
+        trap 'rm -rf "$TMPDIR"' EXIT
+    fi
+    "$@"
+)
+
 # beside TESTS... [-- TESTS...]...: run each with pytest, in a process of its own. What the others print is shown once all are done.
 beside() {
     local lane=() lanes=1 pids=() shown=() status=0 argument
@@ -46,20 +59,33 @@ wait_for_all() {
     return "$status"
 }
 
-# in_lanes ARGUMENTS...: run pytest in three processes, each of which takes the next file that none has. If tests of only a
-# few files fail, that is a success for now: `failed` has the tests, `again` their files. A file runs again as a whole: what
-# its first tests leave behind may be why a later one fails, and a cluster that did not start fails all that share it.
+# in_workers ARGUMENTS...: run pytest in two processes; the one that ends first takes tests of the other's.
+in_workers() {
+    local status=0 lists=$scratch/failed-in-workers
+    mkdir "$lists"
+    TEST_FAILURES=$lists in_memory "$VENV/bin/python" -m pytest -q -n 2 --dist worksteal "$@" || status=$?
+    only_a_few_failed "$status" "$lists" 1
+}
+# in_lanes ARGUMENTS...: run pytest in three processes, each of which takes the next file that none has.
 in_lanes() {
-    local status=0 lists
-    mkdir "$scratch/taken" "$scratch/failures"
-    TEST_FILES_TAKEN=$scratch/taken TEST_FAILURES=$scratch/failures beside "$@" -- "$@" -- "$@" || status=$?
+    local status=0 lists=$scratch/failed-in-lanes
+    mkdir "$scratch/taken" "$lists"
+    TEST_FILES_TAKEN=$scratch/taken TEST_FAILURES=$lists beside "$@" -- "$@" -- "$@" || status=$?
+    only_a_few_failed "$status" "$lists" 3
+}
+# only_a_few_failed STATUS FOLDER LISTS: if tests of only a few files failed, here and in steps before, that is a success for
+# now: `failed` has the tests, `again` their files. A file runs again as a whole: what its first tests leave behind may be why a
+# later one fails, and a cluster that did not start fails all that share it.
+only_a_few_failed() {
+    local status=$1 lists
     [ "$status" != 0 ] || return 0
     [ "$status" = 1 ] || return "$status"
-    lists=("$scratch/failures"/*) # a process that ends before its last test leaves none
-    [ ${#lists[@]} = 3 ] || return "$status"
-    mapfile -t failed < <(sort -u "${lists[@]}")
-    mapfile -t again < <(sed 's/::.*//' "${lists[@]}" | sort -u)
-    [ ${#again[@]} -gt 0 ] && [ ${#again[@]} -le "$AGAIN_MAX" ] || return "$status"
+    lists=("$2"/*) # a process that ends before its last test leaves none
+    [ ${#lists[@]} = "$3" ] || return "$status"
+    [ -n "$(cat "${lists[@]}")" ] || return "$status"
+    mapfile -t -O ${#failed[@]} failed < <(sort -u "${lists[@]}")
+    mapfile -t again < <(printf '%s\n' "${failed[@]}" | sed 's/::.*//' | sort -u)
+    [ ${#again[@]} -le "$AGAIN_MAX" ] || return "$status"
     say "${#failed[@]} tests failed beside others: ${failed[*]}"
     say "their files run once more when all else has ended: ${again[*]}"
 }

@@ -101,7 +101,7 @@ PYTHON
 # install_locked LOCK: install what ops/lock/LOCK.txt names, each file with a hash that stands there, and then the project.
 install_locked() {
     pip_install --require-hashes --requirement "$ROOT/ops/lock/build.txt" &&
-        pip_install --require-hashes --no-build-isolation --requirement "$ROOT/ops/lock/$1.txt" &&
+        pip_install --require-hashes --no-build-isolation --use-pep517 --requirement "$ROOT/ops/lock/$1.txt" &&
         pip_install --no-build-isolation --no-deps --editable "$ROOT"
 }
 

@@ -63,7 +63,7 @@ class Browser:
             self.errors.append(f"{text} ({url})")
 
     async def open(self, name: str) -> None:
-        """Go to a page, and wait until it stands in place of the one before."""
+        """Go to a page, and wait until it has replaced the one before."""
         await self.page.evaluate(
             "document.querySelectorAll('#content > *').forEach(one => one.dataset.left = '')"
         )

@@ -18,7 +18,8 @@ set -euo pipefail
 source ops/setup.sh
 source ops/lanes.sh
 VENV=$1 scratch=$2
-in_lanes tests || { say "ended in the lanes"; exit 1; }
+[ ! -d tests/unit ] || in_workers -p xdist tests/unit || { say "ended in the workers"; exit 1; }
+in_lanes tests/real || { say "ended in the lanes"; exit 1; }
 failed_alone || { say "ended alone"; exit 1; }
 say_unsteady
 """
@@ -33,6 +34,10 @@ def test_alone(cluster, which):
     pass
 """
 """Its module's fixture fails beside others, and with it each test."""
+UNSTEADY_UNIT: Final = """
+import os
+def test_alone(): assert "PYTEST_XDIST_WORKER" not in os.environ
+"""
 LATER: Final = """
 left = []
 def test_first(): left.append(1)
@@ -44,8 +49,8 @@ ENDS: Final = "import os\ndef test_ends(): os._exit(1)\n"
 ENDS_LATE: Final = "import atexit, os\ndef test_ends(): atexit.register(os._exit, 139)\n"
 
 
-def run(checkout: Path, **files: str) -> subprocess.CompletedProcess[str]:
-    """Run what ops/check does with tests of real processes, on these tests and two sound ones."""
+def run(checkout: Path, *, unit: str | None = None, **files: str) -> subprocess.CompletedProcess[str]:
+    """Run what ops/check does with unit tests, if any, and with tests of real processes: these and two sound ones."""
     for name in ("ops", "scratch", "tests/real"):
         (checkout / name).mkdir(parents=True)
     for name in ("ops/setup.sh", "ops/lanes.sh"):
@@ -54,6 +59,9 @@ def run(checkout: Path, **files: str) -> subprocess.CompletedProcess[str]:
     (checkout / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider\n")
     for name, content in {"one": SOUND, "two": SOUND, **files}.items():
         (checkout / "tests" / "real" / f"test_{name}.py").write_text(content)
+    if unit is not None:
+        (checkout / "tests/unit").mkdir()
+        (checkout / "tests/unit/test_unit.py").write_text(unit)
     outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         ["/bin/bash", "-c", SCRIPT, "check", Path(sys.executable).parents[1], checkout / "scratch"],
@@ -84,6 +92,24 @@ def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path) -> None:
         f"unsteady: 9 tests failed beside others and passed alone: {names}",
     ]
     assert "9 errors" in ran.stdout and ran.stdout.splitlines()[-1].startswith("9 passed")
+
+
+def test_unit_tests_run_again_with_those_of_real_processes(tmp_path: Path) -> None:
+    ran = run(tmp_path, unit=UNSTEADY_UNIT, unsteady=UNSTEADY_UNIT)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    names = "tests/unit/test_unit.py::test_alone tests/real/test_unsteady.py::test_alone"
+    assert ran.stderr.splitlines() == [
+        "1 tests failed beside others: tests/unit/test_unit.py::test_alone",
+        "their files run once more when all else has ended: tests/unit/test_unit.py",
+        f"2 tests failed beside others: {names}",
+        "their files run once more when all else has ended: tests/real/test_unsteady.py tests/unit/test_unit.py",
+        f"unsteady: 2 tests failed beside others and passed alone: {names}",
+    ]
+
+
+def test_a_unit_test_that_fails_again_fails(tmp_path: Path) -> None:
+    ran = run(tmp_path, unit=BROKEN)
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, "ended alone"), ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("failing", [BROKEN, LATER], ids=["by itself", "behind another one"])

@@ -94,7 +94,7 @@ async def test_the_first_claim_founds_rafts_voters_and_no_later_one_changes_them
 
 
 async def test_a_quorum_that_gets_a_listener_for_kafka_is_told_where_it_listens() -> None:
-    """Goal: one that had none gets the endpoints with its next claim, and no level that nobody asked for."""
+    """Goal: one that had none gets the endpoints with its next claim, and no level that was not asked for."""
     lab = Lab()
     for node_id in (2, 3):
         lab.controllers[node_id]._settings = with_kafka(node_id)

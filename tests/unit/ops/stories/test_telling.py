@@ -12,6 +12,7 @@ from ops.local.cluster import LocalCluster
 from ops.stories import telling
 from ops.stories.registry import STORIES, Story
 from ops.stories.stage import Stage, StoryFailed, WindowMissed
+from tests.support.processes import poll_until
 
 
 class Attempts:
@@ -82,7 +83,8 @@ def test_what_a_killed_story_left_is_stopped(tmp_path: Path) -> None:
     try:
         said: list[str] = []
         telling.stop_forgotten(tmp_path, said.append)
-        assert forgotten.exit_code(1) is not None
+        # Its lock is released shortly before it has ended.
+        poll_until(lambda: forgotten.exit_code(1) is not None, deadline_s=60, what="the controller ends")
         assert [folder.name for folder in tmp_path.iterdir()] == [f"{telling.FOLDER}b"]
         assert len(said) == 1 and str(forgotten.directory) in said[0]
     finally:

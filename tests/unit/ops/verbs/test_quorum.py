@@ -345,7 +345,7 @@ async def test_a_node_that_the_client_does_not_trust_is_not_known_and_not_red(
 async def test_a_certificate_that_no_node_takes_is_refused_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: nobody waits for what asking again does not change; a write is not said to be perhaps carried out."""
+    """Goal: no verb waits for what asking again does not change; a write is not said to be perhaps carried out."""
     ours, foreign = authority(tmp_path / "ours"), authority(tmp_path / "foreign")
     shown = foreign.certify("user", "anna")
     tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)

@@ -17,7 +17,7 @@ from tests.support.lab import setting, uuid
 
 @pytest.fixture
 def walks_of_its_own_objects() -> Iterator[None]:
-    """Let the collector, and whoever lists its objects, see those alone that the test makes."""
+    """Let the collector, and code that lists its objects, see only those that the test makes."""
     gc.freeze()
     yield
     gc.unfreeze()

@@ -201,9 +201,10 @@ def least_turns(directory: Path) -> list[int]:
 
 
 def test_the_turns_of_a_lone_write_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a write that nobody shares costs few turns of each loop: those and the wake-ups before them cost more than the
-    write. Method: the news of its commit, which the next entries carry under load, and the idle marks of the journals are
-    counted, too. On a busy machine a timer rings late, and takes a turn of its own: then it is tried again.
+    """Goal: a write that shares its batch with no other costs few turns of each loop: those and the wake-ups before them
+    cost more than the write. Method: the news of its commit, which the next entries carry under load, and the idle marks of
+    the journals are counted, too. On a busy machine a timer rings late, and takes a turn of its own: then it is tried
+    again.
     """
     monkeypatch.setattr(raw_node, "IDLE_ENTRY_MS", 3_600_000)
     for attempt in range(ATTEMPTS):
