@@ -59,7 +59,7 @@ def state_digest(
         case "fold":
             digest = exported_digest(folded(opened, end_offset))
         case "duckdb":
-            duckdb = DuckDb()
+            duckdb = DuckDb(is_quick=opened.is_small)
             digest = digest_of(duckdb, state_at(duckdb, opened, end_offset))
         case _:
             if spark is None:

@@ -1,5 +1,5 @@
 """Edge: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds.
-Tests: tests/spark/test_replay.py.
+Tests: tests/spark/test_replay.py, tests/unit/metadata_log/replay/test_library.py.
 """
 
 import difflib
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import reduce
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NewType, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -30,7 +30,7 @@ Made = NewType("Made", object)
 
 
 class Engine(Protocol[Table]):
-    """Tables are lazy: nothing is computed before `arrow`."""
+    """Tables are lazy: nothing is computed before `arrow`, but for what is kept, and the analyses of a quick engine."""
 
     name: str
     keeps_shared: bool
@@ -129,17 +129,22 @@ _NO_TABLE: Final = re.compile(
 
 
 class DuckDb:
-    """DuckDB in this process; a table is the name of a view."""
+    """DuckDB in this process; a table is the name of a view, or of a table that was computed.
+
+    With `is_quick`, each analysis is computed when it is asked for: DuckDB plans a view again in each query that contains
+    it, which takes longer than reading the rows of a small log.
+    """
 
     name = "duckdb"
     keeps_shared = False
 
-    def __init__(self, *, threads: int = 2) -> None:
+    def __init__(self, *, threads: int = 2, is_quick: bool = False) -> None:
         self._threads = threads
+        self._is_quick = is_quick
         self._connection = duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False})
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute(_MACROS)
-        self._views = 0
+        self._named = 0
         self._files: set[str] = set()
         """What was named by us; an analyst's query may name other files."""
         self._directories: set[Path] = set()
@@ -179,17 +184,13 @@ class DuckDb:
         )
 
     def of_arrow(self, table: pa.Table) -> str:
-        self._views += 1
-        name = f"t{self._views}"
+        self._named += 1
+        name = f"t{self._named}"
         self._connection.register(name, table)
         return name
 
     def kept(self, table: str, *, where: str = "true", in_one_piece: bool = False) -> str:  # noqa: ARG002
-        self._views += 1
-        name = f"t{self._views}"
-        with self._naming_gone_files():
-            self._connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {table} WHERE {where}")  # noqa: S608
-        return name
+        return self._created("TABLE", f"SELECT * FROM {table} WHERE {where}")  # noqa: S608 our own names
 
     def union(self, *tables: str) -> str:
         return self._view(" UNION ALL ".join(f"FROM {table}" for table in tables))
@@ -198,7 +199,9 @@ class DuckDb:
         return self._view(" UNION ALL BY NAME ".join(f"FROM {table}" for table in tables))
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: str) -> str:
-        return self._view(duckdb_text(name).format(**numbers, **tables))
+        return self._created(
+            "TABLE" if self._is_quick else "VIEW", duckdb_text(name).format(**numbers, **tables)
+        )
 
     def query(self, text: str, tables: Mapping[str, str]) -> str:
         # Not as views of these names: a view keeps the name of what it reads, and another query may name something else so.
@@ -225,7 +228,7 @@ class DuckDb:
             return self._connection.sql(f"FROM {table}")
 
     def apart(self) -> "DuckDb":
-        another = DuckDb(threads=self._threads)
+        another = DuckDb(threads=self._threads, is_quick=self._is_quick)
         for directory in self._directories:
             another.confine(directory)
         return another
@@ -259,10 +262,13 @@ class DuckDb:
             raise moved_on(gone) from error
 
     def _view(self, query: str) -> str:
-        self._views += 1
-        name = f"t{self._views}"
+        return self._created("VIEW", query)
+
+    def _created(self, what: Literal["VIEW", "TABLE"], query: str) -> str:
+        self._named += 1
+        name = f"t{self._named}"
         with self._naming_gone_files():
-            self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
+            self._connection.execute(f"CREATE TEMP {what} {name} AS {query}")
         return name
 
 

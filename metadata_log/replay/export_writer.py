@@ -28,6 +28,7 @@ from metadata_log.replay.state import State, small_records, state_of
 from metadata_log.replay.subjects.registry import CHANGES, type_ids
 from metadata_log.replay.tables import (
     RECORDS,
+    SMALL_ROWS,
     SNAPSHOTS,
     Export,
     ExportedFile,
@@ -117,7 +118,7 @@ class ExportWriter:
         segment.writer.close()
         first, last = segment.first_offset, _end_offset(position) - 1
         self._add(RECORDS, segment.path, rows=segment.rows, first_offset=first, last_offset=last)
-        duckdb = DuckDb()
+        duckdb = DuckDb(is_quick=segment.rows + self._state.num_rows <= SMALL_ROWS)
         records = duckdb.union(duckdb.of_arrow(self._state), duckdb.parquet([segment.path]))
         others = small_records(duckdb, records)
         for family, changes in changes_of(duckdb, records, others, from_offset=first).items():

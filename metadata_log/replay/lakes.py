@@ -8,7 +8,7 @@ from metadata_log.errors import InvalidRequest
 from metadata_log.replay.engines import DuckDb, Made
 from metadata_log.replay.library import Log, Tables, engine_named, warn_of_unknown
 from metadata_log.replay.named_tables import Relation
-from metadata_log.replay.tables import clusters_in, open_export
+from metadata_log.replay.tables import SMALL_ROWS, clusters_in, open_export
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -35,8 +35,9 @@ def open_lake(
     found = clusters_in(Path(path))
     if not found:
         raise InvalidRequest(f"{path} is no lake: write one with `metaquorum log export --lake --to {path}`")
-    asked = engine_named(engine)
     exports = {cluster_id: open_export(directory) for cluster_id, directory in found.items()}
+    row_count = sum(export.row_count for export in exports.values())
+    asked = engine_named(engine, is_quick=row_count <= SMALL_ROWS)
     for export in exports.values():
         warn_of_unknown(export.directory, export)
     return Lake({cluster_id: Log(asked, export) for cluster_id, export in exports.items()})

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-QUICK_RECORDS: Final = 100_000
-"""With at most this many records, starting Spark takes longer than its work: it is configured to start fast."""
 MISSED_AFTER_MS: Final = {"metaquorum": limits.ELECTION_TIMEOUT_MIN_MS, "kafka": 1_000}
 """No follower campaigns sooner against a controller that fell silent. Kafka's followers wait for
 controller.quorum.fetch.timeout.ms, 2 s; an operator may have set it lower."""
@@ -142,8 +140,7 @@ def open_log(
     directory, scratch = exported(of, form=format, shown=shown, skips_damaged=skip_damaged)
     export = open_export(directory)  # before a JVM is started for nothing
     warn_of_unknown(of, export)
-    is_small = export.end_offset - export.first_offset <= QUICK_RECORDS
-    return Log(engine_named(engine, is_quick=is_small), export, scratch=scratch)
+    return Log(engine_named(engine, is_quick=export.is_small), export, scratch=scratch)
 
 
 def warn_of_unknown(of: object, export: Export) -> None:
@@ -155,13 +152,13 @@ def warn_of_unknown(of: object, export: Export) -> None:
 def engine_named(of: "str | SparkSession | DuckDb", *, is_quick: bool = False) -> DuckDb | Spark:
     """Return the engine that a caller named: "duckdb", "spark", or a Spark session.
 
-    `is_quick`: a session of its own starts soon, and is fit for small logs.
+    `is_quick`: an engine of its own is fit for small logs: Spark starts soon, DuckDB plans each analysis once.
     """
     match of:
         case DuckDb():
             return of
         case "duckdb":
-            return DuckDb()
+            return DuckDb(is_quick=is_quick)
         case "spark":
             from metadata_log.replay.session import session
 
@@ -285,11 +282,6 @@ class Log(Glance, Tables[Relation]):
     def unknown(self) -> Unknown | None:
         """The records unknown to this release that may have changed what is told here; None where there are none."""
         return self.export.unknown_below(self.last.end_offset)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether a session of Spark for it should start fast rather than work fast."""
-        return self.export.end_offset - self.export.first_offset <= QUICK_RECORDS
 
     # --- time travel
 

@@ -50,7 +50,8 @@ Table = TypeVar("Table")
 FORMAT_VERSION: Final = 1
 RECORDS: Final = "records"
 SNAPSHOTS: Final = "snapshots"
-
+SMALL_ROWS: Final = 100_000
+"""With at most this many rows, what an engine does first takes longer than its work: Spark starts, DuckDB plans."""
 
 EXPORTED_PATH: Final = re.compile(
     r"[a-z_]+/([0-9]+/)?(seg=[0-9]{20}(-[0-9]{20})?\.parquet|as_of=[0-9]{20}/state\.parquet)"
@@ -126,6 +127,17 @@ class Export:
             **({} if self.observed_until_ms is None else {"observed_until_ms": self.observed_until_ms}),
         }
         return fields | {"crc32c": crc_of_json(fields)}
+
+    @property
+    def row_count(self) -> int:
+        """The records, and the entities of the largest state among them."""
+        states = (file.rows for file in self.files if file.family == SNAPSHOTS)
+        return self.end_offset - self.first_offset + max(states, default=0)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether an engine for it should begin soon rather than work fast."""
+        return self.row_count <= SMALL_ROWS
 
     def paths(self, family: str, *, first: int = 0, below: int | None = None) -> list[Path]:
         """Return the files of a family that may hold offsets from `first` on and below `below`."""

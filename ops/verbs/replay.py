@@ -119,7 +119,7 @@ def run_digest(asked: Source, *, at: When | None, how: Literal["spark", "duckdb"
     with patience("the digest is being computed"):
         log = asked.log()
         position = log.position(_at(at))
-        spark = session(quick=log.is_small) if how == "spark" else None
+        spark = session(quick=log.export.is_small) if how == "spark" else None
         computed = state_digest(log.export.directory, at=position.end_offset, engine=how, spark=spark)
     if at is not None:
         say(position.note)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from metadata_log.printable import printable
+from metadata_log.replay.catalog import STATE
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import rows
 from metadata_log.replay.library import Log
@@ -15,7 +16,7 @@ from metadata_log.replay.report.impact import impact
 from metadata_log.replay.report.section import Told
 from metadata_log.replay.report.start import Start
 from metadata_log.replay.report.words import counted, duration, moment, stepped
-from metadata_log.replay.state import state_at
+from metadata_log.replay.state import State
 
 KAFKAS: Final = (
     "- The log of an Apache Kafka cluster, which says neither who asked for a change nor why: causes are inferred from the "
@@ -30,7 +31,8 @@ def verified(log: Log) -> tuple[str | None, bool | None]:
     """
     if log.unknown is not None:
         return None, None
-    digest = digest_of(log.engine, state_at(log.engine, log.export, log.last.end_offset))
+    parts = {name: log.table_of(name) for name in STATE}
+    digest = digest_of(log.engine, State(end_offset=log.last.end_offset, parts=parts))
     is_whole = log.last.end_offset == log.export.end_offset
     return digest, digest == log.export.digest if is_whole else None
 

@@ -8,6 +8,7 @@ import threading
 import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -31,12 +32,14 @@ from metadata_log.replay import names
 from metadata_log.replay.analyses import in_duckdb
 from metadata_log.replay.catalog import TABLES, described, sql_name
 from metadata_log.replay.digest import digest_of
+from metadata_log.replay.engines import DuckDb, rows
 from metadata_log.replay.export import export_log
 from metadata_log.replay.named_tables import NamedTables, TableMethod
 from metadata_log.replay.plain import plain_rows_of
 from metadata_log.replay.report import report_of
 from metadata_log.replay.state import State, state_at
 from metadata_log.replay.subjects.registry import SUBJECTS
+from metadata_log.replay.tables import SMALL_ROWS, SNAPSHOTS
 from snapshots.snapshot_file import write_snapshot
 from tests.support.exports import frames_of, image_at
 from tests.support.histories import CLUSTER_ID, Step, history_of
@@ -69,6 +72,26 @@ def test_every_column_is_described_with_its_type(name: str, log: replay.Log) -> 
     assert [(field.name, sql_name(field.type)) for field in table.schema] == [
         (column.name, column.type) for column in told.columns
     ]
+
+
+def test_a_large_log_has_the_tables_that_a_small_one_has(export: Path, log: replay.Log) -> None:
+    """Goal: what an engine computes at once for a small log, it computes lazily for a large one, with the same rows. Method:
+    each table of the catalog both ways.
+    """
+    assert log.export.is_small
+    large = replay.open(export, DuckDb(is_quick=False))
+    for name in TABLES:
+        one, other = (each.engine.arrow(each.table_of(name)) for each in (log, large))
+        assert one.schema == other.schema, name
+        assert sorted(map(repr, rows(one))) == sorted(map(repr, rows(other))), name
+
+
+def test_what_a_log_begins_with_counts_for_how_large_it_is(log: replay.Log) -> None:
+    """Goal: a log of few records over a large state is no small one."""
+    (state, *_) = (file for file in log.export.files if file.family == SNAPSHOTS)
+    assert log.export.row_count < SMALL_ROWS
+    export = replace(log.export, files=(*log.export.files, replace(state, rows=SMALL_ROWS)))
+    assert (export.row_count, export.is_small) == (END + SMALL_ROWS, False)
 
 
 def test_every_table_of_the_catalog_is_a_method(log: replay.Log) -> None:

@@ -200,7 +200,7 @@ def test_a_query_reads_and_writes_no_file_beside_the_export(export: Path, tmp_pa
 
 @pytest.mark.slow
 def test_an_engine_that_ran_a_query_opens_further_logs(export: Path, tmp_path: Path) -> None:
-    engine = DuckDb()
+    engine = DuckDb(is_quick=True)
     first = replay.open(export, engine)
     count = first.sql("SELECT count(*) FROM records").fetchall()
     export_log(frames_of(HISTORY), tmp_path / "another", cluster_id=CLUSTER_ID)

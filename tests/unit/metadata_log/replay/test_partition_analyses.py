@@ -93,7 +93,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answers(directory: Path, name: str, family: str, *columns: str) -> list[tuple[Any, ...]]:
-    export, duckdb = open_export(directory), DuckDb()
+    export, duckdb = open_export(directory), DuckDb(is_quick=True)
     if family == RECORDS:
         found = duckdb.analysis(name, records=duckdb.parquet(export.paths(RECORDS), schema=SCHEMA))
     else:
@@ -113,7 +113,7 @@ def test_each_kind_of_election_is_counted_with_its_cause(exported: Path) -> None
 
 def test_a_reassignment_begins_and_ends_or_is_cancelled(exported: Path) -> None:
     """C21: the whole of each, from the log alone."""
-    log = Log(DuckDb(), open_export(exported))
+    log = Log(DuckDb(is_quick=True), open_export(exported))
     found = log.engine.arrow(log.table_of("reassignments")).to_pylist()
     assert [(one["from_replicas"], one["to_replicas"], one["ended"]) for one in found] == [
         ([1, 2], [2, 3], "cancelled"),
@@ -122,7 +122,7 @@ def test_a_reassignment_begins_and_ends_or_is_cancelled(exported: Path) -> None:
 
 
 def test_features_producer_ids_and_deleted_topics_are_told(exported: Path) -> None:
-    text = report(DuckDb(), exported)
+    text = report(DuckDb(is_quick=True), exported)
     for line in (
         "feature eligible.leader.replicas.version finalized at 1",
         "broker 1 got producer ids below 1,000",

@@ -125,7 +125,7 @@ def _exported(story: Story, to: Path, **options: Any) -> Path:
 
 
 def _events(export: Path) -> list[str]:
-    return _events_in(report(DuckDb(), export))
+    return _events_in(report(DuckDb(is_quick=True), export))
 
 
 def _events_in(told: str) -> list[str]:
@@ -140,7 +140,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def told(export: Path) -> str:
-    return report(DuckDb(), export)
+    return report(DuckDb(is_quick=True), export)
 
 
 def test_the_report_tells_what_happened_in_order(told: str) -> None:
@@ -270,7 +270,7 @@ def test_changes_of_settings_are_told_without_secrets(tmp_path: Path) -> None:
 
 
 def _columns(export: Export, table: str, *names: str) -> list[tuple[Any, ...]]:
-    log = Log(DuckDb(), export)
+    log = Log(DuckDb(is_quick=True), export)
     return rows(log.engine.arrow(log.table_of(table)).select(names))
 
 
@@ -378,7 +378,7 @@ def test_an_idle_log_makes_no_takeover_long(tmp_path: Path) -> None:
         (2, "controller", 25_300, None),
         (3, "broker", None, 1_000),
     ]
-    told = report(DuckDb(), export)
+    told = report(DuckDb(is_quick=True), export)
     assert "1 takeover of a controller; write gaps of at most 25.3 s" in told
     listed = [line for line in told.split("## Incidents")[1].split("##")[0].splitlines() if "12:00" in line]
     assert [line.split(" | ")[-1] for line in listed] == ["2.0 s |", "1.0 s |", "at most 25.3 s |"]
@@ -418,7 +418,7 @@ def test_the_summary_names_eight_who_asked_and_counts_the_others(tmp_path: Path)
         (1_000, Envelope(actor=f"User:{n:02}"), [TopicRecord(_topic(n), f"t{n}")]) for n in range(10)
     ]
     story: Story = [(0, NO_ENVELOPE, [ControllerClaimRecord(NodeId(1), 1, CLUSTER_ID)]), *by_each]
-    told = report(DuckDb(), _exported(story, tmp_path))
+    told = report(DuckDb(is_quick=True), _exported(story, tmp_path))
     (asked,) = [line for line in told.splitlines() if line.startswith("- Asked for by people and programs: ")]
     named = [f"User:{n:02} without an operation 1 time" for n in range(8)]
     assert asked.split(": ", 1)[1] == ", ".join(named) + " and 2 more"
@@ -431,7 +431,7 @@ def test_the_summary_counts_a_request_for_a_list_with_those_for_one(tmp_path: Pa
         for n, name in enumerate(names)
     ]
     story: Story = [(0, NO_ENVELOPE, [ControllerClaimRecord(NodeId(1), 1, CLUSTER_ID)]), *by_each]
-    told = report(DuckDb(), _exported(story, tmp_path))
+    told = report(DuckDb(is_quick=True), _exported(story, tmp_path))
     assert "- Asked for by people and programs: User:anna CreateTopics 2 times\n" in told
 
 
@@ -449,7 +449,7 @@ def test_what_others_wrote_is_no_markup_and_draws_on_no_screen(tmp_path: Path) -
         (2_000, by_evil, [ConfigRecord(TOPIC, evil, evil, evil)]),
         (3_000, by_evil, [RemoveTopicRecord(ORDERS)]),
     ]
-    log = Log(DuckDb(), open_export(_exported(story, tmp_path)))
+    log = Log(DuckDb(is_quick=True), open_export(_exported(story, tmp_path)))
     told = report_of(log)
     assert "src=//h" in told
     for line in told.splitlines():

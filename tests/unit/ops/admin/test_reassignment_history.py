@@ -133,7 +133,7 @@ def exported(steps: list[Step], directory: Path, *, begin: int = 0) -> list[dict
         from_offset=0 if at is None else at.end_offset,
         snapshot=at,
     )
-    log = Log(DuckDb(), open_export(directory))
+    log = Log(DuckDb(is_quick=True), open_export(directory))
     rows = log.engine.arrow(log.table_of("reassignments")).to_pylist()
     return [
         {
