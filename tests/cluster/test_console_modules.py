@@ -57,6 +57,40 @@ async def test_batches_of_some_types_of_records_are_put_together() -> None:
         ], "a change of directories alone says nothing of the state before it"
 
 
+async def test_a_refresh_leaves_the_focus_where_it_is() -> None:
+    """Goal: a page is used by keyboard while it follows a log. Method: a control that is put in again, ones that are made
+    again, and a row that is gone.
+    """
+    async with chromium() as browser:
+        page = await browser.new_page()
+        held = await page.evaluate(
+            """async (dom) => {
+              const { h, replace } = await import(dom);
+              const root = document.body.appendChild(h("div")), pick = h("select", { "aria-label": "which" });
+              const acts = () => h("td", {}, h("button", {}, "Show"), h("button", {}, "Delete"));
+              const row = (name) => h("tr", {}, h("td", {}, name), acts());
+              const draw = (...names) => replace(root, pick, h("button", {}, "Create"), h("table", {}, names.map(row)));
+              const rowOf = (one) => one.closest("tr")?.firstChild.textContent;
+              const focused = () => [document.activeElement.textContent, rowOf(document.activeElement)];
+              const buttons = () => [...root.querySelectorAll("button")];
+              draw("a", "b");
+              pick.focus();
+              draw("a", "b");
+              const kept = document.activeElement === pick;
+              buttons()[0].focus();
+              draw("b");
+              const created = focused();
+              buttons()[2].focus();
+              draw("a", "b", "c");
+              const moved = focused();
+              draw("a", "c");
+              return [kept, created, moved, document.activeElement === document.body];
+            }""",
+            _module("dom.js"),
+        )
+        assert held == [True, ["Create", None], ["Delete", "b"], True]
+
+
 def _line(
     offset: int, topic: str, cause: Mapping[str, Any] | None = None, time_ms: int = 0
 ) -> dict[str, Any]:

@@ -20,10 +20,19 @@ export function h(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** What makes two controls the same for a person: their words, and in a table those of their row. */
+const meant = (one) => [one.localName, one.getAttribute("aria-label"), one.closest("tr")?.textContent ?? one.textContent].join("\0");
+
+/** Replace what is in a node. A control that has the focus keeps it: a refresh leaves the keyboard where it was. */
 export function replace(node, ...children) {
+  const held = node !== document.activeElement && node.contains(document.activeElement) ? document.activeElement : null;
+  const nth = held && alike(node, held).indexOf(held);
   node.replaceChildren(...children.flat(Infinity).filter((child) => child));
+  if (held) (node.contains(held) ? held : alike(node, held)[nth])?.focus({ preventScroll: true });
   return node;
 }
+
+const alike = (node, held) => [...node.querySelectorAll(held.localName)].filter((one) => meant(one) === meant(held));
 
 const SHAPES = words({
   good: "M1 5.5 2.5 4 4.2 5.8 7.6 1.8 9 3 4.3 8.4Z",
