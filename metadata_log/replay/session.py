@@ -90,6 +90,9 @@ def session(
         "spark.sql.runSQLOnFiles": "false",
         "spark.sql.shuffle.partitions": "2" if quick else str(2 * cores),
         "spark.sql.adaptive.enabled": "false" if quick else "true",
+        # Compiling a query takes longer than reading the rows of a small log.
+        "spark.sql.codegen.wholeStage": "false" if quick else "true",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN" if quick else "FALLBACK",
         "spark.driver.extraJavaOptions": flags,
         **settings,
     }
