@@ -141,7 +141,10 @@ class DuckDb:
     def __init__(self, *, threads: int = 2, is_quick: bool = False) -> None:
         self._threads = threads
         self._is_quick = is_quick
-        config: dict[str, Any] = {"threads": 1 if is_quick else threads, "autoinstall_known_extensions": False}
+        config: dict[str, Any] = {
+            "threads": 1 if is_quick else threads,
+            "autoinstall_known_extensions": False,
+        }
         self._connection = duckdb.connect(config=config)
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute(_MACROS)
