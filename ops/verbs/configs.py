@@ -6,9 +6,7 @@ from typing import Any, Final
 
 from metadata_log.errors import InvalidConfig
 from metadata_log.wire.shapes import INT32_MAX
-from ops.admin.bulk_reads import bulk_source, read_in_bulk
 from ops.admin.cluster import Cluster
-from ops.admin.exchange import JSON
 from ops.admin.items import ALTER_CONFIGS, REPLACE_CONFIGS, ItemRequest
 from ops.command_line import render
 from ops.command_line.changes import Change, carry_out, change_of_items, result_columns
@@ -138,9 +136,7 @@ def _resource(topic: str | None, broker: int | None, cluster: bool) -> dict[str,
 
 def _everywhere(client: Cluster) -> list[dict[str, Any]]:
     """Return the settings of all topics, brokers, groups and subscriptions of metrics, as the state has them."""
-    source = bulk_source(client)
-    state = read_in_bulk(client, source, f"/v1/state?at={source.end_offset}", accept=JSON).json()
-    found: list[dict[str, Any]] = state["configs"]
+    found: list[dict[str, Any]] = client.read("/v1/state?only=configs")["configs"]
     return found
 
 

@@ -6,7 +6,7 @@ in a thread where there is none. What that process cannot do is done in a thread
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -102,9 +102,9 @@ class PastState:
         """Make a second state of this one and the frames that follow it, or that follow what it got so before."""
         await self._call("ahead", self._key, frames, order=self._order)
 
-    async def pieces(self, *, as_msgpack: bool) -> AsyncIterator[bytes]:
-        """Yield the encoding of the state in pieces of ANSWER_PIECE_BYTES or a little more."""
-        await self._call("begin", self._key, as_msgpack, order=self._order)
+    async def pieces(self, *, as_msgpack: bool, only: Sequence[str] = ()) -> AsyncIterator[bytes]:
+        """Yield the encoding of the state, or of parts of it, in pieces of ANSWER_PIECE_BYTES or a little more."""
+        await self._call("begin", self._key, as_msgpack, tuple(only), order=self._order)
         while piece := await self._call("next_piece", self._key, order=self._order):
             yield piece
 
@@ -390,8 +390,8 @@ def _topic_filter(key: int, names: list[str], ids: list[TopicId]) -> Any:
     return filter_of(_IMAGES[key], names, ids).to_plain()
 
 
-def _begin(key: int, as_msgpack: bool) -> None:
-    _ITEMS[key] = state_items(_IMAGES[key], as_msgpack=as_msgpack)
+def _begin(key: int, as_msgpack: bool, only: Sequence[str]) -> None:
+    _ITEMS[key] = state_items(_IMAGES[key], as_msgpack=as_msgpack, only=only)
     if key not in _IMAGES:  # its reader went meanwhile, where a thread does this
         _ITEMS.pop(key, None)
 

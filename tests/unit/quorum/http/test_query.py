@@ -8,6 +8,7 @@ import pytest
 from metadata_log.errors import InvalidRequest
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.http.routes import check_query
+from metadata_log.node.http.state_answer import HEAD
 from quorum.http.app import RULES
 from tests.support.desk import at_desk
 from tests.support.lab import online
@@ -114,6 +115,20 @@ async def test_a_time_that_has_not_come_is_refused_like_an_offset_beyond_the_end
                 assert moment[1:] not in answer["message"] or moment == str(10**6), "a time in words"
         status, _ = await ask("GET", f"/v1/state?at=t{now_ms + 1_000}")
         assert status == 200, "a client whose clock is ahead"
+
+
+@pytest.mark.parametrize("at", ["", "&at=0"], ids=["now", "then"])
+async def test_a_state_is_told_in_part(tmp_path: Path, at: str) -> None:
+    """Goal: settings are read without a million partitions."""
+    async with at_desk(tmp_path) as (_desk, ask):
+        _, whole = await ask("GET", f"/v1/state?consistency=stale{at}")
+        status, part = await ask("GET", f"/v1/state?only=topics,configs{at}")
+        assert status == 200
+        assert part == {name: whole[name] for name in (*HEAD, "topics", "configs")}
+        status, refusal = await ask("GET", f"/v1/state?only=topics,settings{at}")
+        assert (status, refusal["error"]) == (400, "INVALID_REQUEST")
+        assert "only=settings: a state has no such part; it has " in refusal["message"]
+        assert "configs" in refusal["message"]
 
 
 def test_a_long_value_is_not_repeated_whole() -> None:
