@@ -98,10 +98,11 @@ PYTHON
     printf '%s' "$key" >"$stamp"
 }
 
-# install_locked LOCK: install what ops/lock/LOCK.txt names, each file with a hash that stands there, and then the project.
+# install_locked LOCK: install what ops/lock/LOCK.txt names, each file with a hash that stands there, and then the project. The
+# first step brings a newer pip: one before 23.1 builds PySpark's wheel again each time, as it takes none of its own by hash.
 install_locked() {
     pip_install --require-hashes --requirement "$ROOT/ops/lock/build.txt" &&
-        pip_install --require-hashes --no-build-isolation --use-pep517 --requirement "$ROOT/ops/lock/$1.txt" &&
+        pip_install --require-hashes --no-build-isolation --requirement "$ROOT/ops/lock/$1.txt" &&
         pip_install --no-build-isolation --no-deps --editable "$ROOT"
 }
 
@@ -121,4 +122,7 @@ die_without_venv() {
         "install venv and pip for $1 (Debian: apt-get install python3-venv python3-pip) and run this again"
 }
 
-pip_install() { "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"; }
+# Without what setuptools warns developers of packages of.
+pip_install() {
+    PYTHONWARNINGS=ignore "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"
+}
