@@ -352,6 +352,7 @@ async def test_both_ends_renew_their_link_at_once_and_are_linked_all_the_time(
         await until(lambda: one.messages and two.messages, "messages pass both ways")
 
 
+@pytest.mark.slow  # it waits until a certificate has ended
 async def test_a_voter_whose_certificate_has_expired_is_named_with_the_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
