@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Final
 
+from metadata_log import limits
 from metadata_log.errors import InvalidRequest
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.image.views import state_json
@@ -29,7 +30,8 @@ def parts_named(text: str | None) -> tuple[str, ...]:
     names = () if text is None else tuple(text.split(","))
     for name in names:
         if name not in _names():
-            raise InvalidRequest(f"only={name}: a state has no such part; it has {', '.join(_names())}")
+            shown = name[: limits.TEXT_BYTES_MAX]
+            raise InvalidRequest(f"only={shown}: a state has no such part; it has {', '.join(_names())}")
     return names
 
 

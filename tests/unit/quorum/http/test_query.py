@@ -129,6 +129,8 @@ async def test_a_state_is_told_in_part(tmp_path: Path, at: str) -> None:
         assert (status, refusal["error"]) == (400, "INVALID_REQUEST")
         assert "only=settings: a state has no such part; it has " in refusal["message"]
         assert "configs" in refusal["message"]
+        _, refusal = await ask("GET", f"/v1/state?only={'x' * 5_000}{at}")
+        assert len(refusal["message"]) < 1_000
 
 
 def test_a_long_value_is_not_repeated_whole() -> None:
