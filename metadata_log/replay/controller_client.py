@@ -161,7 +161,10 @@ class ControllerClient:
         found = [
             (member.get("role") == "leader", member["http"])
             for member in members
-            if member.get("reachable") and _is_url(member.get("http")) and self._may_show(member["http"])
+            if member.get("reachable")
+            and member.get("silent_ms") is None
+            and _is_url(member.get("http"))
+            and self._may_show(member["http"])
         ]
         ordered = [url for _, url in sorted(found, key=lambda pair: pair[0])]
         return ControllerClient(tuple(dict.fromkeys([*ordered, *self.urls])), self.shown)

@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.analyses import duckdb_text, spark_text
 from metadata_log.replay.catalog import TABLES
+from metadata_log.replay.creations import Creations
 from metadata_log.replay.tables import moved_on
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyRelation
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
 
 Table = TypeVar("Table")
@@ -30,7 +31,7 @@ Made = NewType("Made", object)
 
 
 class Engine(Protocol[Table]):
-    """Tables are lazy: nothing is computed before `arrow`, but for what is kept, and the analyses of a quick engine."""
+    """Tables are lazy: nothing is computed before `arrow`, but what is kept, and what a quick engine reads or analyses."""
 
     name: str
     keeps_shared: bool
@@ -118,6 +119,8 @@ _GONE: Final = re.compile(
     r'No files found that match the pattern "(.+)"|Cannot open file "(.+?)": No such file'
 )
 """What DuckDB says of a file that is gone."""
+_NAMED: Final = re.compile(r"\bt\d+\b")
+"""How tables and views are named here."""
 _ABOUT: Final = re.compile(r"^\s*(DESCRIBE|DESC|SUMMARIZE|SHOW)\b", re.IGNORECASE)
 _WITH: Final = re.compile(r"^\s*WITH(\s+RECURSIVE)?\b", re.IGNORECASE)
 
@@ -131,8 +134,9 @@ _NO_TABLE: Final = re.compile(
 class DuckDb:
     """DuckDB in this process; a table is the name of a view, or of a table that was computed.
 
-    With `is_quick`, each analysis is computed when it is asked for: DuckDB plans a view again in each query that contains
-    it, which takes longer than reading the rows of a small log. These are one piece of work, for one thread.
+    With `is_quick`, files are read, and each analysis is computed, from when they are asked for: DuckDB plans a view again
+    in each query that contains it, which takes longer than reading the rows of a small log. What fails is raised where its
+    rows or its columns are wanted.
     """
 
     name = "duckdb"
@@ -146,11 +150,18 @@ class DuckDb:
             "autoinstall_known_extensions": False,
         }
         self._connection = duckdb.connect(config=config)
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         self._connection.execute(_MACROS)
+        self._creations = Creations(self._connection) if is_quick else None
         self._named = 0
         self._files: set[str] = set()
         """What was named by us; an analyst's query may name other files."""
+        self._same: dict[str, str] = {}
+        """What a quick engine has for each query: it computes none twice."""
+        self._computed: set[str] = set()
+        """The tables among what it has; all else are views."""
+        self._empty: dict[pa.Schema, str] = {}
+        """A table without rows for each schema that files were read with."""
         self._directories: set[Path] = set()
         self._is_confined = False
 
@@ -161,6 +172,8 @@ class DuckDb:
     def before_foreign_query(self) -> None:
         if self._is_confined or not self._directories:
             return
+        if self._creations is not None:
+            self._creations.wait_for_all()
         allowed = ", ".join(_quoted(directory) for directory in sorted(self._directories))
         for setting in (f"allowed_directories = [{allowed}]", "enable_external_access = false"):
             self._connection.execute(f"SET {setting}")
@@ -171,6 +184,11 @@ class DuckDb:
         return not self._is_confined or not self._directories.isdisjoint(file.absolute().parents)
 
     def parquet(self, files: Sequence[Path], *, schema: pa.Schema | None = None, where: str = "true") -> str:
+        found = self._created("TABLE" if self._is_quick else "VIEW", self._rows_of(files, schema))
+        return found if where == "true" else self._view(f"SELECT * FROM {found} WHERE {where}")  # noqa: S608 our own names
+
+    def _rows_of(self, files: Sequence[Path], schema: pa.Schema | None) -> str:
+        """Return the query of what files hold."""
         self._files |= set(map(str, files))
         if all(map(self._may_read, files)):
             paths = ", ".join(map(_quoted, files))
@@ -179,25 +197,35 @@ class DuckDb:
             # The log was opened with an engine that has run foreign queries: what these may read is fixed.
             tables = [pq.ParquetFile(file).read() for file in files]
             found = self.of_arrow(pa.concat_tables(tables, promote_options="default"))
-        if schema is None:
-            return self._view(f"SELECT * FROM {found} WHERE {where}")  # noqa: S608 paths are quoted
-        empty = self.of_arrow(schema.empty_table())
+        if schema is None or (self._is_quick and all(_has_schema(file, schema) for file in files)):
+            return f"FROM {found}"
+        if schema not in self._empty:
+            self._empty[schema] = self.of_arrow(schema.empty_table())
+        empty = self._empty[schema]
         columns = ", ".join(f'"{name}"' for name in schema.names)
-        return self._view(
-            f"SELECT {columns} FROM (FROM {empty} UNION ALL BY NAME FROM {found}) WHERE {where}"  # noqa: S608 paths are quoted
-        )
+        return f"SELECT {columns} FROM (FROM {empty} UNION ALL BY NAME FROM {found})"  # noqa: S608 paths are quoted
 
     def of_arrow(self, table: pa.Table) -> str:
-        self._named += 1
-        name = f"t{self._named}"
-        self._connection.register(name, table)
+        name = self._next_name()
+        if self._creations is None:
+            self._connection.register(name, table)
+        else:
+            # What is registered with one connection is not there for another.
+            self._creations.add(name, lambda connection: _copy(connection, name, table), reads=())
+            self._computed.add(name)
         return name
 
     def kept(self, table: str, *, where: str = "true", in_one_piece: bool = False) -> str:  # noqa: ARG002
+        if table in self._computed and where == "true":
+            return table
         return self._created("TABLE", f"SELECT * FROM {table} WHERE {where}")  # noqa: S608 our own names
 
     def union(self, *tables: str) -> str:
-        return self._view(" UNION ALL ".join(f"FROM {table}" for table in tables))
+        return (
+            tables[0]
+            if len(tables) == 1
+            else self._view(" UNION ALL ".join(f"FROM {table}" for table in tables))
+        )
 
     def union_by_name(self, *tables: str) -> str:
         return self._view(" UNION ALL BY NAME ".join(f"FROM {table}" for table in tables))
@@ -223,12 +251,15 @@ class DuckDb:
         if named:
             text, is_with = _WITH.subn(lambda found: f"{found[0]} {named}, ", text, count=1)
             text = text if is_with else f"WITH {named} {text}"
-        with _refusing():
-            return self._view(text)
+        with _refusing(), self._naming_gone_files():
+            view = self._view(text)
+            self._wait_for(view)
+        return view
 
     def relation(self, table: str) -> "DuckDBPyRelation":
         # What is computed when the rows are read may fail already here, where it is constant.
         with _refusing(), self._naming_gone_files():
+            self._wait_for(table)
             return self._connection.sql(f"FROM {table}")
 
     def apart(self) -> "DuckDb":
@@ -239,6 +270,7 @@ class DuckDb:
 
     def arrow(self, table: str) -> pa.Table:
         with self._naming_gone_files():
+            self._wait_for(table)
             computed = self._connection.sql(f"FROM {table}").to_arrow_table()
         # DuckDB names the zone of the machine, as which every time is the same moment.
         zoned = [
@@ -269,11 +301,47 @@ class DuckDb:
         return self._created("VIEW", query)
 
     def _created(self, what: Literal["VIEW", "TABLE"], query: str) -> str:
-        self._named += 1
-        name = f"t{self._named}"
-        with self._naming_gone_files():
-            self._connection.execute(f"CREATE TEMP {what} {name} AS {query}")
+        """Create what a query tells, or return the name of what was created by the same query."""
+        if self._creations is not None and query in self._same:
+            return self._same[query]
+        name = self._next_name()
+        create = f"CREATE {what} {name} AS {query}"
+        if self._creations is None:
+            with self._naming_gone_files():
+                self._connection.execute(create)
+            return name
+        self._creations.add(name, lambda connection: connection.execute(create), reads=_NAMED.findall(query))
+        self._same[query] = name
+        if what == "TABLE":
+            self._computed.add(name)
         return name
+
+    def _next_name(self) -> str:
+        self._named += 1
+        return f"t{self._named}"
+
+    def _wait_for(self, name: str) -> None:
+        if self._creations is not None:
+            self._creations.wait(name)
+
+
+def _copy(connection: "DuckDBPyConnection", name: str, table: pa.Table) -> None:
+    """Create a table of rows in memory."""
+    connection.register(f"{name}_rows", table)
+    connection.execute(f"CREATE TABLE {name} AS FROM {name}_rows")
+    connection.unregister(f"{name}_rows")
+
+
+def _has_schema(file: Path, schema: pa.Schema) -> bool:
+    """Answer whether a file has these columns, in this order, and no others.
+
+    Raises:
+        ExportMovedOn: it is gone.
+    """
+    try:
+        return bool(pq.read_schema(file).equals(schema))
+    except FileNotFoundError as error:
+        raise moved_on(file) from error
 
 
 def _quoted(path: Path) -> str:

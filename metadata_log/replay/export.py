@@ -35,8 +35,8 @@ from metadata_log.errors import (
     WrittenByAnotherVersion,
 )
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.node.collector import no_collections
 from metadata_log.node.disk.durable_files import renamed_os_errors, replace_file
+from metadata_log.node.uncollected import no_collections
 from metadata_log.records.snapshots import OF_CONTROLLERS, SnapshotHeaderRecord
 from metadata_log.replay.columns import Batch, Columns, position_row, topic_names
 from metadata_log.replay.digest import apply_all, exported_digest, image_of_snapshot
@@ -82,6 +82,7 @@ def export_log(
     begins_at: int = 0,
     ends_at: int | None = None,
     observed_until_ms: int | None = None,
+    is_passing: bool = False,
 ) -> dict[str, Any]:
     """Write what `to` does not hold yet, and return the manifest.
 
@@ -90,7 +91,8 @@ def export_log(
     A first run begins at the batch that contains `from_offset`, which needs an image at or before it: `snapshot`, or the
     log's own beginning; without `from_offset` it begins at `snapshot`, else at 0. A later run goes on where the last one
     ended. `until` (exclusive) inside a batch is cut back to its beginning. `observed_until_ms` is up to when, in Unix ms, a
-    controller saw that the log holds no more than what is exported.
+    controller saw that the log holds no more than what is exported. With `is_passing`, `to` has one reader, who removes it:
+    of a small log it gets the records alone, and its reader derives what it needs.
 
     Raises:
         InconsistentClusterId: `to` is the export of another cluster.
@@ -119,6 +121,7 @@ def export_log(
         snapshot=snapshot,
         goes_on=goes_on,
         observed_until_ms=observed_until_ms,
+        is_passing=is_passing,
     )
     say_where_it_ends(to, manifest, until)
     return manifest
@@ -189,6 +192,7 @@ def export_batches(
     columns: type[Columns] = Columns,
     goes_on: Callable[[Export], bool],
     observed_until_ms: int | None = None,
+    is_passing: bool = False,
 ) -> dict[str, Any]:
     """Write what `to` does not hold yet of the batches that continue an image, and return the manifest; as `export_log`.
 
@@ -218,7 +222,7 @@ def export_batches(
     _remove_leftovers(to, before)
     if before is not None and not goes_on(before):
         return _stored(_observed(before, before, observed_until_ms), before).manifest()
-    run = _Run(to, cluster_id, before, columns)
+    run = _Run(to, cluster_id, before, columns, is_passing=is_passing)
     if before is None:
         run.begin(snapshot if snapshot is not None else EMPTY, first_offset=from_offset)
     with renamed_os_errors(to), no_collections():
@@ -319,7 +323,13 @@ class _Run:
     """One run: the state so far, the batches not yet written, and what writes them."""
 
     def __init__(
-        self, directory: Path, cluster_id: str, before: Export | None, columns: type[Columns]
+        self,
+        directory: Path,
+        cluster_id: str,
+        before: Export | None,
+        columns: type[Columns],
+        *,
+        is_passing: bool = False,
     ) -> None:
         self._cluster_id = cluster_id
         self._waiting: list[Batch] = []
@@ -327,7 +337,7 @@ class _Run:
         self._segment_rows = 0
         self.image = EMPTY
         self._columns = columns()
-        self._files = ExportWriter(directory, cluster_id=cluster_id, before=before)
+        self._files = ExportWriter(directory, cluster_id=cluster_id, before=before, is_passing=is_passing)
         self._writing = _InOrder()
         self._before = before
         self._is_begun = before is not None

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.disk.durable_files import sync_directory
-from metadata_log.replay.changes import changes_in, changes_of
+from metadata_log.replay.changes import Changes, changes_in
 from metadata_log.replay.columns import SCHEMA, by_name
 from metadata_log.replay.digest import digest_of, exported_digest
 from metadata_log.replay.engines import DuckDb
@@ -61,8 +61,12 @@ class _Segment:
 class ExportWriter:
     """Writes the files of one run; its methods are called one after the other."""
 
-    def __init__(self, directory: Path, *, cluster_id: str, before: Export | None) -> None:
+    def __init__(
+        self, directory: Path, *, cluster_id: str, before: Export | None, is_passing: bool = False
+    ) -> None:
         self.directory = directory
+        self._is_passing = is_passing
+        """Whether the export has one reader, who removes it."""
         self.files: list[ExportedFile] = [] if before is None else list(before.files)
         """What the manifest will name."""
         self._cluster_id = cluster_id
@@ -94,7 +98,7 @@ class ExportWriter:
         self._write_table(RECORDS, name, SCHEMA.empty_table(), first_offset=offset, last_offset=offset - 1)
         duckdb = DuckDb()
         state = duckdb.of_arrow(self._state)
-        for family, changes in changes_of(duckdb, state, state, from_offset=offset).items():
+        for family, changes in Changes(duckdb, state, state, from_offset=offset).items():
             self._write_table(
                 family, name, duckdb.arrow(changes), first_offset=offset, last_offset=offset - 1
             )
@@ -112,16 +116,22 @@ class ExportWriter:
     def close_segment(self, image: MetadataImage | None, position: pa.Table) -> None:
         """Finish the file of records, derive its changes and the state at its end, and check that state against the fold,
         which is None after records that this release does not know.
+
+        Of a small log that only passes through, nothing is derived: its reader needs a part of it, and derives that sooner.
         """
         segment, self._segment = self._segment, None
         assert segment is not None, "rows were written"
         segment.writer.close()
         first, last = segment.first_offset, _end_offset(position) - 1
+        before = len(self.files)
         self._add(RECORDS, segment.path, rows=segment.rows, first_offset=first, last_offset=last)
-        duckdb = DuckDb(is_quick=segment.rows + self._state.num_rows <= SMALL_ROWS)
+        is_small = segment.rows + self._state.num_rows <= SMALL_ROWS
+        if self._is_passing and is_small and not any(file.family == RECORDS for file in self.files[:before]):
+            return
+        duckdb = DuckDb(is_quick=is_small)
         records = duckdb.union(duckdb.of_arrow(self._state), duckdb.parquet([segment.path]))
         others = small_records(duckdb, records)
-        for family, changes in changes_of(duckdb, records, others, from_offset=first).items():
+        for family, changes in Changes(duckdb, records, others, from_offset=first).items():
             rows = duckdb.arrow(changes)
             self._write_table(family, segment.path.name, rows, first_offset=first, last_offset=last)
         state = state_of(duckdb, records, end_offset=last + 1, others=others)

@@ -11,7 +11,6 @@ from typing import Final
 
 from metadata_log.codec import MAGIC as OUR_MAGIC
 from metadata_log.errors import InvalidRequest
-from metadata_log.kafka.batches import MAGIC
 from metadata_log.node.disk.durable_files import renamed_os_errors
 
 MANIFEST: Final = "manifest.json"
@@ -111,6 +110,8 @@ def is_kafka_log(path: Path) -> bool:
 
 
 def _is_kafkas(head: bytes) -> bool:
+    from metadata_log.kafka.batches import MAGIC  # who reads no file of Kafka's does not wait for its import
+
     return len(head) == _HEAD_BYTES and head[16] == MAGIC and head[:2] == b"\0\0"
 
 

@@ -29,19 +29,19 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, PositionOutOfRange
 from metadata_log.replay.analyses import in_duckdb
 from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLES, described, needs
-from metadata_log.replay.changes import changes_in
+from metadata_log.replay.changes import Changes, changes_in
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
 from metadata_log.replay.engines import DuckDb, Engine, Made, Spark, Table
 from metadata_log.replay.frames import Frame, arrow_of
 from metadata_log.replay.glance import Glance
+from metadata_log.replay.live_log import LiveLog
 from metadata_log.replay.moments import At, moment_of
 from metadata_log.replay.named_tables import NamedTables, Relation
 from metadata_log.replay.names import NAMED, named
 from metadata_log.replay.opaque import Unknown
 from metadata_log.replay.packages import missing_package
 from metadata_log.replay.scratch import Scratch
-from metadata_log.replay.source import exported
 from metadata_log.replay.state import state_of
 from metadata_log.replay.subjects.registry import SUBJECTS
 from metadata_log.replay.tables import RECORDS, Export, open_export
@@ -92,7 +92,7 @@ class State(Generic[Relation]):
 
 @overload
 def open_log(
-    of: str | Path,
+    of: str | Path | LiveLog,
     engine: "Literal['duckdb'] | DuckDb" = "duckdb",
     *,
     format: str | None = None,
@@ -101,7 +101,7 @@ def open_log(
 ) -> "Log[DuckDBPyRelation]": ...
 @overload
 def open_log(
-    of: str | Path,
+    of: str | Path | LiveLog,
     engine: "Literal['spark'] | SparkSession",
     *,
     format: str | None = None,
@@ -110,7 +110,7 @@ def open_log(
 ) -> "Log[DataFrame]": ...
 @overload
 def open_log(
-    of: str | Path,
+    of: str | Path | LiveLog,
     engine: str,
     *,
     format: str | None = None,
@@ -118,7 +118,7 @@ def open_log(
     shown: Shown = NOTHING_SHOWN,
 ) -> "Log[DuckDBPyRelation] | Log[DataFrame]": ...
 def open_log(
-    of: str | Path,
+    of: str | Path | LiveLog,
     engine: "str | SparkSession | DuckDb" = "duckdb",
     *,
     format: str | None = None,  # noqa: A002 as Spark's readers name it
@@ -130,14 +130,25 @@ def open_log(
     What is no export yet is exported first, to a folder that is removed with the log. `engine` is "duckdb", "spark" (in a
     session of its own) or a Spark session. `format` is "metaquorum" or "kafka"; without it, the files are looked at. With
     `skip_damaged`, the longest whole part of damaged files is opened, and `missing` of the log says what is not there.
-    `shown` are the files that controllers want to see.
+    `shown` are the files that controllers want to see; a `LiveLog` has its own.
 
     Raises:
         InvalidRequest: there is no log.
         DamagedFile: a file is not what was written.
+        BrokerNotAvailable: no node answers at the URL.
         JavaMissing: Spark is wanted, and there is no JVM.
     """
-    directory, scratch = exported(of, form=format, shown=shown, skips_damaged=skip_damaged)
+    if isinstance(of, str) and re.match(r"https?://", of):
+        of = LiveLog(of, shown)
+    scratch: Scratch | None
+    if isinstance(of, LiveLog):
+        directory, scratch = of.exported()
+    else:
+        from metadata_log.replay.source import (
+            exported,  # it knows files of every kind, and takes long to import
+        )
+
+        directory, scratch = exported(of, form=format, skips_damaged=skip_damaged)
     export = open_export(directory)  # before a JVM is started for nothing
     warn_of_unknown(of, export)
     return Log(engine_named(engine, is_quick=export.is_small), export, scratch=scratch)
@@ -452,6 +463,11 @@ class Log(Glance, Tables[Relation]):
                 self._made[name] = self.engine.kept(self.table_of(name))
                 self._kept.add(name)
 
+    def begin(self, *names: str) -> None:
+        """Begin to compute tables, if the engine does that: it computes them side by side."""
+        for name in names:
+            self.table_of(name)
+
     def table_of(self, name: str) -> Made:
         if name not in self._made:
             self._made[name] = self._make(name)
@@ -463,7 +479,9 @@ class Log(Glance, Tables[Relation]):
             if self.topic is not None and name == "partition_changes":
                 where += f" AND topic_name = '{self.topic}'"
             if not self.export.is_whole(name):
-                derived = changes_in(self.engine, self.export)[name]
+                derived = self._changes[name]
+                if where == "true":
+                    return derived
                 return self.engine.query(f"SELECT * FROM derived WHERE {where}", {"derived": derived})  # noqa: S608 our own names
             schema = SCHEMA if name == RECORDS else None
             return self.engine.parquet(self._files(name), schema=schema, where=where)
@@ -486,6 +504,11 @@ class Log(Glance, Tables[Relation]):
         return self.engine.analysis(
             name, numbers, **{of: self.table_of(of) for of in sorted(needed - set(numbers))}
         )
+
+    @cached_property
+    def _changes(self) -> Changes[Made]:
+        """The families that the export does not hold whole: an older release wrote it, or it is a scratch."""
+        return changes_in(self.engine, self.export)
 
     def _of_topic(self, rows: Made) -> Made:
         """Return rows of records without the partitions of other topics."""
@@ -530,12 +553,13 @@ class Log(Glance, Tables[Relation]):
     def _initial(self) -> Made:
         """Return the state where the log begins, as rows of records; none where that is offset 0."""
         if self.first.end_offset == 0:
-            return self._no_records()
+            return self._no_records
         return self._as_rows(self._state(self.first))
 
     def _as_rows(self, state: Mapping[str, Made]) -> Made:
-        return self.engine.kept(self.engine.union_by_name(self._no_records(), *state.values()))
+        return self.engine.kept(self.engine.union_by_name(self._no_records, *state.values()))
 
+    @cached_property
     def _no_records(self) -> Made:
         return self.engine.parquet(self.export.paths(RECORDS)[:1], schema=SCHEMA, where="false")
 
@@ -548,13 +572,11 @@ class Log(Glance, Tables[Relation]):
             assert path is not None, "it is named there"
             pieces.append(engine.parquet([path], schema=SCHEMA))
         if base < end_offset or not pieces:
-            pieces.append(
-                engine.parquet(
-                    export.paths(RECORDS, first=base, below=max(end_offset, 1)),
-                    schema=SCHEMA,
-                    where=f"log_offset >= {base} AND log_offset < {end_offset}",
-                )
-            )
+            # As `records_below` reads them: an engine that computes at once reads them once.
+            from_base = f"log_offset >= {base} AND " if base else ""
+            files = export.paths(RECORDS, first=base, below=max(end_offset, 1))
+            where = f"{from_base}log_offset < {end_offset}"
+            pieces.append(engine.parquet(files, schema=SCHEMA, where=where))
         return state_of(engine, engine.union(*pieces), end_offset=end_offset).parts
 
 

@@ -1,22 +1,19 @@
-"""Edge: where a log comes from: an export as it is; files or a controller's URL by way of an export to a scratch folder.
+"""Edge: the files of a log: an export as it is, others by way of an export to a scratch folder.
 Tests: tests/unit/metadata_log/replay/test_histories.py.
 """
 
 import logging
 import re
-import tempfile
-import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer
-from metadata_log.errors import BrokerNotAvailable, InvalidRequest, OffsetCompacted
+from metadata_log.codec import DamagedFrame, FrameHeader, check_frame
+from metadata_log.errors import InvalidRequest, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.disk.durable_files import renamed_os_errors
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.replay import export_cache
-from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClient, Shown, controllers
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.files import checkpoints_in, files_of
@@ -34,29 +31,21 @@ from snapshots.snapshot_file import position_of, read_snapshot
 log = logging.getLogger(__name__)
 
 _SNAPSHOT: Final = re.compile(r"\d{20}-\d{10}\.snapshot")
-PAGE_BYTES: Final = 8 * 1024 * 1024
-"""The most that one answer of /v1/log holds."""
-
-
 FORMATS: Final = ("metaquorum", "kafka")
 """What a directory may hold: a log of ours, or the metadata log of an Apache Kafka cluster."""
 
 
 def exported(
-    of: str | Path, *, form: str | None = None, shown: Shown = NOTHING_SHOWN, skips_damaged: bool = False
+    of: str | Path, *, form: str | None = None, skips_damaged: bool = False
 ) -> tuple[Path, Scratch | None]:
     """Return the directory of a log's export, and its scratch folder if it was exported for this.
 
-    `form` is one of FORMATS; None: as its files look. `shown` is for controllers. With `skips_damaged`, damaged files are
-    told as far as they are whole.
+    `form` is one of FORMATS; None: as its files look. With `skips_damaged`, damaged files are told as far as they are whole.
 
     Raises:
         InvalidRequest: there is no log.
         DamagedFile, OffsetCompacted: it cannot be exported.
-        BrokerNotAvailable: no node answers at the URL.
     """
-    if isinstance(of, str) and re.match(r"https?://", of):
-        return _scratch(lambda to: export_controller(of, to, shown=shown))
     if names_another_file_system(str(of)):
         raise InvalidRequest(
             f"{of} lies on another file system, which only Spark's source reads: copy the directory to this machine, "
@@ -281,66 +270,3 @@ def _cluster_id(image: MetadataImage | None, frames: FramesFrom) -> str:
     raise InvalidRequest(
         "the log does not begin with a claim that this release knows, so it names no cluster"
     )
-
-
-# --- a controller
-
-
-def export_controller(url: str, to: Path, *, shown: Shown = NOTHING_SHOWN) -> dict[str, Any]:
-    """Export what a controller holds of the log, up to its high watermark: a follower of the quorum that answers at `url`.
-
-    Raises:
-        BrokerNotAvailable: no node answers there, it is no controller, or it has less of the log than it says.
-        NotAuthorized: what is shown is not enough.
-        OffsetCompacted: its log does not begin at 0, and it has no snapshot to begin at.
-    """
-    client = controllers(url, shown).followers_first().alone()
-    status = client.status()
-    begins_at, ends_at = status.log_start_offset, status.high_watermark
-    image = _downloaded(client, not_below=begins_at) if begins_at else None
-
-    def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
-        stop = ends_at if until is None else min(until, ends_at)
-        while first < stop:
-            query = urllib.parse.urlencode(
-                {"from": first, "until": stop, "max_bytes": PAGE_BYTES, "consistency": "stale"}
-            )
-            data = client.body(f"/v1/log?{query}", accept="application/octet-stream")
-            at = 0
-            while at < len(data):
-                try:
-                    header = check_frame(data, at)
-                except DamagedFrame as error:
-                    raise damaged_answer(client.urls[0], error) from error
-                yield header, data[at : at + header.frame_bytes]
-                at += header.frame_bytes
-                first = header.end_offset
-            if not data:
-                raise BrokerNotAvailable(
-                    f"{client.urls[0]} has nothing at offset {first} of the {ends_at} records that it has told of: try again"
-                )
-
-    return export_log(
-        frames,
-        to,
-        cluster_id=status.cluster_id,
-        snapshot=image,
-        begins_at=begins_at,
-        ends_at=ends_at,
-        observed_until_ms=status.observed_until_ms,
-    )
-
-
-def _downloaded(client: ControllerClient, *, not_below: int) -> MetadataImage:
-    fitting = [item for item in client.snapshots() if item.end_offset >= not_below]
-    if not fitting:
-        raise OffsetCompacted(
-            f"{client.urls[0]}: its log begins at {not_below}, and it has no snapshot to begin at"
-        )
-    oldest = min(fitting, key=lambda item: item.end_offset)
-    with tempfile.TemporaryDirectory(prefix="metaquorum-") as folder:
-        path = Path(folder, f"{oldest.id}.snapshot")
-        path.write_bytes(
-            client.body(f"/v1/metadata/snapshots/{oldest.id}", accept="application/octet-stream")
-        )
-        return read_snapshot(path)

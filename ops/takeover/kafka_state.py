@@ -21,8 +21,8 @@ from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.kafka.batches import Batch
 from metadata_log.kafka.counterparts import READ
 from metadata_log.kafka.records import CONTROL_TYPES_FROM, Decoded, encode
-from metadata_log.node.collector import no_collections
 from metadata_log.node.disk.durable_files import renamed_os_errors
+from metadata_log.node.uncollected import no_collections
 from metadata_log.records.configs import MASK_KEY_BYTES, ConfigRecord, is_sensitive
 from metadata_log.records.declaration import declaration_of
 from metadata_log.records.quorum import ControllerClaimRecord

@@ -33,7 +33,7 @@ LOCAL: Final = ("127.0.0.1", 0)
 def run_controller_process(*, config: Path, broker: Path | None) -> int:
     import asyncio
 
-    from metadata_log.node.collector import no_collections
+    from metadata_log.node.uncollected import no_collections
 
     with no_collections():  # which find nothing, and take a tenth of the time of these imports
         from metadata_log.node.disk.data_directory import read_meta
@@ -74,7 +74,7 @@ def run_controller_process(*, config: Path, broker: Path | None) -> int:
 )
 @option("--config", read=Path, required=True, metavar="FILE")
 def run_broker_process(*, config: Path) -> int:
-    from metadata_log.node.collector import no_collections
+    from metadata_log.node.uncollected import no_collections
 
     with no_collections():
         from broker_agent.process import run_broker

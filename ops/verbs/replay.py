@@ -46,23 +46,29 @@ class Source(Output):
     insecure: bool
     engine: Literal["duckdb", "spark"] = "duckdb"
 
-    def log(self, *, or_lake: bool = False) -> Any:
+    def log(self, *, or_lake: bool = False, is_for_spark: bool = False) -> Any:
         """Open the log; `or_lake`: the logs of all clusters, where a lake is named."""
         from metadata_log import replay
+        from metadata_log.replay.arrow_alone import load_arrow_alone
         from metadata_log.replay.controller_client import Shown
         from metadata_log.replay.kinds import Kind, kind_of
+        from metadata_log.replay.live_log import LiveLog
 
         given = given_files({name: getattr(self, name) for name in SHOWN})
         if or_lake and isinstance(self.export, Path) and kind_of(self.export) is Kind.LAKE:
             return replay.lake(self.export, self.engine)
         if isinstance(self.export, str) and "ca" in given:  # a controller's URL
             say_ends(dates_of(given.get("cert"), given["ca"]), say)
+        shown = Shown(**given, insecure=self.insecure)
+        # Controllers are asked while what reads their log is imported.
+        export = LiveLog(self.export, shown) if isinstance(self.export, str) else self.export
+        if self.engine == "duckdb" and not is_for_spark:
+            load_arrow_alone()
         log = replay.open(
-            self.export,
+            export,
             self.engine,
             format=self.form,
             skip_damaged=self.skip_damaged,
-            shown=Shown(**given, insecure=self.insecure),
         )
         log.warns_of_cuts = False  # the verbs say themselves which batch boundary they show
         for line in log.missing:
@@ -111,13 +117,13 @@ _to: Final = option("--to", "last", read=moment, metavar="WHEN", help="default: 
 @_source
 @output
 def run_digest(asked: Source, *, at: When | None, how: Literal["spark", "duckdb", "fold"]) -> int:
-    from metadata_log.replay.digest import state_digest
-    from metadata_log.replay.session import session
-
     if at is not None and not isinstance(at, AtOffset):
         fail_usage("--at of an export is an end offset")
     with patience("the digest is being computed"):
-        log = asked.log()
+        log = asked.log(is_for_spark=how == "spark")
+        from metadata_log.replay.digest import state_digest
+        from metadata_log.replay.session import session
+
         position = log.position(_at(at))
         spark = session(quick=log.export.is_small) if how == "spark" else None
         computed = state_digest(log.export.directory, at=position.end_offset, engine=how, spark=spark)
@@ -145,8 +151,6 @@ def run_digest(asked: Source, *, at: When | None, how: Literal["spark", "duckdb"
 def run_report(
     asked: Source, *, topic: str | None, broker: int | None, first: When | None, last: When | None
 ) -> int:
-    from metadata_log.replay.report import report_of
-
     with patience("the report is being computed"):
         log = asked.log()
         if first is not None or last is not None:
@@ -157,6 +161,8 @@ def run_report(
             raise BrokerIdNotRegistered(
                 f"the log names no broker {broker} in these offsets", broker_id=broker
             )
+        from metadata_log.replay.report import report_of
+
         text = report_of(log, asked.output, broker=broker)
     put(text.rstrip("\n"), output=asked.output)
     return 0

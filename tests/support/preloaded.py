@@ -212,7 +212,7 @@ def _become(wanted: dict[str, Any], output: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    from metadata_log.node.collector import no_collections
+    from metadata_log.node.uncollected import no_collections
 
     with no_collections():
         import broker_agent.process  # noqa: F401

@@ -8,11 +8,10 @@ from metadata_log.printable import json_text, without_controls, without_markup
 from metadata_log.replay.catalog import SHARED
 from metadata_log.replay.engines import DuckDb, engine_of
 from metadata_log.replay.library import Log
-from metadata_log.replay.page import charts, page
 from metadata_log.replay.report.focus import Focus
 from metadata_log.replay.report.impact import impact
 from metadata_log.replay.report.section import Told
-from metadata_log.replay.report.sections import JSON_TABLES, SECTIONS
+from metadata_log.replay.report.sections import JSON_TABLES, READ, READ_BY_JSON, SECTIONS
 from metadata_log.replay.report.start import start_of
 from metadata_log.replay.report.summary import steps_back, verified
 from metadata_log.replay.tables import open_export
@@ -40,6 +39,7 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
         InvalidRequest: the log has no such broker in these offsets.
     """
     log.keep(*SHARED)
+    log.begin(*(READ_BY_JSON if form == "json" else READ))
     told = Told(log, Focus(log.topic, None))
     brokers = told.rows("broker_state_intervals")
     if broker is not None:
@@ -52,6 +52,8 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
         return json_text(_as_json(told), indent=1) + "\n"
     sections = [text for section in SECTIONS if (text := section.markdown(told)) is not None]
     if form == "html":
+        from metadata_log.replay.page import charts, page
+
         return without_controls(page(sections, charts(log, broker=broker)))
     return without_markup("\n\n".join(sections)) + "\n"
 

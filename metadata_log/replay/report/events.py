@@ -42,11 +42,11 @@ class _Event(NamedTuple):
 
 
 def timeline(told: Told) -> str:
-    """Return what happened, line by line: a new kind of event is an entry of `_TELLS`."""
+    """Return what happened, line by line: a new kind of event is an entry of `TELLS`."""
     intervals, repeated = told.rows("broker_state_intervals"), told.rows("repeated_registrations")
     events = [
         *_broker_events(intervals, repeated, told.first_offset),
-        *(event for table, tells in _TELLS.items() for event in tells(told.rows(table))),
+        *(event for table, tells in TELLS.items() for event in tells(told.rows(table))),
     ]
     ordered = sorted(events)
     newest = ordered[-EVENTS_MAX:]
@@ -213,7 +213,7 @@ def _moved(moves: Sequence[dict[str, Any]]) -> Iterable[_Event]:
         )
 
 
-_TELLS: Final[Mapping[str, Callable[[Sequence[dict[str, Any]]], Iterable[_Event]]]] = {
+TELLS: Final[Mapping[str, Callable[[Sequence[dict[str, Any]]], Iterable[_Event]]]] = {
     "controller_takeovers": _claimed,
     "topic_events": _topic_events,
     "config_changes": _config_events,

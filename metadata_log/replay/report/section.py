@@ -80,6 +80,8 @@ class Section:
     """What it says without rows; None: it is left out."""
     writes: Callable[[Told], str | None] | None = None
     """Writes a section that is no table."""
+    also_reads: tuple[str, ...] = ()
+    """Tables of the catalog that it is made of."""
 
     def markdown(self, told: Told) -> str | None:
         """Return the section in Markdown; None where it has nothing to say."""

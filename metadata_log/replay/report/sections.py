@@ -5,7 +5,8 @@ Tests: tests/unit/metadata_log/replay/test_report.py.
 from collections.abc import Iterable
 from typing import Final
 
-from metadata_log.replay.report.events import timeline, topic_verb
+from metadata_log.replay.catalog import STATE, TABLES
+from metadata_log.replay.report.events import TELLS, timeline, topic_verb
 from metadata_log.replay.report.section import Row, Section
 from metadata_log.replay.report.start import SERVING, begun
 from metadata_log.replay.report.summary import head, summary
@@ -160,8 +161,8 @@ def _opaque(row: Row, _first: int) -> Iterable[object]:
 
 
 SECTIONS: Final = (
-    Section(writes=head),
-    Section(writes=summary),
+    Section(writes=head, also_reads=(*STATE, "records")),
+    Section(writes=summary, also_reads=("incidents", "unavailability", "broker_availability", "actions")),
     Section(writes=begun),
     Section(
         reads="incidents",
@@ -175,7 +176,7 @@ SECTIONS: Final = (
         order="by how long the losses took",
         none="No broker was lost and no controller took over in these offsets.",
     ),
-    Section(writes=timeline),
+    Section(writes=timeline, also_reads=("repeated_registrations", *TELLS)),
     Section(
         reads="controller_takeovers",
         title="Controllers",
@@ -269,6 +270,7 @@ SECTIONS: Final = (
     ),
     Section(
         reads="under_min_isr",
+        also_reads=("under_min_isr_spells", "partition_changes"),
         title="Under min.insync.replicas",
         columns=(
             *("topic", "because of", "partitions", "spells", "partition time", "unknown", "from", "to"),
@@ -306,5 +308,15 @@ _JSON_BEGINS: Final = (
     *("topic_events", "config_changes", "leadership_balance", "log_health", "under_min_isr"),
 )
 _IN_JSON: Final = {section.reads for section in SECTIONS if section.in_json and section.reads}
+READ: Final = tuple(
+    name
+    for section in SECTIONS
+    if section.title or section.writes
+    for name in (section.reads, *section.also_reads)
+    if name in TABLES
+)
+"""The tables of the catalog that the sections are made of, in the order in which these want them."""
 JSON_TABLES: Final = (*_JSON_BEGINS, *sorted(_IN_JSON - {*_JSON_BEGINS}))
 """The tables of the JSON: programs find those of older releases in their order, and further ones after them."""
+READ_BY_JSON: Final = (*(name for name in JSON_TABLES if name in TABLES), "under_min_isr_spells", *STATE)
+"""The tables of the catalog that the JSON is made of."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from metadata_log.batch import RecordBatch
-from metadata_log.node.collector import no_collections
+from metadata_log.node.uncollected import no_collections
 from metadata_log.records.registry import TYPES, Record
 from metadata_log.replay.columns import SCHEMA, Columns
 from metadata_log.replay.slices.frames import Missing, Sound

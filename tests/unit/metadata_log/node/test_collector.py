@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 
 from metadata_log.node import collector
+from metadata_log.node.uncollected import no_collections
 
 
 class Loop:
@@ -107,9 +108,9 @@ def test_reference_counts_still_free_what_is_frozen() -> None:
 
 
 def test_nothing_is_walked_meanwhile_and_what_was_off_stays_off() -> None:
-    with collector.no_collections():
+    with no_collections():
         assert not gc.isenabled()
-        with collector.no_collections():
+        with no_collections():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()

@@ -14,7 +14,7 @@ from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.replay import export_writer
 from metadata_log.replay.catalog import described
-from metadata_log.replay.changes import changes_of
+from metadata_log.replay.changes import Changes
 from metadata_log.replay.export import export_log
 from metadata_log.replay.subjects.registry import CHANGES
 from metadata_log.replay.tables import check_files
@@ -217,7 +217,7 @@ def test_an_export_of_an_older_release_that_goes_on_is_made_whole(
     if joined:
         monkeypatch.setattr(export_writer, "CHANGES", ("partition_changes", "broker_changes"))
         monkeypatch.setattr(export_writer, "SMALL_SEGMENTS_MAX", 2)
-        monkeypatch.setattr(export_writer, "changes_of", _of_an_older_release)
+        monkeypatch.setattr(export_writer, "Changes", _of_an_older_release)
         export_log(
             frames_of(history),
             tmp_path,
@@ -266,7 +266,7 @@ def test_columns_that_an_older_release_did_not_write_come_with_the_next_run(
 
 
 def _of_an_older_release(*arguments: Any, **named: Any) -> dict[str, Any]:
-    return {name: table for name, table in changes_of(*arguments, **named).items() if name not in LATER}
+    return {name: table for name, table in Changes(*arguments, **named).items() if name not in LATER}
 
 
 def test_secrets_are_masked_before_and_after(tmp_path: Path) -> None:

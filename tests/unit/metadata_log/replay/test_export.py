@@ -8,7 +8,6 @@ import random
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +15,6 @@ import pytest
 
 from metadata_log.digest import digest
 from metadata_log.errors import (
-    BrokerNotAvailable,
     DamagedFile,
     DiskFailed,
     InconsistentClusterId,
@@ -31,10 +29,8 @@ from metadata_log.ids import TopicId
 from metadata_log.records.topics import TopicRecord
 from metadata_log.replay.catalog import FAMILIES
 from metadata_log.replay.columns import Columns, by_name, records_of
-from metadata_log.replay.controller_client import ControllerClient
 from metadata_log.replay.digest import state_digest
 from metadata_log.replay.export import export_log
-from metadata_log.replay.source import export_controller
 from metadata_log.replay.tables import open_export
 from tests.support.exports import frames_of, image_at
 from tests.support.histories import CLUSTER_ID, PASSPHRASE, history_of, random_history, small_uuid
@@ -319,29 +315,3 @@ def test_an_export_of_the_whole_log_is_left_unread(tmp_path: Path) -> None:
     assert export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)["digest"] == digest(
         history[-1].image
     )
-
-
-@pytest.mark.parametrize("gives_up_to", [0, 30, 60])
-def test_a_controller_that_has_less_than_it_says_is_not_taken_for_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gives_up_to: int
-) -> None:
-    history = [*history_of(1, 60)]
-    status = {"log_start_offset": 0, "high_watermark": history[-1].image.end_offset, "cluster_id": CLUSTER_ID}
-
-    def body(_client: ControllerClient, path: str, **_: Any) -> bytes:
-        if path == "/v1/quorum":
-            return json.dumps(status).encode()
-        first = int(parse_qs(urlsplit(path).query)["from"][0])
-        return b"".join(
-            step.frame for step in history[:gives_up_to] if first <= step.batch.base_offset < first + 40
-        )
-
-    monkeypatch.setattr(ControllerClient, "body", body)
-    monkeypatch.setattr(ControllerClient, "followers_first", lambda client: client)
-    monkeypatch.setattr(ControllerClient, "alone", lambda client: client)
-    if gives_up_to == len(history):
-        assert export_controller("http://there", tmp_path)["digest"] == digest(history[-1].image)
-    else:
-        end = history[gives_up_to].batch.base_offset
-        with pytest.raises(BrokerNotAvailable, match=f"there has nothing at offset {end} of .* try again"):
-            export_controller("http://there", tmp_path)

@@ -17,7 +17,7 @@ from metadata_log.errors import BrokerNotAvailable, DamagedFile, InvalidRequest,
 from metadata_log.node.disk.durable_files import crc_of_json
 from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.export import export_log
-from metadata_log.replay.source import export_controller
+from metadata_log.replay.live_log import LiveLog
 from metadata_log.replay.tables import lake_directory, open_export
 from metadata_log.wire.answers import cluster_name, log_status, offered_snapshots
 from ops.admin.client import ClusterClient
@@ -111,7 +111,7 @@ def test_an_id_of_a_snapshot_writes_nothing_outside(tmp_path: Path, name: str, r
     with saying(answers) as url:
         client = ClusterClient((url,), timeout_s=5, rng=random.Random(1))
         ask: dict[str, Callable[[], object]] = {
-            "replay": lambda: export_controller(url, tmp_path / "to"),
+            "replay": lambda: LiveLog(url).export(tmp_path / "to"),
             "export": lambda: export_cluster(client, to=tmp_path / "to"),
             "state": lambda: live_image(client),
         }
@@ -133,7 +133,7 @@ def test_what_a_status_says_is_checked_before_it_names_a_folder(
         with pytest.raises(MetadataError):
             export_cluster(client, to=lake, in_lake=True)
         with pytest.raises(MetadataError):
-            export_controller(url, lake)
+            LiveLog(url).export(lake)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
