@@ -13,7 +13,7 @@ from metadata_log.records.registry import TYPE_IDS
 from tests.support.samples import GO, JAVA, SAMPLES
 
 SOURCES: Final = (*sorted(GO.glob("*.go")), *sorted(JAVA.glob("*.java")))
-LINES_MAX: Final = 150
+LINES_MAX: Final = 100
 """A file of a sample is read from its beginning to its end."""
 KNOWN: Final = {
     "go": (GO / "log.go", r"known = \[\]int\{([^}]*)\}", r"newest = map\[int\]int\{([^}]*)\}"),

@@ -1,34 +1,22 @@
 // A broker without messages: it registers, follows the metadata log, comes back after fencing, and stops in order.
-// docs/broker-protocol.md has the reason for each step; log.go reads the log.
+// docs/broker-protocol.md has the reason for each step; client.go asks the controllers, log.go reads the log.
 package main
 
 import (
-	"bytes"
-	"cmp"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"io"
-	"log"
-	"maps"
-	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
-type object = map[string]any
-
 var (
+	id                   = must(strconv.Atoi(os.Args[2]))
+	controllers          = newClient(os.Args[1], id, os.Args[3:])
 	state                = empty() // what the log says up to the position
-	clusterID, id, urls  = os.Args[1], must(strconv.Atoi(os.Args[2])), os.Args[3:]
-	url, turn            = urls[0], 0 // the controller that is asked, and how many were asked without success
-	incarnation          = make([]byte, 16)
 	registered           bool
 	epoch                int64 = -1 // of the newest registration
 	sessionMs, maxWaitMs int64
@@ -37,7 +25,6 @@ var (
 )
 
 func main() {
-	rand.Read(incarnation)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	for registered || len(stop) == 0 {
@@ -51,7 +38,7 @@ func main() {
 
 // register asks for an epoch. The position stays: a process that runs on has lost nothing.
 func register() {
-	answer, _, _ := post("/v1/brokers/register", 3000, object{
+	answer, _, _ := controllers.post("/v1/brokers/register", 3000, object{
 		"previous_broker_epoch": epoch, "rack": nil, "endpoints": [][]any{{"PLAINTEXT", "127.0.0.1", 9092, 0}},
 		"log_dirs": [][]byte{fmt.Appendf(nil, "log dir %08d", id)}, // 16 bytes, of the directory for good
 		"features": [][]any{{"metadata.version", 25, 30}, {"eligible.leader.replicas.version", 0, 1},
@@ -73,7 +60,7 @@ func poll(wantsEnd bool) bool {
 	} else if !hasSession() { // a parked poll would begin one only once it is answered
 		waitMs = 0
 	}
-	answer, headers, refusal := post("/v1/metadata/fetch", waitMs+sessionMs/6, object{
+	answer, headers, refusal := controllers.post("/v1/metadata/fetch", waitMs+sessionMs/6, object{
 		"broker_epoch": epoch, "fetch_offset": state.offset, "last_epoch": state.lastEpoch, "last_crc": state.crc,
 		"applied_offset": state.offset, "want_fence": false, "want_shut_down": wantsEnd, "max_wait_ms": waitMs,
 		"max_bytes": 1 << 20, "offline_log_dirs": []any{}, "cordoned_log_dirs": nil,
@@ -93,13 +80,10 @@ func poll(wantsEnd bool) bool {
 	case "DELTA": // no frames: nothing is new
 		state.apply(answer[end:])
 	case "IMAGE": // the log does not reach back to the position. Without a whole file, the next poll gets the offer again
-		offer, client := read[fields](head["snapshot"]), http.Client{Timeout: time.Minute}
-		if response, err := client.Get(url + "/v1/metadata/snapshots/" + read[string](offer["id"])); err == nil {
-			file, _ := io.ReadAll(response.Body)
-			response.Body.Close()
-			if fmt.Sprintf("%x", sha256.Sum256(file)) == read[string](offer["sha256"]) {
-				state = ofSnapshot(file)
-			}
+		offer := read[fields](head["snapshot"])
+		file := controllers.get("/v1/metadata/snapshots/" + read[string](offer["id"]))
+		if fmt.Sprintf("%x", sha256.Sum256(file)) == read[string](offer["sha256"]) {
+			state = ofSnapshot(file)
 		}
 	case "DIVERGING": // of another history: all again, since no older position is kept
 		state = empty()
@@ -112,30 +96,3 @@ func mayServe() bool { return state.online[id] == epoch && state.offset >= serve
 
 // hasSession compares with 99 % of the session: two clocks may differ in pace by one.
 func hasSession() bool { return time.Since(answeredSent).Milliseconds() < sessionMs*99/100 }
-
-// post returns the answer with status 200 and its headers. Without one it waits, and returns the name of the error, if there
-// is one: the caller acts on it, or repeats its request, which then goes to the controller that may answer it.
-func post(path string, patienceMs int64, body object) (answer []byte, headers http.Header, refusal any) {
-	maps.Copy(body, object{"cluster_id": clusterID, "broker_id": id, "incarnation_id": incarnation})
-	client, told := http.Client{Timeout: time.Duration(patienceMs) * time.Millisecond}, object{}
-	response, err := client.Post(url+path, "application/msgpack", bytes.NewReader(must(msgpack.Marshal(body))))
-	if err == nil {
-		defer response.Body.Close()
-		headers = response.Header
-		if answer, err = io.ReadAll(response.Body); err == nil && response.StatusCode == http.StatusOK {
-			return answer, headers, nil
-		}
-		msgpack.Unmarshal(answer, &told) // nothing, where it is not of a controller
-	}
-	time.Sleep(50 * time.Millisecond)
-	switch told["error"] {
-	case "STALE_BROKER_EPOCH", "DUPLICATE_BROKER_REGISTRATION", "THROTTLING_QUOTA_EXCEEDED": // of the right controller
-	default:
-		if told["family"] == "Rejected" {
-			log.Fatalf("%v: %v", told["error"], told["message"])
-		}
-		turn++
-		url = cmp.Or(headers.Get("X-Controller"), urls[turn%len(urls)])
-	}
-	return nil, nil, told["error"]
-}

@@ -1,30 +1,17 @@
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.IOException;
-import java.net.URI;
-import java.net.http.*;
-import java.net.http.HttpRequest.BodyPublishers;
-import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.ByteBuffer;
 import java.security.MessageDigest;
-import java.security.SecureRandom;
-import java.time.Duration;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
-import java.util.Optional;
 
 /**
  * A broker without messages: it registers, follows the metadata log, comes back after fencing, and stops in order.
- * docs/broker-protocol.md has the reason for each step; Log.java reads the log.
+ * docs/broker-protocol.md has the reason for each step; Client.java asks the controllers, Log.java reads the log.
  */
 public class Broker {
-    final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
     final int id;
-    final List<String> urls;
-    final ObjectNode ids;  // every request has them
-    String url, refusal;  // of the controller that is asked, and the error of its newest answer
-    int turn;  // how many were asked without success
+    final Client controllers;
     Log log = new Log();  // what it says up to the position
     boolean registered;
     long epoch = -1, sessionMs, maxWaitMs;  // of the newest registration
@@ -33,13 +20,8 @@ public class Broker {
     volatile boolean stopping;
 
     Broker(String clusterId, int id, List<String> urls) {
-        var incarnation = new byte[16];
-        new SecureRandom().nextBytes(incarnation);
         this.id = id;
-        this.urls = urls;
-        url = urls.get(0);
-        ids = Log.MSGPACK.createObjectNode()
-            .put("cluster_id", clusterId).put("broker_id", id).put("incarnation_id", incarnation);
+        controllers = new Client(clusterId, id, urls);
     }
 
     public static void main(String[] args) throws Exception {
@@ -57,7 +39,7 @@ public class Broker {
 
     /** Asks for an epoch. The position stays: a process that runs on has lost nothing. */
     void register() throws Exception {
-        var answer = post("/v1/brokers/register", 3_000, ids.deepCopy()
+        var answer = controllers.post("/v1/brokers/register", 3_000, controllers.request()
             .put("previous_broker_epoch", epoch).putNull("rack")
             .putPOJO("endpoints", List.of(List.of("PLAINTEXT", "127.0.0.1", 9092, 0)))
             .putPOJO("log_dirs", List.of("log dir %08d".formatted(id).getBytes()))  // 16 bytes, of the directory for good
@@ -78,13 +60,13 @@ public class Broker {
         boolean wantsEnd = stopping;
         // Without a session: a parked poll would begin one only once it is answered.
         long sentMs = nowMs(), waitMs = wantsEnd ? 100 : hasSession() ? maxWaitMs : 0;
-        var answer = post("/v1/metadata/fetch", waitMs + sessionMs / 6, ids.deepCopy()
+        var answer = controllers.post("/v1/metadata/fetch", waitMs + sessionMs / 6, controllers.request()
             .put("broker_epoch", epoch).put("fetch_offset", log.offset).put("last_epoch", log.lastEpoch)
             .put("last_crc", log.crc).put("applied_offset", log.offset).put("want_fence", false)
             .put("want_shut_down", wantsEnd).put("max_wait_ms", waitMs).put("max_bytes", 1 << 20)
             .putPOJO("offline_log_dirs", List.of()).putNull("cordoned_log_dirs"));
         if (answer == null) {
-            registered = !refusal.equals("STALE_BROKER_EPOCH");  // after this one error: register again
+            registered = !controllers.refusal.equals("STALE_BROKER_EPOCH");  // after this one error: register again
             return false;
         }
         int headBytes = ByteBuffer.wrap(answer.body()).getInt();
@@ -96,7 +78,7 @@ public class Broker {
         switch (kind) {
             case "DELTA" -> log.apply(answer.body(), 4 + headBytes);  // no frames: nothing is new
             case "IMAGE" -> {  // the log does not reach back. Without a whole file, the next poll gets the offer again
-                var file = send("/v1/metadata/snapshots/" + offer.get("id").textValue(), 60_000, HttpRequest.newBuilder());
+                var file = controllers.get("/v1/metadata/snapshots/" + offer.get("id").textValue());
                 byte[] sha256 = HexFormat.of().parseHex(offer.get("sha256").textValue());
                 if (file != null && Arrays.equals(MessageDigest.getInstance("SHA-256").digest(file.body()), sha256))
                     log = Log.ofSnapshot(file.body());
@@ -112,39 +94,6 @@ public class Broker {
 
     /** Compares with 99 % of the session: two clocks may differ in pace by one. */
     boolean hasSession() { return nowMs() - answeredSentMs < sessionMs * 99 / 100; }
-
-    /**
-     * Returns the answer with status 200. Without one it waits and returns null: the caller acts on the refusal, or repeats
-     * its request, which then goes to the controller that may answer it.
-     */
-    HttpResponse<byte[]> post(String path, long patienceMs, ObjectNode body) throws Exception {
-        var answer = send(path, patienceMs, HttpRequest.newBuilder().header("Content-Type", "application/msgpack")
-            .POST(BodyPublishers.ofByteArray(Log.MSGPACK.writeValueAsBytes(body))));
-        if (answer != null && answer.statusCode() == 200) return answer;
-        JsonNode error = Log.MSGPACK.createObjectNode();
-        Optional<String> leader = Optional.empty();
-        if (answer != null) {
-            leader = answer.headers().firstValue("X-Controller");
-            try { error = Log.MSGPACK.readTree(answer.body()); } catch (IOException e) { /* not of a controller */ }
-        }
-        Thread.sleep(50);
-        refusal = error.path("error").asText();
-        if (List.of("STALE_BROKER_EPOCH", "DUPLICATE_BROKER_REGISTRATION", "THROTTLING_QUOTA_EXCEEDED").contains(refusal))
-            return null;  // of the right controller
-        if (error.path("family").asText().equals("Rejected")) throw new IllegalStateException(error.toString());
-        turn++;
-        url = leader.orElse(urls.get(turn % urls.size()));
-        return null;
-    }
-
-    /** Returns an answer, or null if there is none in time. */
-    HttpResponse<byte[]> send(String path, long patienceMs, HttpRequest.Builder request) throws InterruptedException {
-        try {
-            return http.send(request.uri(URI.create(url + path)).timeout(Duration.ofMillis(patienceMs)).build(), BodyHandlers.ofByteArray());
-        } catch (IOException e) {
-            return null;
-        }
-    }
 
     static long nowMs() { return System.nanoTime() / 1_000_000; }
 }
