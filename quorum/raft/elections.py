@@ -58,6 +58,8 @@ class Elections:
         self._pre_votes: set[NodeId] | None = None
         """The voters that granted the pre-vote under way; None outside a pre-vote."""
         self._pre_vote_term = 0
+        self._owes_since: dict[NodeId, float] = {}
+        """Since when each voter has owed an answer to a pre-vote; those that sent anything since owe none."""
         self._votes: set[NodeId] = set()
         self._votes_term = 0
         self._early_votes: list[tuple[NodeId, Message]] = []
@@ -179,6 +181,7 @@ class Elections:
         self._retry_until = NEVER
         self._stood_at = NEVER
         self._pre_votes = None
+        self._owes_since.clear()
         self._asks_once_synced = False
 
     def lost_leader(self, leader: NodeId) -> None:
@@ -194,6 +197,7 @@ class Elections:
 
     def began_to_lead(self) -> None:
         self._pre_votes = None
+        self._owes_since.clear()
         self._retry_until = NEVER
         self._asks_once_synced = False
         self.won_total += 1
@@ -213,6 +217,7 @@ class Elections:
         self._pre_votes, self._pre_vote_term = {state.id}, state.engine.term + 1
         _, last_index, last_term = state.log[-1]
         for peer in state.others:
+            self._owes_since.setdefault(peer, state.now)
             self._send(
                 peer,
                 {
@@ -222,6 +227,15 @@ class Elections:
                     "last_log_term": last_term,
                 },
             )
+
+    def heard(self, peer: NodeId) -> None:
+        """Note that a peer sent something, or that its link ended: it owes no answer any more."""
+        self._owes_since.pop(peer, None)
+
+    def owes_ms(self, peer: NodeId, now: float) -> int | None:
+        """Return for how long a voter has owed an answer to a pre-vote; None if it owes none."""
+        since = self._owes_since.get(peer)
+        return None if since is None else round(now - since)
 
     def on_pre_vote_response(self, source: NodeId, message: Message) -> None:
         if self._pre_votes is None or message["term"] != self._pre_vote_term or not message["granted"]:

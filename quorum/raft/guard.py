@@ -99,6 +99,7 @@ class Guard:
         if state.links.get(node_id) != member.directory_id:
             return
         del state.links[node_id]
+        self.elections.heard(node_id)
         if not state.counts(member):
             self.replication.left(member)  # an observer
         if by_peer and node_id == state.leader and state.engine.role is Role.FOLLOWER:
@@ -121,6 +122,7 @@ class Guard:
         state = self.state
         state.now = now_ms
         source = sender.node_id
+        self.elections.heard(source)
         if source == state.id or not self.belief.admits(sender, message):
             return
         match message["type"]:

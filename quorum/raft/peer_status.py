@@ -50,7 +50,9 @@ def _status_of(guard: Guard, peer: Member, progress: Progress | None, now: float
         forgot=progress is not None and progress.forgot,
         last_caught_up_ms_ago=None if progress is None else ms_ago(progress.caught_up_at, now),
         last_fetch_ms_ago=None if progress is None else ms_ago(progress.answered_at, now),
-        unheard_ms=None if progress is None else ms_ago(progress.heard_at, now),
+        unheard_ms=guard.elections.owes_ms(peer.node_id, now)
+        if progress is None
+        else ms_ago(progress.heard_at, now),
         locked_out=_why_locked_out(guard, peer, now),
     )
 

@@ -54,13 +54,14 @@ class PeerStatus:
     last_fetch_ms_ago: int | None = None
     """Time since it last answered what this leader sends; None before the first answer. Kafka's lastFetchTimestamp."""
     unheard_ms: int | None = None
-    """The same, and before the first answer the time since this node leads."""
+    """The same, and before the first answer the time since this node leads; of a node that seeks votes, the time for which
+    this peer owes an answer."""
     locked_out: str | None = None
     """Why this node refuses the peer's messages because of its term, and the cure."""
 
     @property
     def is_silent(self) -> bool:
-        """Answer whether a peer is linked to this leader, and has answered nothing for SILENT_MS: its process is frozen."""
+        """Answer whether a peer is linked, and has owed an answer for SILENT_MS: its process is frozen."""
         return self.reachable and self.unheard_ms is not None and self.unheard_ms >= SILENT_MS
 
 

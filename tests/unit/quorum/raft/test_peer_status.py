@@ -7,7 +7,7 @@ from metadata_log.limits import CONTROLLERS_MAX
 from quorum.raft import messages
 from quorum.raft.peer_status import gone_observers, peer_statuses
 from quorum.raft.raft_log import SILENT_MS, Member, PeerStatus, Role
-from tests.simulation.world.hand_driven import A, B, HandQuorum
+from tests.simulation.world.hand_driven import A, B, C, HandQuorum
 from tests.simulation.world.node import directory_of
 
 
@@ -99,6 +99,32 @@ def test_a_voter_that_is_linked_and_answers_a_new_leader_nothing_is_silent() -> 
         assert (voter.reachable, voter.last_fetch_ms_ago, voter.is_silent) == (True, None, silent)
     observed.guard.replication.end()
     assert not any(peer.is_silent for peer in peer_statuses(observed.guard, began + SILENT_MS))
+
+
+def test_a_voter_that_is_linked_and_answers_no_pre_vote_is_silent() -> None:
+    """Goal: where none leads because processes are frozen, the one that runs names them. Method: a voter that asks twice and
+    is answered by one; then that one's link ends and comes back; then a leader is heard.
+    """
+    quorum = HandQuorum()
+    guard = quorum[A].guard
+    began = quorum.now
+
+    def silent(at: float) -> list[NodeId]:
+        return [peer.node_id for peer in peer_statuses(guard, at) if peer.is_silent]
+
+    guard.elections.begin_pre_vote()
+    guard.state.now = began + SILENT_MS / 2
+    guard.elections.begin_pre_vote()
+    refusal = {"type": "pre_vote_response", "term": 1, "granted": False}
+    guard.received(quorum.member(B), refusal, began + SILENT_MS / 2)
+    assert silent(began + SILENT_MS - 1) == []
+    assert silent(began + SILENT_MS) == [C]
+    guard.lost(quorum.member(C), began + SILENT_MS, by_peer=True)
+    guard.connected(quorum.member(C), began + SILENT_MS)
+    assert silent(began + 2 * SILENT_MS) == []
+    guard.elections.begin_pre_vote()
+    guard.elections.heard_leader(B)
+    assert silent(began + 4 * SILENT_MS) == []
 
 
 @pytest.mark.parametrize("how", ["a new leadership", "no leadership"])
