@@ -47,14 +47,14 @@ REFUSED: Final = ("http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:
 """Ports at which nothing listens."""
 
 
-async def answers(*, rounds: int) -> dict[str, Any]:
+async def answers(*, rounds: int, reads: Sequence[Sequence[str]] = READS) -> dict[str, Any]:
     """Return for each condition the median and the longest time of each verb, in ms, and those of starting the program."""
     took: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with our_peer(Path(scratch, "ours"), brokers=3) as peer:
             await _prepare(peer)
             for _ in range(rounds):
-                await _round(peer, took)
+                await _round(peer, took, reads)
             version = peer.version
         floors = probes(Path(scratch))
     figures: dict[str, object] = {
@@ -63,7 +63,7 @@ async def answers(*, rounds: int) -> dict[str, Any]:
     }
     return report(
         "answers",
-        params={"rounds": rounds, "reads": [" ".join(words) for words in READS], "unit": "ms"},
+        params={"rounds": rounds, "reads": [" ".join(words) for words in reads], "unit": "ms"},
         ours={"version": version, **figures},
         peers={},
         rounds=rounds,
@@ -85,7 +85,9 @@ async def _prepare(peer: OurPeer) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _round(peer: OurPeer, took: dict[str, dict[str, list[float]]]) -> None:
+async def _round(
+    peer: OurPeer, took: dict[str, dict[str, list[float]]], reads: Sequence[Sequence[str]]
+) -> None:
     async def measure(condition: str, first: Sequence[str], *commands: Sequence[str]) -> None:
         urls = (*first, *(url for url in peer.endpoints if url not in first))
         for words in commands:
@@ -97,21 +99,21 @@ async def _round(peer: OurPeer, took: dict[str, dict[str, list[float]]]) -> None
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_ms = 1000 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     took["start"].setdefault("processor time", []).append(round(cpu_ms, 1))
-    await measure("sound", (), *READS, WRITE)
-    await measure("refused", REFUSED, READS[0], WRITE)
+    await measure("sound", (), *reads, WRITE)
+    await measure("refused", REFUSED, reads[0], WRITE)
     leader = await peer.leader()
     followers = [url for url in peer.endpoints if url != leader]
     async with _frozen(peer, followers[0]):
-        await measure("a follower frozen", followers[:1], *READS, WRITE)
+        await measure("a follower frozen", followers[:1], *reads, WRITE)
     leader = await peer.leader()
     async with _frozen(peer, leader):
         await measure("the leader frozen just now", [leader], WRITE)
-        await measure("the leader frozen", [leader], *READS, WRITE)
+        await measure("the leader frozen", [leader], *reads, WRITE)
     leader = await peer.leader()
     gone = [leader, next(url for url in peer.endpoints if url != leader)]
     async with _frozen(peer, *gone):
         await asyncio.sleep(SETTLE_S)
-        await measure("no leader", gone, *READS)
+        await measure("no leader", gone, *reads)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ import pytest
 
 from metadata_log.errors import MetadataError
 from metadata_log.limits import MIB
-from ops.bench.answers import answers
+from ops.bench.answers import READS, answers
 from ops.bench.blackhole import Fault, blackhole
 from ops.bench.broker_loss import broker_loss
 from ops.bench.broker_start import broker_start
@@ -197,7 +197,7 @@ def test_door() -> None:
 
 
 def test_answers() -> None:
-    answer = measured(partial(answers, rounds=1))
+    answer = measured(partial(answers, rounds=1, reads=READS[::5]))
     check_shape(answer, name="answers", peers=[], prefixes=())
     assert {"start", "sound", "refused", "a follower frozen", "no leader"} <= answer["ours"].keys()
 
