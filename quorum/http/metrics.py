@@ -4,7 +4,8 @@ docs/metrics.md has the table of names.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 from aiohttp import web
@@ -29,7 +30,7 @@ from metadata_log.node.identity.tls import dates_of_node, revoked_by_node
 from metadata_log.node.node_metrics import metadata_version, of_any_node
 from quorum.http.door import Door
 from quorum.http.routes import reading
-from quorum.pace.loop_turns import TURN_SECONDS, TimedSelector
+from quorum.pace.loop_turns import LAG_SECONDS, TURN_SECONDS, TimedSelector
 from quorum.raft.raft_log import Role
 from quorum.views.broker_view import registration_state
 from quorum.views.metrics import NAMESPACE
@@ -284,15 +285,22 @@ class TurnMetrics(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        selector, total = self._selector, self._selector.short
-        buckets: list[tuple[str, float]] = []
-        for bound, count in zip((*TURN_SECONDS, math.inf), selector.longer, strict=True):
-            total += count
-            buckets.append(("+Inf" if bound == math.inf else str(bound), float(total)))
+        selector = self._selector
+        yield HistogramMetricFamily(
+            f"{NAMESPACE}_loop_lag_seconds",
+            "By how much a timer of 20 ms would be late, because the event loop is busy.",
+            buckets=_buckets(LAG_SECONDS, selector.lags),
+            sum_value=selector.lag_seconds,
+        )
+        yield GaugeMetricFamily(
+            f"{NAMESPACE}_loop_lag_longest_seconds",
+            "The longest of these since the start.",
+            value=selector.longest_lag,
+        )
         yield HistogramMetricFamily(
             f"{NAMESPACE}_loop_turn_cpu_seconds",
             "Processor time of a turn of the event loop, to within about a millisecond.",
-            buckets=buckets,
+            buckets=_buckets(TURN_SECONDS, selector.longer, below=selector.short),
             sum_value=selector.seconds,
         )
         yield GaugeMetricFamily(
@@ -306,6 +314,16 @@ class TurnMetrics(Collector):
             "The longest of these since the last scrape.",
             value=recent,
         )
+
+
+def _buckets(bounds: Sequence[float], counts: Sequence[int], *, below: int = 0) -> list[tuple[str, float]]:
+    """Return the buckets of a histogram: how many are at most as large as each bound."""
+    totals = accumulate(counts, initial=below)
+    next(totals)
+    return [
+        ("+Inf" if bound == math.inf else str(bound), float(total))
+        for bound, total in zip((*bounds, math.inf), totals, strict=True)
+    ]
 
 
 ROUTES: Final = (reading("/metrics", show_metrics, "DescribeMetrics", None, forwarded=False),)

@@ -74,7 +74,6 @@ from quorum.node.parts import Parts
 from quorum.node.peers import LinksFollowVoters, Peers, dialled_addresses
 from quorum.node.periodic import SessionChecks, keep_changing, keep_sweeping
 from quorum.node.registration import Registration, over_http, registration_of
-from quorum.pace.loop_lag import keep_measuring_loop_lag
 from quorum.pace.loop_turns import TimedSelector
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.handshake import Hello, founding_sha256
@@ -510,7 +509,6 @@ class _Node:
                     group.create_task(keep_sweeping(self.controller, sweep, interval_ms=interval_ms))
             group.create_task(self.registration.run())
             group.create_task(self.state_check.run())
-            group.create_task(keep_measuring_loop_lag(self.controller.metrics))
             group.create_task(self._collections.keep_walking())
             group.create_task(self.committed_log.keep_syncing(self.files.run))
             group.create_task(self._lock.keep_checking(self.files.run))

@@ -5,15 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 NAMESPACE: Final = "metaquorum"
 COMMIT_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper bounds of the histogram: from a commit on fast disks to the commit timeout."""
-LAG_SECONDS: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Upper bounds of the histogram: 20 ms are as long as a turn of the loop should be, 300 ms cost a leader its leadership."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # else each counter would appear a second time, as a timestamp
 
@@ -117,26 +115,6 @@ class ControllerMetrics:
             "event_queue_processing_time_seconds",
             "Time from the begin of a write's decision until its records were appended.",
         )
-        self._loop_lag = Histogram(
-            "loop_lag_seconds",
-            "By how much a timer of 20 ms was late, because the event loop was busy.",
-            namespace=NAMESPACE,
-            buckets=LAG_SECONDS,
-            registry=self.registry,
-        )
-        self._loop_lag_longest = Gauge(
-            "loop_lag_longest_seconds",
-            "The longest of these since the start.",
-            namespace=NAMESPACE,
-            registry=self.registry,
-        )
-        self._longest = 0.0
-
-    def loop_lagged(self, seconds: float) -> None:
-        self._loop_lag.observe(seconds)
-        if seconds > self._longest:
-            self._longest = seconds
-            self._loop_lag_longest.set(seconds)
 
     def _counter(self, name: str, documentation: str) -> Counter:
         return Counter(name, documentation, namespace=NAMESPACE, registry=self.registry)

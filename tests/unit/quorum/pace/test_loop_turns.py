@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from metadata_log.limits import SOCKETS_PER_TURN
 from quorum.http.metrics import TurnMetrics
 from quorum.pace import loop_turns
-from quorum.pace.loop_turns import TimedSelector
+from quorum.pace.loop_turns import LAG_SECONDS, TimedSelector
 
 WORK_S, SLEEP_S = 0.06, 0.3
 
@@ -80,6 +80,41 @@ def test_a_long_turn_is_not_charged_with_the_short_ones_before_it(monkeypatch: p
     assert timed.seconds == pytest.approx(short)
     turn(0.5, 0.25)
     assert timed.longest == pytest.approx(0.25)
+    timed.close()
+
+
+def test_a_client_waits_while_a_turn_lasts_and_while_the_process_has_no_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: the waits are those of a timer of 20 ms, which never rings late in an idle loop. Method: a loop that is idle for
+    a second, works for 55 ms, is idle again, and wakes 0.3 s after its time-out.
+    """
+    now = 0.0
+    monkeypatch.setattr(loop_turns, "perf_counter", lambda: now)
+    timed = TimedSelector()
+
+    def idle(until: float, *, waking: float) -> None:
+        nonlocal now
+
+        def ready(_: float | None) -> list[object]:
+            nonlocal now
+            now = waking
+            return []
+
+        monkeypatch.setattr(timed, "_ready", ready)
+        timed.select(until - now)
+
+    idle(1.0, waking=1.0)
+    assert sum(timed.lags) == 0, "nothing is counted while the loop waits"
+    now = 1.055
+    idle(2.01, waking=2.31)
+    assert timed.lags == [50, 0, 0, 1, 1, *[0] * (len(LAG_SECONDS) - 4)], (
+        "at 1.02 and 1.04: 35 and 15 ms late"
+    )
+    now = 2.311
+    idle(3.0, waking=3.0)
+    assert timed.longest_lag == pytest.approx(0.291)
+    assert sum(timed.lags) == 115
     timed.close()
 
 
