@@ -43,20 +43,26 @@ SEED: Final = 1
 
 
 def replay(
-    *, records: int, engines: Sequence[str], small: int = SMALL_RECORDS, by_controllers: bool = False
+    *,
+    records: int,
+    engines: Sequence[str],
+    small: int = SMALL_RECORDS,
+    by_controllers: bool = False,
+    places: int = OFFSETS,
 ) -> dict[str, Any]:
     """Return the times of the questions that `replay` answers, in ms; those of the second engine are listed as a peer's.
 
-    Time the questions on a log of `records` records, and the report on one of `small`, too.
+    Time the questions on a log of `records` records, and the report on one of `small`, too. The digests are compared at so
+    many random `places`.
     """
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         if by_controllers:
-            export, per_second, said = _exported_of_controllers(Path(scratch, "large"), records)
+            export, per_second, said = _exported_of_controllers(Path(scratch, "large"), records, places)
         else:
             export, per_second = _exported(Path(scratch, "large"), records)
             said = {}
         lesser, _ = _exported(Path(scratch, "small"), small)
-        offsets = sorted(said) or _cuts(export, OFFSETS)
+        offsets = sorted(said) or _cuts(export, places)
         wanted = {image.end_offset: exported_digest(image) for image in folded_at(export, offsets)}
         for at, digest in said.items():
             if wanted[at] != digest:
@@ -90,9 +96,11 @@ def _exported(directory: Path, records: int) -> tuple[Export, float]:
     return _timed_export(directory / "log", directory / "export", big_log.CLUSTER_ID)
 
 
-def _exported_of_controllers(directory: Path, records: int) -> tuple[Export, float, Mapping[int, str]]:
+def _exported_of_controllers(
+    directory: Path, records: int, places: int
+) -> tuple[Export, float, Mapping[int, str]]:
     """Let controllers write a log; return as `_exported` does, and the digests that they gave by end offset."""
-    written = asyncio.run(busy_cluster.write_log(directory / "cluster", records, offsets=OFFSETS, seed=SEED))
+    written = asyncio.run(busy_cluster.write_log(directory / "cluster", records, offsets=places, seed=SEED))
     return *_timed_export(written.data / "log", directory / "export", written.cluster_id), written.digests
 
 
