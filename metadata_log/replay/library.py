@@ -142,7 +142,8 @@ def open_log(
         of = LiveLog(of, shown)
     scratch: Scratch | None
     if isinstance(of, LiveLog):
-        directory, scratch = of.exported()
+        # Spark derives what it needs later than DuckDB, which does it for an export.
+        directory, scratch = of.exported(is_passing=engine == "duckdb" or isinstance(engine, DuckDb))
     else:
         from metadata_log.replay.source import (
             exported,  # it knows files of every kind, and takes long to import

@@ -59,12 +59,12 @@ class LiveLog:
             page = _page(client, 0, ends_at) if begins_at == 0 < ends_at else b""
             self._answer.set_result(_Told(client, status, page))
 
-    def exported(self) -> "tuple[Path, Scratch]":
-        """Export the log for one reader, and return the directory and what removes it; raises as `export`."""
+    def exported(self, *, is_passing: bool) -> "tuple[Path, Scratch]":
+        """Export the log for one reader, and return the directory and what removes it; as `export`."""
         from metadata_log.replay.scratch import Scratch
 
         scratch = Scratch()
-        self.export(scratch.path, is_passing=True)
+        self.export(scratch.path, is_passing=is_passing)
         return scratch.path, scratch
 
     def export(self, to: Path, *, is_passing: bool = False) -> dict[str, Any]:
