@@ -6,7 +6,7 @@ Tests: tests/unit/metadata_log/replay/test_creations.py.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import PriorityQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -32,11 +32,17 @@ class Creations:
         )
         self._created: dict[str, Future[None]] = {}
         self._ready: PriorityQueue[_Ready] = PriorityQueue()
+        self._given: dict[str, object] = {}
 
     def _connect(self, connection: "DuckDBPyConnection") -> None:
         self._of_thread.connection = connection.cursor()
+        self._of_thread.given = set()
 
-    def add(self, name: str, create: Create, *, reads: Iterable[str]) -> None:
+    def give(self, name: str, rows: object) -> None:
+        """Let what is created from now on read a table of Arrow by this name: each connection has such names of its own."""
+        self._given[name] = rows
+
+    def add(self, name: str, create: Create, *, reads: Collection[str]) -> None:
         """Create `name` in a thread once all of `reads` that were added are created; it fails if one of them does.
 
         Of those that can be created, the first added is the next.
@@ -59,6 +65,11 @@ class Creations:
         with Failing(done):
             for one in needed:
                 one.result()
+            # All of them, since a view may read what its reader does not name.
+            for name, rows in self._given.copy().items():
+                if name not in self._of_thread.given:
+                    self._of_thread.connection.register(name, rows)
+                    self._of_thread.given.add(name)
             create(self._of_thread.connection)
             done.set_result(None)
 

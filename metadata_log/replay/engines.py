@@ -22,7 +22,7 @@ from metadata_log.replay.creations import Creations
 from metadata_log.replay.tables import moved_on
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from duckdb import DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
 
 Table = TypeVar("Table")
@@ -207,11 +207,9 @@ class DuckDb:
 
     def of_arrow(self, table: pa.Table) -> str:
         name = self._next_name()
-        if self._creations is None:
-            self._connection.register(name, table)
-        else:
-            # What is registered with one connection is not there for another.
-            self._creations.add(name, lambda connection: _copy(connection, name, table), reads=())
+        self._connection.register(name, table)
+        if self._creations is not None:
+            self._creations.give(name, table)
             self._computed.add(name)
         return name
 
@@ -323,13 +321,6 @@ class DuckDb:
     def _wait_for(self, name: str) -> None:
         if self._creations is not None:
             self._creations.wait(name)
-
-
-def _copy(connection: "DuckDBPyConnection", name: str, table: pa.Table) -> None:
-    """Create a table of rows in memory."""
-    connection.register(f"{name}_rows", table)
-    connection.execute(f"CREATE TABLE {name} AS FROM {name}_rows")
-    connection.unregister(f"{name}_rows")
 
 
 def _has_schema(file: Path, schema: pa.Schema) -> bool:
