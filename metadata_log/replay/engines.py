@@ -5,10 +5,12 @@ Tests: tests/spark/test_replay.py, tests/unit/metadata_log/replay/test_library.p
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import reduce
 from itertools import takewhile
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Protocol, TypeVar
 
 import duckdb
@@ -19,10 +21,11 @@ from metadata_log.errors import InvalidRequest
 from metadata_log.replay.analyses import duckdb_text, spark_text
 from metadata_log.replay.catalog import TABLES
 from metadata_log.replay.creations import Creations
+from metadata_log.replay.failing import Failing
 from metadata_log.replay.tables import moved_on
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyRelation
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
 
 Table = TypeVar("Table")
@@ -131,6 +134,25 @@ _NO_TABLE: Final = re.compile(
 """What the engines say of a table that they do not know: DuckDB, Spark."""
 
 
+def connecting() -> "Future[DuckDBPyConnection]":
+    """Begin to make a database, in a thread: DuckDB takes a twentieth of a second, in which Python can do something else."""
+
+    def connect() -> None:
+        with Failing(connection):
+            connection.set_result(_connected())
+
+    connection: Future[DuckDBPyConnection] = Future()
+    Thread(target=connect, name="connects").start()  # no daemon: the process's end waits for DuckDB
+    return connection
+
+
+def _connected() -> "DuckDBPyConnection":
+    connection = duckdb.connect(config={"autoinstall_known_extensions": False})
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute(_MACROS)
+    return connection
+
+
 class DuckDb:
     """DuckDB in this process; a table is the name of a view, or of a table that was computed.
 
@@ -142,16 +164,18 @@ class DuckDb:
     name = "duckdb"
     keeps_shared = False
 
-    def __init__(self, *, threads: int = 2, is_quick: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        threads: int = 2,
+        is_quick: bool = False,
+        connection: "Future[DuckDBPyConnection] | None" = None,
+    ) -> None:
+        """Take a connection that `connecting` returned, or make one."""
         self._threads = threads
         self._is_quick = is_quick
-        config: dict[str, Any] = {
-            "threads": 1 if is_quick else threads,
-            "autoinstall_known_extensions": False,
-        }
-        self._connection = duckdb.connect(config=config)
-        self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
-        self._connection.execute(_MACROS)
+        self._connection = _connected() if connection is None else connection.result()
+        self._connection.execute(f"SET threads = {1 if is_quick else threads}")
         self._creations = Creations(self._connection) if is_quick else None
         self._named = 0
         self._files: set[str] = set()

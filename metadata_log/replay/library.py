@@ -32,7 +32,7 @@ from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLE
 from metadata_log.replay.changes import Changes, changes_in
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
-from metadata_log.replay.engines import DuckDb, Engine, Made, Spark, Table
+from metadata_log.replay.engines import DuckDb, Engine, Made, Spark, Table, connecting
 from metadata_log.replay.frames import Frame, arrow_of
 from metadata_log.replay.glance import Glance
 from metadata_log.replay.live_log import LiveLog
@@ -140,6 +140,7 @@ def open_log(
     """
     if isinstance(of, str) and re.match(r"https?://", of):
         of = LiveLog(of, shown)
+    connection = connecting() if engine == "duckdb" else None
     scratch: Scratch | None
     if isinstance(of, LiveLog):
         # Spark derives what it needs later than DuckDB, which does it for an export.
@@ -152,6 +153,8 @@ def open_log(
         directory, scratch = exported(of, form=format, skips_damaged=skip_damaged)
     export = open_export(directory)  # before a JVM is started for nothing
     warn_of_unknown(of, export)
+    if connection is not None:
+        return Log(DuckDb(is_quick=export.is_small, connection=connection), export, scratch=scratch)
     return Log(engine_named(engine, is_quick=export.is_small), export, scratch=scratch)
 
 
