@@ -81,6 +81,7 @@ def test_why_it_is_not_there_is_said_where_it_is_read(monkeypatch: pytest.Monkey
         replay.open("http://there")
 
 
+@pytest.mark.slow
 def test_a_small_log_that_passes_through_is_told_as_its_export(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

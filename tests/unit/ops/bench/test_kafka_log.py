@@ -3,6 +3,8 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from metadata_log.codec import decode
 from metadata_log.image.metadata_image import EMPTY
 from ops.bench.big_log import frames
@@ -25,6 +27,7 @@ def test_it_is_read_from_many_segments_and_nothing_is_lost(tmp_path: Path) -> No
     assert state.voters == (1, 2, 3)
 
 
+@pytest.mark.slow
 def test_its_import_is_measured() -> None:
     answer = import_kafka(records=4_000, partitions=300)
     assert answer["params"]["records"] == 4_000
