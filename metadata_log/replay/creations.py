@@ -8,6 +8,7 @@ Tests: tests/unit/metadata_log/replay/test_creations.py.
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import PriorityQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -52,9 +53,9 @@ class Creations:
         ready = _Ready(len(self._created), create, needed, done)
         countdown = _Countdown(len(needed) + 1, lambda: self._is_ready(ready))
         for one in needed:
-            one.add_done_callback(countdown.count)
+            one.add_done_callback(countdown.one_is_created)
         self._created[name] = done
-        countdown.count(None)
+        countdown.count()
 
     def _is_ready(self, ready: "_Ready") -> None:
         self._ready.put(ready)
@@ -100,9 +101,14 @@ class _Countdown:
         self._left, self._call = count, call
         self._lock = threading.Lock()
 
-    def count(self, _: object) -> None:
+    def count(self) -> None:
         with self._lock:
             self._left -= 1
             is_zero = self._left == 0
         if is_zero:
             self._call()
+
+    def one_is_created(self, _: Future[None]) -> None:
+        """Count, in the thread that created it; the threads take nothing more once the process ends."""
+        with suppress(RuntimeError):
+            self.count()

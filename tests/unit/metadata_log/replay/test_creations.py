@@ -1,5 +1,7 @@
 """Edge: tables are created side by side, each after what it reads."""
 
+import subprocess
+import sys
 import threading
 
 import duckdb
@@ -56,6 +58,21 @@ def test_what_can_be_created_is_created_in_the_order_in_which_it_was_added() -> 
     creations.wait_for_all()
     assert sorted(order) == ["last", "later", "reads"]
     assert order.index("last") > order.index("later")
+
+
+def test_a_process_that_ends_meanwhile_says_nothing() -> None:
+    """As an operator's Ctrl-C ends a report."""
+    script = (
+        "import time, duckdb\n"
+        f"from {Creations.__module__} import Creations\n"
+        "creations = Creations(duckdb.connect())\n"
+        "creations.add('a', lambda _: time.sleep(0.2), reads=())\n"
+        "creations.add('b', lambda _: None, reads=('a',))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout + ran.stderr == ""
 
 
 def test_what_fails_fails_what_reads_it_and_nothing_else() -> None:
