@@ -12,8 +12,8 @@ processor time alone tells. To ask for that is a
 system call of a microsecond, so it is asked for after each turn that lasted for a millisecond, and else once in a
 millisecond of turns: what a turn took is known to within about a millisecond, for less than a microsecond a turn.
 
-How long a client waits for the loop is counted as a timer that rings every GRID_S would see it. There is no such timer:
-at rest it would wake the process more often than all else does.
+How long a client waits for the loop is counted as a timer of RING_S would see it, which is set again when it has rung. There
+is no such timer: at rest it would wake the process more often than all else does.
 """
 
 import math
@@ -30,7 +30,7 @@ from metadata_log.limits import SOCKETS_PER_TURN
 SHORT_S: Final = 0.001
 TURN_SECONDS: Final = (SHORT_S, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Upper bounds of the histogram: 20 ms are as long as a turn should take, 50 ms in a cluster of a million partitions."""
-GRID_S: Final = 0.02
+RING_S: Final = 0.02
 LAG_SECONDS: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Upper bounds of the histogram of waits."""
 
@@ -58,7 +58,7 @@ class TimedSelector(EpollSelector):
         self.lag_seconds = 0.0
         self.longest_lag = 0.0
         self._began = self._idle_until = perf_counter()
-        self._rung = int(self._began / GRID_S)
+        self._due = self._began + RING_S
         self._uncounted = 0.0
         """What the turns lasted since processor time was asked for."""
         self._processor_time = thread_time()
@@ -91,9 +91,8 @@ class TimedSelector(EpollSelector):
                 self._ask()
         else:
             self._count(lasted)
-        rings = int(now / GRID_S)
-        if rings != self._rung:
-            self._count_lags(now, rings)
+        if now >= self._due:
+            self._ring(now)
         ready = self._ready(timeout)
         self._began = self._idle_until = perf_counter()
         if timeout is not None and self._began - now > timeout:
@@ -101,16 +100,18 @@ class TimedSelector(EpollSelector):
             self._idle_until = now + max(0.0, timeout)
         return ready
 
-    def _count_lags(self, now: float, rings: int) -> None:
-        """Count what the timer would have seen since it was counted last: the loop was idle at first, and then busy."""
-        idle = min(rings, max(self._rung, int(self._idle_until / GRID_S)))
-        self.lags[0] += idle - self._rung
-        for ring in range(idle + 1, rings + 1):
-            lag = now - ring * GRID_S
+    def _ring(self, now: float) -> None:
+        """Count how often the timer would have rung by now: in time while the loop was idle, and late once it was busy."""
+        if self._idle_until >= self._due:
+            in_time = int((self._idle_until - self._due) / RING_S) + 1
+            self.lags[0] += in_time
+            self._due += in_time * RING_S
+        if now >= self._due:
+            lag = now - self._due
             self.lags[bisect_left(LAG_SECONDS, lag)] += 1
             self.lag_seconds += lag
             self.longest_lag = max(self.longest_lag, lag)
-        self._rung = rings
+            self._due = now + RING_S
 
     def _ready(self, timeout: float | None) -> list[tuple[SelectorKey, int]]:
         """Return what EpollSelector does, but of no more than SOCKETS_PER_TURN sockets and those to serve first."""

@@ -89,6 +89,7 @@ class Guard:
             return
         state.links.pop(node_id, None)
         state.links[node_id] = directory_id
+        self.elections.heard(node_id)
         if state.engine.role is Role.LEADER:
             self.replication.linked(member)
 
@@ -99,7 +100,6 @@ class Guard:
         if state.links.get(node_id) != member.directory_id:
             return
         del state.links[node_id]
-        self.elections.heard(node_id)
         if not state.counts(member):
             self.replication.left(member)  # an observer
         if by_peer and node_id == state.leader and state.engine.role is Role.FOLLOWER:

@@ -61,9 +61,7 @@ def test_a_controller_that_has_less_than_it_says_is_not_taken_for_whole(
 
 
 def test_it_is_asked_before_it_is_read_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the controller answers while what reads its log is imported. Method: a log that nobody reads yet; then one whose
-    pages are counted.
-    """
+    """Goal: the controller answers while the reader is imported. Method: a log that is not read yet; then its pages."""
     asked = saying(monkeypatch, HISTORY)
     log = LiveLog("http://there")
     log._answer.result(timeout=10)
@@ -79,6 +77,27 @@ def test_why_it_is_not_there_is_said_where_it_is_read(monkeypatch: pytest.Monkey
     saying(monkeypatch, HISTORY, silent=True)
     with pytest.raises(BrokerNotAvailable, match="nothing listens there"):
         replay.open("http://there")
+
+
+@pytest.mark.slow
+def test_a_part_of_a_log_that_passes_through_is_told_as_its_export(tmp_path: Path) -> None:
+    """Goal: the same for a log that goes on from a snapshot. Method: both exports of it; each table of both."""
+    image = HISTORY[len(HISTORY) // 2].image
+    for name, is_passing in (("passing", True), ("whole", False)):
+        export_log(
+            frames_of(HISTORY),
+            tmp_path / name,
+            cluster_id=CLUSTER_ID,
+            snapshot=image,
+            begins_at=image.end_offset,
+            is_passing=is_passing,
+        )
+    passing, whole = (replay.open(tmp_path / name) for name in ("passing", "whole"))
+    assert len(passing.export.files) == 2, "the state at its beginning, and records"
+    for name in TABLES:
+        ours, theirs = (plain_rows_of(log.engine.answer(log.table(name))) for log in (passing, whole))
+        assert sorted(map(repr, ours)) == sorted(map(repr, theirs)), name
+    assert report_of(passing) == report_of(whole)
 
 
 @pytest.mark.slow

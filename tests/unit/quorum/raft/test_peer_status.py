@@ -123,8 +123,11 @@ def test_a_voter_that_is_linked_and_answers_no_pre_vote_is_silent() -> None:
     guard.connected(quorum.member(C), began + SILENT_MS)
     assert silent(began + 2 * SILENT_MS) == []
     guard.elections.begin_pre_vote()
+    guard.state.links.pop(B)
+    guard.connected(quorum.member(B), began + 5 * SILENT_MS)
+    assert silent(began + 5 * SILENT_MS) == [C], "what B was asked before it was linked, it cannot answer"
     guard.elections.heard_leader(B)
-    assert silent(began + 4 * SILENT_MS) == []
+    assert silent(began + 9 * SILENT_MS) == []
 
 
 @pytest.mark.parametrize("how", ["a new leadership", "no leadership"])
