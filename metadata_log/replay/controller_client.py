@@ -154,19 +154,20 @@ class ControllerClient:
     def followers_first(self) -> "ControllerClient":
         """Return the same quorum, followers first and the leader last, as the first that answers knows it.
 
-        The leader has other work; what a follower lacks of the log, it has some milliseconds later.
+        The leader has other work; what a follower lacks of the log, it has some milliseconds later. Among followers the one
+        that answers is the first: of the others it may not know yet that they are frozen.
         """
         status = self.json("/v1/quorum", patience_s=0)
         members = [*status.get("voters", ()), *status.get("observers", ())]
         found = [
-            (member.get("role") == "leader", member["http"])
+            (member.get("role") == "leader", member.get("id") != status.get("node_id"), member["http"])
             for member in members
             if member.get("reachable")
             and member.get("silent_ms") is None
             and _is_url(member.get("http"))
             and self._may_show(member["http"])
         ]
-        ordered = [url for _, url in sorted(found, key=lambda pair: pair[0])]
+        ordered = [url for *_, url in sorted(found, key=lambda one: one[:2])]
         return ControllerClient(tuple(dict.fromkeys([*ordered, *self.urls])), self.shown)
 
     def _may_show(self, url: str) -> bool:

@@ -59,6 +59,11 @@ class LiveLog:
             page = _page(client, 0, ends_at) if begins_at == 0 < ends_at else b""
             self._answer.set_result(_Told(client, status, page))
 
+    def check(self) -> None:
+        """Raise what the controllers have answered, if it is known by now that they give no log."""
+        if self._answer.done():
+            self._answer.result()
+
     def exported(self, *, is_passing: bool) -> "tuple[Path, Scratch]":
         """Export the log for one reader, and return the directory and what removes it; as `export`."""
         from metadata_log.replay.scratch import Scratch

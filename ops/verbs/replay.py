@@ -64,6 +64,8 @@ class Source(Output):
         export = LiveLog(self.export, shown) if isinstance(self.export, str) else self.export
         if self.engine == "duckdb" and not is_for_spark:
             load_arrow_alone()
+        if isinstance(export, LiveLog):
+            export.check()
         log = replay.open(
             export,
             self.engine,

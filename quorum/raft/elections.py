@@ -229,7 +229,7 @@ class Elections:
             )
 
     def heard(self, peer: NodeId) -> None:
-        """Note that a peer sent something, or is linked anew: it owes no answer to what was asked before."""
+        """Note that a peer sent something, or has a new link: it owes no answer to what was asked before."""
         self._owes_since.pop(peer, None)
 
     def owes_ms(self, peer: NodeId, now: float) -> int | None:

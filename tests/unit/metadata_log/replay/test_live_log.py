@@ -75,6 +75,10 @@ def test_it_is_asked_before_it_is_read_and_once(tmp_path: Path, monkeypatch: pyt
 
 def test_why_it_is_not_there_is_said_where_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     saying(monkeypatch, HISTORY, silent=True)
+    log = LiveLog("http://there")
+    log._answer.exception(timeout=10)
+    with pytest.raises(BrokerNotAvailable, match="nothing listens there"):
+        log.check()
     with pytest.raises(BrokerNotAvailable, match="nothing listens there"):
         replay.open("http://there")
 

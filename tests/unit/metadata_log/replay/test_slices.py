@@ -438,6 +438,24 @@ def test_followers_are_asked_at_addresses_of_nodes(monkeypatch: pytest.MonkeyPat
     assert controllers("https://one:1").followers_first().urls == asked
 
 
+def test_the_follower_that_answers_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none leads, it does not know for 3 s that the others are frozen."""
+    roles = {1: "follower", 2: "leader", 3: "follower", 4: "follower"}
+    voters = [
+        {
+            "id": node,
+            "http": f"http://{node}:1",
+            "role": role,
+            "reachable": True,
+            "silent_ms": 3_000 if node == 4 else None,
+        }
+        for node, role in roles.items()
+    ]
+    monkeypatch.setattr(ControllerClient, "json", lambda *_, **__: {"voters": voters, "node_id": 3})
+    urls = controllers("http://9:1").followers_first().urls
+    assert urls == ("http://3:1", "http://1:1", "http://2:1", "http://9:1")
+
+
 def test_with_an_authority_nothing_is_sent_in_the_clear(controller: str) -> None:
     client = controllers(controller, Shown(ca=Path("ca.crt")))
     with pytest.raises(BrokerNotAvailable, match="name https:// addresses alone"):
