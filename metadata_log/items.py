@@ -1,5 +1,5 @@
 """Pure: the items of a long list of an answer, each made when it is encoded.
-Tests: tests/unit/metadata_log/node/http/test_answer_pieces.py.
+Tests: tests/unit/metadata_log/node/http/test_encodings.py.
 """
 
 from collections.abc import Iterable, Iterator

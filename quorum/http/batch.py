@@ -10,7 +10,8 @@ from msgspec import Meta
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, MetadataError
 from metadata_log.ids import Uuid
-from metadata_log.node.http.answers import encoded_items, json_bytes, packed, wants_msgpack
+from metadata_log.node.http.answers import encoded_items, wants_msgpack
+from metadata_log.node.http.encodings import json_bytes, packed
 from metadata_log.node.pace import Pace
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape

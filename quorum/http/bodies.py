@@ -10,8 +10,9 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnsupportedMediaType
 from metadata_log.ids import BrokerId, Uuid, uuid_from_text
-from metadata_log.node.http.answers import JSON, MSGPACK, packed
+from metadata_log.node.http.answers import JSON, MSGPACK
 from metadata_log.node.http.bodies import read_raw
+from metadata_log.node.http.encodings import packed
 from metadata_log.node.http.identities import of
 from metadata_log.node.http.trace import trace_id_of
 from metadata_log.node.identity.access import peer_address

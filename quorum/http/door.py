@@ -20,7 +20,7 @@ from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.items import Items, listed
 from metadata_log.node.console.login import Login
-from metadata_log.node.http.answer_pieces import Sender, parts_of
+from metadata_log.node.http.answer_pieces import Sender
 from metadata_log.node.http.answers import (
     AS_IT_IS_CALLED,
     JSON,
@@ -31,6 +31,7 @@ from metadata_log.node.http.answers import (
     wants_msgpack,
 )
 from metadata_log.node.http.caller import OwnNames
+from metadata_log.node.http.encodings import parts_of
 from metadata_log.node.http.identities import Identities
 from metadata_log.node.http.query import flag
 from metadata_log.node.leaderless import LEADERLESS

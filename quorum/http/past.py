@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from metadata_log.digest import EMPTY_BUCKETS
 from metadata_log.errors import InvalidRequest, MetadataError, NotAuthorized, OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.http.answers import json_bytes
+from metadata_log.node.http.encodings import json_bytes
 from metadata_log.node.http.routes import NAME, NAMES, NODE, NUMBER, WHEN
 from metadata_log.recount import told_line
 from quorum.controller.callers import authorize

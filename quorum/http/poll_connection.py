@@ -18,7 +18,8 @@ from aiohttp.http import SERVER_SOFTWARE
 
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, Fault, MetadataError, NotAuthorized, NotController
-from metadata_log.node.http.answers import MSGPACK, packed
+from metadata_log.node.http.answers import MSGPACK
+from metadata_log.node.http.encodings import packed
 from metadata_log.node.http.server import NamedErrors
 from metadata_log.node.identity.access import Peer, peer_of
 from metadata_log.wire.bodies import unpack

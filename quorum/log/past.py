@@ -27,7 +27,7 @@ from metadata_log.ids import TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.log.lines import lines_of
 from metadata_log.log.topic_filter import TopicFilter
-from metadata_log.node.http.answer_pieces import joined
+from metadata_log.node.http.encodings import joined
 from metadata_log.node.http.state_answer import state_items
 from metadata_log.node.threads import Slots, Threads
 from metadata_log.recount import lines_of_bucket

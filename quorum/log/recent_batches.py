@@ -13,7 +13,7 @@ from metadata_log.batch import RecordBatch
 from metadata_log.ids import TopicId, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.limits import MIB
-from metadata_log.node.http.answers import json_bytes
+from metadata_log.node.http.encodings import json_bytes
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,

@@ -24,7 +24,8 @@ from metadata_log.image.features import metadata_level
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.metadata_versions import CONTROLLERS_FROM
 from metadata_log.node.addresses import read_url
-from metadata_log.node.http.answers import MSGPACK, packed
+from metadata_log.node.http.answers import MSGPACK
+from metadata_log.node.http.encodings import packed
 from metadata_log.node.identity.credentials import why_it_failed
 from metadata_log.node.identity.rights import ROLES, Principal
 from metadata_log.records.brokers import BrokerEndpoint

@@ -1,77 +1,18 @@
-"""Edge: large answers in pieces: no copy of the whole is held, and no call encodes much of it."""
+"""Edge: large answers in pieces: no copy of the whole is held, and no call encodes much of it.
+Tests: tests/unit/quorum/http/test_app.py.
+"""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any, Final
 
-import msgpack
 from aiohttp import hdrs, web
 
 from metadata_log import limits
 from metadata_log.errors import Fault, MetadataError
-from metadata_log.items import Items
 from metadata_log.node.http.answer_buffers import AnswerBuffers
-from metadata_log.node.http.answers import JSON, MSGPACK, json_bytes, packed, wants_msgpack
+from metadata_log.node.http.answers import JSON, MSGPACK, wants_msgpack
+from metadata_log.node.http.encodings import joined, parts_of
 from metadata_log.node.http.trace import trace_headers
 from metadata_log.node.threads import Threads
-
-ENCODED_AT_ONCE: Final = 128
-"""Items of a list in one call of an encoder: some hundred microseconds."""
-
-
-def parts_of(value: object, *, as_msgpack: bool) -> Iterator[bytes]:
-    """Yield the encoding of a value: of `Items` and of long lists item by item, also where a map has them.
-
-    Joined, it is what `packed` or `json_bytes` returns.
-    """
-    if _is_long(value):
-        yield from (_msgpack_items if as_msgpack else _json_items)(value)
-    elif isinstance(value, dict) and any(map(_is_long, value.values())):
-        yield from (_msgpack_map if as_msgpack else _json_map)(value)
-    else:
-        yield packed(value) if as_msgpack else json_bytes(value)
-
-
-def _is_long(value: object) -> bool:
-    return isinstance(value, Items) or (isinstance(value, list) and len(value) > ENCODED_AT_ONCE)
-
-
-def _msgpack_items(items: Any) -> Iterator[bytes]:
-    yield msgpack.Packer().pack_array_header(len(items))
-    for item in items:
-        yield from parts_of(item, as_msgpack=True)
-
-
-def _msgpack_map(value: Mapping[str, Any]) -> Iterator[bytes]:
-    yield msgpack.Packer().pack_map_header(len(value))
-    for name, one in value.items():
-        yield packed(name)
-        yield from parts_of(one, as_msgpack=True)
-
-
-def _json_items(items: Any) -> Iterator[bytes]:
-    yield b"["
-    for place, item in enumerate(items):
-        if place:
-            yield b","
-        yield from parts_of(item, as_msgpack=False)
-    yield b"]"
-
-
-def _json_map(value: Mapping[str, Any]) -> Iterator[bytes]:
-    for place, (name, one) in enumerate(value.items()):
-        yield (b"," if place else b"{") + json_bytes(name) + b":"
-        yield from parts_of(one, as_msgpack=False)
-    yield b"}"
-
-
-def joined(parts: Iterator[bytes]) -> bytes:
-    """Return the next parts, joined, ANSWER_PIECE_BYTES of them or a little more; fewer bytes only at the end."""
-    piece = bytearray()
-    for part in parts:
-        piece += part
-        if len(piece) >= limits.ANSWER_PIECE_BYTES:
-            break
-    return bytes(piece)
 
 
 async def pieces_of(threads: Threads, parts: Iterator[bytes]) -> AsyncIterator[bytes]:

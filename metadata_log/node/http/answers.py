@@ -1,12 +1,10 @@
 """Edge: answers over HTTP: how a value is encoded and how an error is reported, by controllers and brokers alike."""
 
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 import msgpack
-import msgspec
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
@@ -27,6 +25,7 @@ from metadata_log.errors import (
 )
 from metadata_log.node.http.bodies import BODY_BUFFERS, BODY_BYTES_HELD
 from metadata_log.node.http.body_buffers import BodyBuffers
+from metadata_log.node.http.encodings import json_bytes, packed
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
@@ -273,15 +272,3 @@ def without_details(reasons: Iterable[Mapping[str, str]], *, ready: bool) -> dic
 def wants_msgpack(request: web.BaseRequest) -> bool:
     accept = request.headers.get("Accept", "")
     return MSGPACK in accept or (request.content_type == MSGPACK and JSON not in accept)
-
-
-def packed(value: object) -> bytes:
-    data: bytes = msgpack.packb(value, unicode_errors="backslashreplace")
-    return data
-
-
-def json_bytes(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # half a surrogate pair, which the other library escapes
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")

@@ -10,7 +10,7 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.image.views import state_json
-from metadata_log.node.http.answer_pieces import parts_of
+from metadata_log.node.http.encodings import parts_of
 
 HEAD: Final = ("end_offset", "controller_epoch", "time_ms", "digest")
 """What every answer has: which state it is."""

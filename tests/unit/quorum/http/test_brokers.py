@@ -15,7 +15,8 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.image.topics import list_topics
 from metadata_log.image.views import state_json
 from metadata_log.items import listed
-from metadata_log.node.http.answers import MSGPACK, packed
+from metadata_log.node.http.answers import MSGPACK
+from metadata_log.node.http.encodings import packed
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.bodies import unpack
 from quorum.http.brokers import describe_broker

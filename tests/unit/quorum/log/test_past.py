@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +21,7 @@ from metadata_log.errors import LogDamaged, OffsetCompacted, OffsetInFuture, Thr
 from metadata_log.image.metadata_image import Delta
 from metadata_log.log.lines import lines_of, log_lines
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.http.answers import json_bytes
+from metadata_log.node.http.encodings import json_bytes
 from metadata_log.node.http.state_answer import state_items
 from metadata_log.node.threads import Threads
 from quorum.log import past as past_module
@@ -306,3 +308,10 @@ def test_what_fails_in_the_process_is_refused_by_name(tmp_path: Path, process: H
                 await state.losses({}, [11])
 
     tell(tmp_path, story, process)
+
+
+def test_the_process_that_reads_the_past_imports_no_server() -> None:
+    """Its first answer waits for its imports: those of HTTP took as long as all others together."""
+    script = "import quorum.log.past, sys; print('aiohttp' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"

@@ -6,9 +6,14 @@ import pytest
 
 from metadata_log import limits
 from metadata_log.items import Items, listed
-from metadata_log.node.http import answer_pieces
-from metadata_log.node.http.answer_pieces import ENCODED_AT_ONCE, joined, parts_of
-from metadata_log.node.http.answers import json_bytes, packed
+from metadata_log.node.http import encodings
+from metadata_log.node.http.encodings import (
+    ENCODED_AT_ONCE,
+    joined,
+    json_bytes,
+    packed,
+    parts_of,
+)
 
 MANY = 5 * ENCODED_AT_ONCE
 
@@ -44,7 +49,7 @@ def test_the_parts_are_the_whole_and_each_is_small(as_msgpack: bool, monkeypatch
         assert not isinstance(value, list) or len(value) <= ENCODED_AT_ONCE
         return packed(value) if as_msgpack else json_bytes(value)
 
-    monkeypatch.setattr(answer_pieces, "packed" if as_msgpack else "json_bytes", small)
+    monkeypatch.setattr(encodings, "packed" if as_msgpack else "json_bytes", small)
     monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 1_000)
     parts = parts_of(answer(), as_msgpack=as_msgpack)
     pieces = [*iter(lambda: joined(parts), b"")]
