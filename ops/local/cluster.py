@@ -64,6 +64,7 @@ from ops.local.member_processes import (
     stderr_of,
 )
 from ops.processes import is_locked, running_process
+from ops.waits import pause_s
 from quorum.node.config import ControllerSettings
 
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ class LocalCluster:
             NotReady: the cluster was not ready within `timeout_s`.
         """
         timeout_s = timeout_s or (KAFKA_READY_TIMEOUT_S if self.is_for_kafka else READY_TIMEOUT_S)
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
         while missing := await self.missing():
             for member in self.members:
                 code = self.exit_code(member.id)
@@ -326,9 +327,10 @@ class LocalCluster:
                         f"{member.role} {member.id} ended with {ended_with(code)}: {self.last_words(member.id)}",
                         exit_code=code,
                     )
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if waited_s > timeout_s:
                 raise NotReady(f"not ready within {timeout_s:g} s: {missing}")
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(pause_s(waited_s, POLL_S))
         self.set_state("ready")
 
     async def missing(self) -> str | None:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from metadata_log.errors import Rejected, Unavailable
 from ops.local.cluster import LocalCluster
 from ops.stories.stage import Stage, StoryFailed
-from ops.waits import until, until_async
+from ops.waits import pause_s, until, until_async
 from tests.support.processes import poll_until
 
 
@@ -93,3 +93,10 @@ def test_the_last_error_is_named_if_nothing_came(wait: Wait) -> None:
 
 def test_a_story_asks_again_what_its_client_could_not_answer() -> None:
     assert tell(Looks(KafkaException("coordinator load in progress"), 7), 60.0) == 7
+
+
+def test_looks_become_rarer_the_longer_a_wait_has_taken() -> None:
+    assert [round(pause_s(waited, 0.03), 3) for waited in (0.0, 0.6, 1.0, 4.0, 60.0)] == [
+        *(0.03, 0.03, 0.05, 0.2, 0.25),
+    ]
+    assert pause_s(60.0, 0.5) == 0.5
