@@ -206,7 +206,10 @@ class Broker:
             self.apply(frames)
             if frames and self.is_("fetches_from_the_high_watermark"):
                 self.offset = head["high_watermark"]
-        return bool(head["should_shut_down"]) and self.stopping and not self.is_("does_not_leave")
+        if head["should_shut_down"] and self.is_("does_not_leave"):
+            time.sleep(0.05)  # else it would ask thousands of times until it is given up
+            return False
+        return bool(head["should_shut_down"]) and self.stopping
 
     # --- frames
 
