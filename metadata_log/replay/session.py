@@ -16,6 +16,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
@@ -136,13 +137,18 @@ def _runs_spark(java: Path) -> bool:
 def _java_version(java: Path, *flags: str) -> int:
     """Return the major version of a java; 0 if it does not run."""
     try:
-        ran = subprocess.run(  # noqa: S603 the user's own java
-            [java, *flags, "-version"], capture_output=True, text=True, timeout=30, check=True
-        )
+        found = _VERSION.search(_told_version(java, *flags))
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = _VERSION.search(ran.stderr)
     return int(found[1]) if found else 0
+
+
+@cache  # a JVM that starts only to say this takes a tenth of a second of a processor; one that does not start is asked again
+def _told_version(java: Path, *flags: str) -> str:
+    ran = subprocess.run(  # noqa: S603 the user's own java
+        [java, *flags, "-version"], capture_output=True, text=True, timeout=30, check=True
+    )
+    return ran.stderr
 
 
 def _wrapped(java: Path) -> Path:
