@@ -70,6 +70,8 @@ TYPES: Final = {
 
 _COLUMN: Final = re.compile(r"--   (\w+) ([A-Z<>]+|[a-z_]+): (.+)")
 """Name, type, or the column of records that has the same type, and meaning."""
+_OF_TYPES: Final = re.compile(r"\btype (?:IN \(([\d, ]+)\)|(?:=|<>) (\d+))")
+"""How the texts choose records by their types."""
 _BRACES: Final = str.maketrans("", "", "{}")
 _CONTINUED: Final = "--       "
 
@@ -126,6 +128,27 @@ def meanings(table: str | None = None) -> dict[str, str]:
 def needs(analysis: str) -> frozenset[str]:
     """Return the names in braces of an analysis: the tables that it reads, and numbers."""
     return frozenset(field for _, field, _, _ in string.Formatter().parse(spark_text(analysis)) if field)
+
+
+@cache
+def makes_nothing_of(analysis: str, types: frozenset[int]) -> bool:
+    """Answer whether a family of changes, or a subject's state, has no row where the records are of these types alone.
+
+    Each of them chooses the records that it begins with by their types; an analysis that names none may have rows.
+    """
+    named = [
+        number
+        for found in _OF_TYPES.findall(spark_text(analysis))
+        for number in re.findall(r"\d+", " ".join(found))
+    ]
+    return bool(named) and types.isdisjoint(map(int, named))
+
+
+@cache
+def schema(name: str) -> pa.Schema:
+    """Return the columns of a table of the catalog as files have them."""
+    types = {sql_name(field.type): field.type for field in SCHEMA} | TYPES
+    return pa.schema([(column.name, types[column.type]) for column in stored(name).columns])
 
 
 def sql_name(of: pa.DataType) -> str:

@@ -73,7 +73,10 @@ def state_digest(
 
 def digest_of(engine: Engine[Table], state: State[Table]) -> str:
     """Return the digest of a state of tables, all but the last hash computed by the engine."""
-    lines = engine.union(*(engine.analysis(f"lines_{name}", rows=part) for name, part in state.parts.items()))
+    told = state.parts.keys() - state.empty or {*state.parts}
+    lines = engine.union(
+        *(engine.analysis(f"lines_{name}", rows=part) for name, part in state.parts.items() if name in told)
+    )
     buckets = list(EMPTY_BUCKETS)
     for bucket, count, x1, x2 in rows(engine.arrow(engine.analysis("state_buckets", lines=lines))):
         buckets[int(bucket, 16)] = (count, x1, x2)

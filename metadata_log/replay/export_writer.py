@@ -73,6 +73,8 @@ class ExportWriter:
         self._before = before
         self._segment: _Segment | None = None
         self._state = SCHEMA.empty_table()
+        self._types: frozenset[int] = frozenset()
+        """The record types of the segment."""
 
     def last_state(self) -> pa.Table:
         """Return the state at the end of the run before, on which all that follows rests."""
@@ -112,6 +114,7 @@ class ExportWriter:
         for rows in _row_groups(table):
             self._segment.writer.write_table(rows)
         self._segment.rows += table.num_rows
+        self._types |= _types_in(table)
 
     def close_segment(self, image: MetadataImage | None, position: pa.Table) -> None:
         """Finish the file of records, derive its changes and the state at its end, and check that state against the fold,
@@ -120,6 +123,7 @@ class ExportWriter:
         Of a small log that only passes through, nothing is derived: its reader needs a part of it, and derives that sooner.
         """
         segment, self._segment = self._segment, None
+        types, self._types = self._types | _types_in(self._state), frozenset()
         assert segment is not None, "rows were written"
         segment.writer.close()
         first, last = segment.first_offset, _end_offset(position) - 1
@@ -131,10 +135,10 @@ class ExportWriter:
         duckdb = DuckDb(is_quick=is_small)
         records = duckdb.union(duckdb.of_arrow(self._state), duckdb.parquet([segment.path]))
         others = small_records(duckdb, records)
-        for family, changes in Changes(duckdb, records, others, from_offset=first).items():
+        for family, changes in Changes(duckdb, records, others, from_offset=first, types=types).items():
             rows = duckdb.arrow(changes)
             self._write_table(family, segment.path.name, rows, first_offset=first, last_offset=last)
-        state = state_of(duckdb, records, end_offset=last + 1, others=others)
+        state = state_of(duckdb, records, end_offset=last + 1, others=others, types=types)
         self._state = _state_table(duckdb, state, position)
         if image is not None:
             _check_state(duckdb, self._state, image)
@@ -266,19 +270,26 @@ def _end_offset(position: pa.Table) -> int:
 
 
 def _state_table(duckdb: DuckDb, state: State[str], position: pa.Table) -> pa.Table:
-    tables = [_with_all_columns(duckdb.arrow(part)) for part in state.parts.values()]
+    tables = [
+        _with_all_columns(duckdb.arrow(part)) for name, part in state.parts.items() if name not in state.empty
+    ]
     table = pa.concat_tables([*tables, position])
     return table.sort_by([("type", "ascending"), ("topic_id", "ascending"), ("partition", "ascending")])
 
 
 def _check_state(duckdb: DuckDb, state: pa.Table, image: MetadataImage) -> None:
     end_offset = image.end_offset
-    sql = digest_of(duckdb, state_of(duckdb, duckdb.of_arrow(state), end_offset=end_offset))
+    rows = duckdb.of_arrow(state)
+    sql = digest_of(duckdb, state_of(duckdb, rows, end_offset=end_offset, types=_types_in(state)))
     fold = exported_digest(image)
     if sql != fold:
         raise InvariantBroken(
             f"the exported rows up to offset {end_offset} add up to {sql}, the log's records to {fold}"
         )
+
+
+def _types_in(table: pa.Table) -> frozenset[int]:
+    return frozenset(pa.compute.unique(table.column("type")).to_pylist())
 
 
 def _with_all_columns(table: pa.Table) -> pa.Table:

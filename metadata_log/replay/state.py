@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from metadata_log.records.registry import TYPE_IDS
 from metadata_log.records.snapshots import SnapshotHeaderRecord
+from metadata_log.replay.catalog import makes_nothing_of, schema
 from metadata_log.replay.engines import Engine
 from metadata_log.replay.subjects.registry import SUBJECTS, type_ids
 from metadata_log.replay.tables import Export, records_below
@@ -20,6 +21,8 @@ class State(Generic[Table]):
     end_offset: int
     parts: Mapping[str, Table]
     """By subject."""
+    empty: frozenset[str] = frozenset()
+    """Subjects that are known to have no rows, as no record is about them."""
 
 
 def state_at(engine: Engine[Table], export: Export, end_offset: int | None = None) -> State[Table]:
@@ -33,22 +36,31 @@ def state_at(engine: Engine[Table], export: Export, end_offset: int | None = Non
 
 
 def state_of(
-    engine: Engine[Table], records: Table, *, end_offset: int, others: Table | None = None
+    engine: Engine[Table],
+    records: Table,
+    *,
+    end_offset: int,
+    others: Table | None = None,
+    types: frozenset[int] | None = None,
 ) -> State[Table]:
     """Return what rows of records, or of a snapshot and the records after it, add up to.
 
-    `others` are the `small_records` of them, where the caller has them.
+    `others` are the `small_records` of them, and `types` their record types, where the caller has them.
     """
     others = small_records(engine, records) if others is None else others
     parts: dict[str, Table] = {}
+    empty = {name for name in SUBJECTS if types is not None and makes_nothing_of(f"state_{name}", types)}
     for name, subject in SUBJECTS.items():
+        if name in empty:
+            parts[name] = engine.of_arrow(schema(name).empty_table())
+            continue
         parts[name] = engine.analysis(
             f"state_{name}",
             records=records if subject.is_large else others,
             others=others,
             **{needed: parts[needed] for needed in subject.after},
         )
-    return State(end_offset=end_offset, parts=parts)
+    return State(end_offset=end_offset, parts=parts, empty=frozenset(empty))
 
 
 def small_records(engine: Engine[Table], records: Table) -> Table:

@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute  # as pa.compute
 import pytest
 
 from metadata_log import replay
 from metadata_log.ids import uuid_text
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.quorum import NoOpRecord
+from metadata_log.records.registry import TYPE_IDS
+from metadata_log.replay import changes as changes_module
 from metadata_log.replay import export_writer
-from metadata_log.replay.catalog import described
+from metadata_log.replay import state as state_module
+from metadata_log.replay.catalog import described, makes_nothing_of, needs
 from metadata_log.replay.changes import Changes
+from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.export import export_log
-from metadata_log.replay.subjects.registry import CHANGES
+from metadata_log.replay.subjects.registry import CHANGES, SUBJECTS
 from metadata_log.replay.tables import check_files
 from tests.support import plain_changes as plain
 from tests.support.exports import frames_of, image_at, without_columns, without_families
@@ -287,3 +293,35 @@ def test_secrets_are_masked_before_and_after(tmp_path: Path) -> None:
         if setting["name"].endswith("password")
     }
     assert values and all(re.fullmatch("(hmac-)?sha256:[0-9a-f]{64}", value) for value in values)
+
+
+@pytest.mark.parametrize("name", [*CHANGES, *(f"state_{subject}" for subject in SUBJECTS)])
+def test_records_of_other_types_make_nothing(whole: replay.Log, name: str) -> None:
+    """Goal: what is not asked for has no rows, and an empty table stands for it. Method: each analysis reads the history's
+    records of all types but those for which it is asked.
+    """
+    engine = DuckDb(is_quick=True)
+    records = whole.engine.arrow(whole.table_of("records"))
+    others = [of for of in TYPE_IDS.values() if makes_nothing_of(name, frozenset({of}))]
+    assert 0 < len(others) < len(TYPE_IDS)
+    rows = engine.of_arrow(
+        records.filter(pa.compute.is_in(records.column("type"), pa.array(others, pa.int32())))
+    )
+    above = {
+        of: engine.of_arrow(whole.engine.arrow(whole.table_of(of)) if of in CHANGES else records)
+        for of in needs(name) - {"records", "others", "from_offset"}
+    }
+    found = engine.analysis(name, {"from_offset": 0}, **{"others": rows, "records": rows, **above})
+    assert engine.arrow(found).num_rows == 0
+
+
+def test_an_export_is_the_same_whether_or_not_absent_subjects_are_asked_for(
+    history: list[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = history[:12]
+    few = export_log(frames_of(short), tmp_path / "few", cluster_id=CLUSTER_ID)
+    for module in (changes_module, state_module):
+        monkeypatch.setattr(module, "makes_nothing_of", lambda _name, _types: False)
+    assert export_log(frames_of(short), tmp_path / "all", cluster_id=CLUSTER_ID) == few
+    types = frozenset(TYPE_IDS[type(record)] for step in short for record in step.batch.records)
+    assert [name for name in CHANGES if makes_nothing_of(name, types)], "some are not asked for"
