@@ -122,7 +122,10 @@ die_without_venv() {
         "install venv and pip for $1 (Debian: apt-get install python3-venv python3-pip) and run this again"
 }
 
-# Without what setuptools warns developers of packages of.
+# Without what setuptools warns developers of packages of. To compile every module takes a third of the time: where Python may
+# write what it compiles, it does so for those that it imports.
 pip_install() {
-    PYTHONWARNINGS=ignore "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"
+    local compiling=(--no-compile)
+    [ -z "${PYTHONDONTWRITEBYTECODE:-}" ] || compiling=()
+    PYTHONWARNINGS=ignore "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "${compiling[@]}" "$@"
 }
