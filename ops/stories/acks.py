@@ -34,6 +34,10 @@ SHRINKS_WITHIN_MS: Final = 13_000
 """An ISR shrinks within one and a half times replica.lag.time.max.ms."""
 UNCLEAN: Final = "unclean.leader.election.enable"
 MIN_ISR: Final = "min.insync.replicas"
+GATHER_MS: Final = 500
+"""All records of a call go in one batch. A client whose requests are under way, as many as may be, looks for room for the
+next one all the time, and keeps a processor busy.
+"""
 _ALLOWED: Final = {UNCLEAN: "true"}
 
 
@@ -198,9 +202,12 @@ class _Acks:
         stage = self.stage
         under_way: dict[str, tuple[Producer, Sent]] = {}
         for which, count in counts.items():
-            under_way[which] = producer, sent = stage.producer("all", enable_idempotence=True), Sent()
+            producer = stage.producer(
+                "all", enable_idempotence=True, linger_ms=GATHER_MS, batch_num_messages=count
+            )
+            under_way[which] = producer, Sent()
             first = len(self.acknowledged[which])
-            stage.send_on(producer, self.topics[which], range(first, first + count), sent)
+            stage.send_on(producer, self.topics[which], range(first, first + count), under_way[which][1])
         for which, (producer, sent) in under_way.items():
             stage.until_isr(self.topics[which], (self.one, self.two))
             producer.flush(DEADLINE_S)
