@@ -101,6 +101,7 @@ def test_any_sequence_keeps_the_invariants(seed: int, records_max: int) -> None:
     assert world.image.digest_buckets == buckets_of(world.image)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), records_max=st.sampled_from((3, 5, 10_000)))
 def test_topics_that_come_back_are_led_by_whoever_has_all(seed: int, records_max: int) -> None:

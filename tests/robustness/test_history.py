@@ -188,6 +188,7 @@ def random_history(rng: random.Random) -> list[Operation]:
     return history
 
 
+@pytest.mark.slow
 def test_the_verdict_is_that_of_brute_force() -> None:
     rng = random.Random(1)
     verdicts = []
@@ -220,6 +221,7 @@ def clients_of_one_register(rng: random.Random, *, operations: int, torn: float)
     return history
 
 
+@pytest.mark.slow
 def test_the_verdict_on_registers_is_that_of_the_other_checker() -> None:
     rng = random.Random(2)
     verdicts = []

@@ -563,6 +563,7 @@ async def test_a_long_answer_leaves_the_loop_to_others_between_its_frames(
     assert max(Counter(applied_in_turn).values()) <= 2
 
 
+@pytest.mark.slow
 async def test_a_large_batch_leaves_the_loop_to_others_and_shows_no_part_of_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,6 +170,7 @@ def test_every_verb_has_its_function_and_examples(monkeypatch: pytest.MonkeyPatc
             assert called(words_of(example))[0] is verb.callback, example
 
 
+@pytest.mark.slow
 def test_the_empty_text_is_no_value_of_any_verb(capsys: pytest.CaptureFixture[str]) -> None:
     """A script whose variable is not set: nothing is asked, read or founded for it. What verbs share is tried at one of
     them.
@@ -515,6 +516,7 @@ def test_a_verb_starts_without_what_it_does_not_use(line: str, heavy: str) -> No
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.slow
 def test_no_noun_imports_what_only_its_verbs_use() -> None:
     """Goal: help, completion and usage errors take a quarter of a second at most. Method: one process asks for the help of
     all nouns, and imports nothing that starts slowly. Time itself would say how busy the machine is.

@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.preloaded import ROOT, Copy, Preloaded
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def preloaded() -> Iterator[Preloaded]:

@@ -11,6 +11,8 @@ import pytest
 from metadata_log.node import collector
 from metadata_log.node.uncollected import no_collections
 
+pytestmark = pytest.mark.slow
+
 
 class Loop:
     """A cycle of one."""

@@ -13,6 +13,8 @@ from ops.bench.kafka_log import write_kafka_log
 from ops.takeover.kafka_state import kafka_state
 from snapshots.fold import fold
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_is_read_from_many_segments_and_nothing_is_lost(tmp_path: Path) -> None:
     directories, end_offset = write_kafka_log(

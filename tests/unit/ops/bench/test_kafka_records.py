@@ -1,6 +1,10 @@
 """The benchmark of Kafka's records measures what it says it measures."""
 
+import pytest
+
 from ops.bench.kafka_records import kafka_records
+
+pytestmark = pytest.mark.slow
 
 
 def test_each_figure_is_measured() -> None:

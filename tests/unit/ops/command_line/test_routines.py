@@ -40,6 +40,7 @@ def _codes(node: ast.expr) -> Iterator[str]:
             yield each.value
 
 
+@pytest.mark.slow
 def test_every_code_that_a_node_gives_can_be_accepted_and_has_a_step_in_the_runbooks() -> None:
     found = {code for code in given() if code not in ERRORS and not code.startswith("TCP_")}
     assert "DISK_STALLED" in found and "VOTER_BEHIND" in found and "CACHE_SET_ASIDE" in found

@@ -2,6 +2,8 @@
 
 import importlib
 
+import pytest
+
 from ops.stories.registry import STORIES
 from ops.stories.stage import Stage
 from tests import learn_page
@@ -15,6 +17,7 @@ def test_every_story_can_be_told() -> None:
         assert story.about.endswith(".") and 3 <= story.brokers <= 4
 
 
+@pytest.mark.slow
 def test_every_row_of_a_story_has_a_test_among_the_stories() -> None:
     rows = [row for story in STORIES.values() for row in story.rows]
     tests = carried()

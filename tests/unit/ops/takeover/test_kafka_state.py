@@ -69,6 +69,7 @@ ONE = batch(
 # --- what is taken
 
 
+@pytest.mark.slow
 def test_the_recorded_quorum_is_taken_whole(recording: Path, tmp_path: Path) -> None:
     """Goal: the same state as the export of the log folds to, which never sees a secret, and secrets beside it."""
     taken = state(recording / "controller-1", recording / "controller-3")

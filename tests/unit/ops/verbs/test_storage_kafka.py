@@ -74,6 +74,7 @@ def ran(capsys: pytest.CaptureFixture[str], command: list[str], *, code: int = 0
     return found
 
 
+@pytest.mark.slow
 def test_a_cluster_is_taken_over_and_given_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded = unpacked(tmp_path / "recorded")
     sources = [recorded / "controller-1", recorded / "controller-3"]

@@ -23,6 +23,7 @@ def _waits(waiters: Waiters, end_offset: int, *, epoch: int = EPOCH) -> asyncio.
     return waiters.add(controller_epoch=epoch, end_offset=end_offset, request_id=None, wrote=False)
 
 
+@pytest.mark.slow
 @given(ends=st.lists(st.integers(1, 9), min_size=1, max_size=12), applied=st.integers(0, 10))
 def test_all_are_woken_whose_records_are_applied_and_no_others(ends: list[int], applied: int) -> None:
     async def story() -> None:

@@ -7,6 +7,8 @@ import pytest
 from tests.simulation.world.node import SimulatedNode, directory_of
 from tests.simulation.world.stepped import Quorum, frames_of
 
+pytestmark = pytest.mark.slow
+
 SYNCS_S = (0.005, 0.1, 0.4, 0.6, 1.5)
 """Within a heartbeat, 50 ms; below the shortest time after which an election begins, 300 ms; below the longest, 600 ms; as
 long as that; and more than twice as long.
