@@ -125,7 +125,7 @@ die_without_venv() {
 # Without what setuptools warns developers of packages of. To compile every module takes a third of the time: where Python may
 # write what it compiles, it does so for those that it imports.
 pip_install() {
-    local compiling=(--no-compile)
-    [ -z "${PYTHONDONTWRITEBYTECODE:-}" ] || compiling=()
-    PYTHONWARNINGS=ignore "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "${compiling[@]}" "$@"
+    local compiling=--no-compile
+    [ -z "${PYTHONDONTWRITEBYTECODE:-}" ] || compiling=--compile
+    PYTHONWARNINGS=ignore "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$compiling" "$@"
 }

@@ -143,7 +143,8 @@ def _java_version(java: Path, *flags: str) -> int:
     return int(found[1]) if found else 0
 
 
-@cache  # a JVM that starts only to say this takes a tenth of a second of a processor; one that does not start is asked again
+# A JVM that starts only to say this takes a tenth of a second of a processor. One that does not start is asked again.
+@cache
 def _told_version(java: Path, *flags: str) -> str:
     ran = subprocess.run(  # noqa: S603 the user's own java
         [java, *flags, "-version"], capture_output=True, text=True, timeout=30, check=True

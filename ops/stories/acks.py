@@ -202,12 +202,13 @@ class _Acks:
         stage = self.stage
         under_way: dict[str, tuple[Producer, Sent]] = {}
         for which, count in counts.items():
+            sent = Sent()
             producer = stage.producer(
                 "all", enable_idempotence=True, linger_ms=GATHER_MS, batch_num_messages=count
             )
-            under_way[which] = producer, Sent()
+            under_way[which] = producer, sent
             first = len(self.acknowledged[which])
-            stage.send_on(producer, self.topics[which], range(first, first + count), under_way[which][1])
+            stage.send_on(producer, self.topics[which], range(first, first + count), sent)
         for which, (producer, sent) in under_way.items():
             stage.until_isr(self.topics[which], (self.one, self.two))
             producer.flush(DEADLINE_S)
