@@ -12,6 +12,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Never
 
@@ -25,6 +26,8 @@ from ops.kafka.properties import CLIENT_LISTENER
 from ops.toolchain.jars import KAFKA_VERSION, Jars, kafka_jars
 
 LOG_FILE: Final = "server.log"
+FORMATTED: Final = "meta.properties"
+"""Kafka's file in each of its directories that is formatted."""
 RELEASE_VARIABLE: Final = "KAFKA_RELEASE"
 FORMAT_VARIABLE: Final = "KAFKA_FORMAT"
 
@@ -54,7 +57,7 @@ def _become(config: Path) -> Never:
     lock = DirectoryLock(data)
     lock.acquire()
     lock.outlive_exec()
-    if not (first_dir / "meta.properties").exists():
+    if not (first_dir / FORMATTED).exists():
         _format(jars, meta, config)
     command = java_command(jars, SERVER, str(config), log_level="INFO", environment=os.environ)
     log = data / LOG_FILE
@@ -66,17 +69,21 @@ def _become(config: Path) -> Never:
 
 
 def _format(jars: Jars, meta: Meta, config: Path) -> None:
-    options = os.environ.get(FORMAT_VARIABLE, "").split()
+    words = format_words(meta.cluster_id, config, os.environ)
     ran = subprocess.run(  # noqa: S603 no shell
-        java_command(
-            jars, FORMAT, "format", "--cluster-id", meta.cluster_id, "--config", str(config), *options
-        ),
+        java_command(jars, FORMAT, *words),
         capture_output=True,
         text=True,
         check=False,
     )
     if ran.returncode != 0:
         raise InvalidSettings(f"{config}: kafka-storage cannot format it: {ran.stdout}{ran.stderr}")
+
+
+def format_words(cluster_id: str, config: Path, environment: Mapping[str, str]) -> list[str]:
+    """Return the arguments of kafka-storage that format a node's directories."""
+    options = environment.get(FORMAT_VARIABLE, "").split()
+    return ["format", "--cluster-id", cluster_id, "--config", str(config), *options]
 
 
 def _write_process_json(data: Path, meta: Meta, properties: dict[str, str], log: Path) -> None:

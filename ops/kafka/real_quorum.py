@@ -23,6 +23,7 @@ from metadata_log.node.disk.data_directory import Role, format_directory
 from ops.java_properties import properties_text, read_properties
 from ops.kafka.__main__ import FORMAT_VARIABLE, LOG_FILE
 from ops.kafka.properties import broker_properties, controller_properties, voters_text
+from ops.local import member_processes
 from ops.local.layout import HOST, free_ports
 
 CONTROLLERS: Final = (1, 2, 3)
@@ -151,18 +152,10 @@ class RealQuorum:
         variables = dict(self._environment)
         if node_id in self.voters and self._founding:
             variables[FORMAT_VARIABLE] = self._founding
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         with (self.directory / f"node-{node_id}.stderr").open("wb") as output:
-            self._processes[node_id] = subprocess.Popen(  # noqa: S603 our own launcher
-                [sys.executable, "-P", "-m", "ops.kafka", str(self.config(node_id))],
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                    **variables,
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
+            self._processes[node_id] = member_processes.begun(
+                ["ops.kafka", str(self.config(node_id))], {**os.environ, **variables}, output
             )
 
     def wait_until_started(self, node_id: int, *, times: int = 1) -> None:

@@ -10,11 +10,10 @@ import pytest
 from ops.certificates import ADMIN, Authority
 from ops.java_properties import properties_text, read_properties
 from ops.kafka.clients import Admin, NotAnswered, producing
-from ops.kafka.tools import run_tool
 from ops.local.cluster import TLS_FOLDER, LocalCluster
 from quorum.node.config import AclSettings
 from tests.kafka.test_secure_brokers import shown
-from tests.support.kafka_tools import told_by
+from tests.support.kafka_tools import run_tool, told_by
 from tests.support.processes import poll_until
 
 pytestmark = pytest.mark.slow

@@ -18,15 +18,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ops import cli
 from ops.java_properties import properties_text, read_properties
+from ops.kafka import tools
 from ops.kafka.clients import Admin, NotAnswered, producing, read_to_end, settings
 from ops.kafka.demo import run_kafka_demo
-from ops.kafka.tools import ToolFailed, run_tool
+from ops.kafka.tools import ToolFailed
 from ops.local.cluster import LocalCluster
 from ops.local.layout import Member
 from tests.kafka.connecting import connect_worker, lines_of, mirror, more_is_copied
 from tests.kafka.rolling import roll_under_load
 from tests.support.active import active_of
-from tests.support.kafka_tools import told_by
+from tests.support.kafka_tools import run_tool, told_by
 from tests.support.processes import poll_until
 from tests.support.wire import ask
 
@@ -345,12 +346,13 @@ def test_versions_of_brokers(cluster: LocalCluster, at_brokers: tuple[str, str])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_clients_in_java(at_brokers: tuple[str, str], protocol: str) -> None:
     topic = f"java-{protocol}"
-    run_tool(*("kafka-topics", *at_brokers, "--create", "--topic", topic, "--partitions", "2"))
+    run_tool("kafka-topics", *at_brokers, "--create", "--topic", topic, "--partitions", "2")
     limit = ("--topic", topic, "--max-messages", "200")
-    produced = run_tool("kafka-verifiable-producer", *at_brokers, *limit, "--acks", "-1")
+    # Each has said all once its JVM has ended.
+    produced = tools.run_tool("kafka-verifiable-producer", *at_brokers, *limit, "--acks", "-1")
     assert json.loads(produced.splitlines()[-1])["acked"] == 200
     group = ("--group-id", topic, "--group-protocol", protocol, "--reset-policy", "earliest")
-    events = run_tool("kafka-verifiable-consumer", *at_brokers, *limit, *group).splitlines()
+    events = tools.run_tool("kafka-verifiable-consumer", *at_brokers, *limit, *group).splitlines()
     consumed = [event["count"] for event in map(json.loads, events) if event["name"] == "records_consumed"]
     assert sum(consumed) == 200
 

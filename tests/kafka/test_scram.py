@@ -19,13 +19,13 @@ from ops.certificates import ADMIN, Authority
 from ops.founding import credential
 from ops.java_properties import properties_text, read_properties
 from ops.kafka.clients import Admin
-from ops.kafka.tools import ToolFailed, run_tool
+from ops.kafka.tools import ToolFailed
 from ops.local.cluster import TLS_FOLDER, LocalCluster
 from quorum.decide.founding import chosen
 from quorum.node.bootstrap import content_of
 from quorum.node.config import DelegationTokenSettings
 from tests.kafka.test_secure_brokers import sasl_cluster, tool_properties
-from tests.support.kafka_tools import told_by
+from tests.support.kafka_tools import run_tool, told_by
 from tests.support.processes import poll_until
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,10 @@ import pytest
 from ops.certificates import ADMIN, Authority
 from ops.java_properties import properties_text, read_properties
 from ops.kafka.clients import Admin, NotAnswered, certificate, producing, read_to_end
-from ops.kafka.tools import ToolFailed, run_tool
+from ops.kafka.tools import ToolFailed
 from ops.local.cluster import TLS_FOLDER, LocalCluster
 from ops.local.layout import PRINCIPALS
+from tests.support.kafka_tools import run_tool
 from tests.support.processes import poll_until
 
 pytestmark = pytest.mark.slow

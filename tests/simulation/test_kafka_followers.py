@@ -15,7 +15,7 @@ def test_no_broker_of_kafka_ends(profile: str) -> None:
     the same bytes. Method: brokers that end where Kafka's do, whatever befalls the controllers.
     """
     world = KafkaWorld(seed=1, profile=PROFILES[profile])
-    assert not world.run(20.0), world.violations
+    assert not world.run(10.0), world.violations
     assert len(world.batches) > 20
     assert all(follower.observer.high_watermark > 0 for follower in world.followers)
 

@@ -42,7 +42,7 @@ def test_a_short_run(profile: str) -> None:
 @pytest.mark.parametrize("profile", ["fifo", "wild", "nasty"])
 def test_rough_weather(seed: int, profile: str) -> None:
     """B72"""
-    _check(seed, 10.0, profile)
+    _check(seed, 6.0, profile)
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_rough_weather(seed: int, profile: str) -> None:
 )
 def test_other_quorums(seed: int, profile: str, voters: int) -> None:
     """B72"""
-    _check(seed, 12.0, profile, voters)
+    _check(seed, 8.0, profile, voters)
 
 
 @pytest.mark.slow

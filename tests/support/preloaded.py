@@ -143,7 +143,9 @@ def _has_bytes(each: socket.socket) -> bool:
 
 
 def copy_nodes() -> None:
-    """Let local clusters begin their nodes as copies, where a node has the code and the variables of this process."""
+    """Let local clusters begin their nodes as copies, where a node has the code and the variables of this process; Kafka's
+    are formatted here (`tests/support/kafka_tools.py`).
+    """
     preloaded, begun = Preloaded(), member_processes.begun
     atexit.register(preloaded.close)
 
@@ -153,6 +155,10 @@ def copy_nodes() -> None:
         module, *rest = words
         if module == "ops.cli" and variables == plain:
             return preloaded.start(rest, variables, output)
+        if module == "ops.kafka":
+            from tests.support.kafka_tools import format_node  # few tests have nodes of Kafka
+
+            format_node(Path(*rest), variables)
         return begun(words, variables, output)
 
     member_processes.begun = begin
