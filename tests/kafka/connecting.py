@@ -130,7 +130,7 @@ def lines_of(file: Path, topic: str) -> dict[str, str]:
 def more_is_copied(bootstrap: Sequence[str], file: Path, turn: int) -> None:
     """Write records to the topic and lines to the file, and wait until each is in its copy, once."""
     before = set(read_to_end(bootstrap, "sales")) if turn else set()
-    with producing(bootstrap, "sales", per_second=200) as sent:
+    with producing(bootstrap, "sales", per_second=50) as sent:
         poll_until(lambda: len(sent.acknowledged) >= 300, deadline_s=DEADLINE_S, what="records are written")
     assert not sent.failed
     with file.open("a") as written:

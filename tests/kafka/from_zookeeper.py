@@ -26,7 +26,7 @@ from tests.support.processes import poll_until
 
 TOPICS: Final = {"kept": 6, "other.one": 2}
 """Partitions by name."""
-PER_SECOND: Final = 500.0
+PER_SECOND: Final = 100.0
 RECORDS: Final = 300
 DEADLINE_S: Final = 240.0
 SETTINGS: Final = {

@@ -19,7 +19,7 @@ def roll_under_load(cluster: LocalCluster, bootstrap: tuple[str, ...]) -> None:
     poll_until(partial(_is_created, bootstrap), deadline_s=DEADLINE_S, what="the topic")
     begun = cluster.client(timeout_s=60).read("/v1/quorum")["high_watermark"]
     before = {broker.id: cluster.pid(broker.id) for broker in cluster.brokers}
-    with producing(bootstrap, "rolled", per_second=100.0) as sent:
+    with producing(bootstrap, "rolled", per_second=50.0) as sent:
         poll_until(
             lambda: len(sent.acknowledged) > 50, deadline_s=DEADLINE_S, what="records are acknowledged"
         )

@@ -219,7 +219,7 @@ def test_no_acknowledged_record_is_lost_while_controllers_are_killed(
     cluster: LocalCluster, bootstrap: tuple[str, ...]
 ) -> None:
     made(bootstrap, "kept", partitions=6)
-    with producing(bootstrap, "kept", per_second=200) as sent:
+    with producing(bootstrap, "kept", per_second=100) as sent:
         poll_until(
             lambda: len(sent.acknowledged) > 200, deadline_s=DEADLINE_S, what="records are acknowledged"
         )

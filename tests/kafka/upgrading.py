@@ -21,7 +21,7 @@ from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until
 
 TOPIC: Final = "kept"
-PER_SECOND: Final = 200.0
+PER_SECOND: Final = 50.0
 OLD_LEVELS: Final = (25, 27, 29)
 """4.0-IV3, 4.1-IV1 and 4.2-IV1: the newest levels of OLDER_VERSIONS."""
 NEW_LEVEL: Final = 30
