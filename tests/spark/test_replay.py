@@ -38,9 +38,9 @@ def test_spark_duckdb_and_fold_agree_with_apply_at_any_offset(spark: SparkSessio
     compiling = spark.newSession()
     compiling.conf.set("spark.sql.codegen.wholeStage", "true")
     compiling.conf.set("spark.sql.codegen.factoryMode", "CODEGEN_ONLY")
-    for at, asked in ((end_offset, compiling), (0, spark), (rng.randrange(end_offset), spark)):
+    for at, asked in ((end_offset, compiling), (0, None), (rng.randrange(end_offset), spark)):
         image = image_at(history, at)
-        for engine in ("spark", "duckdb", "fold"):
+        for engine in ("duckdb", "fold") if asked is None else ("spark", "duckdb", "fold"):
             assert state_digest(tmp_path, at=at, engine=engine, spark=asked) == {
                 "end_offset": image.end_offset,
                 "digest": digest(image),
@@ -62,7 +62,7 @@ def test_an_export_that_begins_at_a_snapshot_and_has_parts(spark: SparkSession, 
             until=until,
             snapshot=image_at(history, first // 2),
         )
-    for at in (image_at(history, first).end_offset, end_offset // 2, end_offset):
+    for at in (image_at(history, first).end_offset, end_offset):
         found = state_digest(tmp_path, at=at, engine="spark", spark=spark)
         assert found["digest"] == digest(image_at(history, at))
 
