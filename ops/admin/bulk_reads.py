@@ -1,7 +1,7 @@
 """Edge: which controller is asked for much at once: a follower, so that the leader keeps its time for writes.
 
 A linearizable read names the high watermark of the leader. A follower that has applied as much has everything that was
-acknowledged before. Where no follower answers within FOLLOWER_WAIT_S, the leader is asked.
+acknowledged before. Where no follower answers within FOLLOWER_WAIT_S, or none is known, the leader is asked.
 """
 
 import time
@@ -52,7 +52,10 @@ def bulk_source(client: ClusterClient, *, from_leader: bool = False) -> Source:
         if from_leader:
             ready = [one for one in ready if _leads(one)]
         waited_s = time.monotonic() - began
-        if ready and (from_leader or waited_s > FOLLOWER_WAIT_S or not all(map(_leads, ready))):
+        all_are_ready = {*client.bootstrap} <= {one.url for one in ready}
+        if ready and (
+            from_leader or all_are_ready or waited_s > FOLLOWER_WAIT_S or not all(map(_leads, ready))
+        ):
             ready.sort(key=lambda one: (one.status["log_start_offset"], _leads(one)))
             return ready[0]._replace(others=tuple(one.url for one in ready[1:]))
         if waited_s > client.timeout_s:

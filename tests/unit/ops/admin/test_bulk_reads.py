@@ -59,6 +59,14 @@ def test_a_follower_that_lags_or_is_busy_leaves_the_question_to_the_leader(
         assert asked(leader, follower) == "1"
 
 
+def test_no_follower_is_waited_for_where_none_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_reads, "FOLLOWER_WAIT_S", float("inf"))
+    with node() as leader:
+        serve(leader, 1)
+        client = ClusterClient((leader.url,), timeout_s=5, rng=random.Random(1))
+        assert bulk_source(client).url == leader.url
+
+
 def test_what_is_refused_is_no_answer() -> None:
     """Goal: `state --at` beyond the end says so, and shows no error as if it were a state."""
     with node() as leader, node() as follower:
