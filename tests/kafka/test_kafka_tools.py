@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from py4j import java_gateway
+from pyspark.errors.exceptions.captured import install_exception_handler
 
 from metadata_log.ids import random_uuid, uuid_text
 from ops.kafka import tools
@@ -47,6 +49,13 @@ def test_each_says_what_it_says_alone(words: tuple[str, ...]) -> None:
     # Of an exception that was not caught a JVM prints the stack as well.
     assert ours == own or ours.startswith(own.partition("\n\tat ")[0])
     assert run_tool("kafka-topics", "--version").strip() == KAFKA_VERSION
+
+
+def test_a_session_of_spark_in_the_same_process_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java_gateway, "get_return_value", java_gateway.get_return_value)  # it is put back
+    install_exception_handler()
+    with pytest.raises(ToolFailed, match=r"exit code 1: .*bootstrap-server"):
+        run_tool("kafka-topics", "--describe")
 
 
 def test_nodes_are_formatted_as_they_format_themselves(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
+from py4j import java_gateway
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError, get_return_value
 
 from metadata_log.node.disk.data_directory import load_meta
 from ops.java_properties import read_properties
@@ -106,6 +108,11 @@ class _Jvm:
 
     def run(self, main: str, arguments: tuple[str, ...]) -> tuple[int, str, str]:
         """Return the exit code, and what was written to stdout and stderr."""
+        # PySpark makes exceptions its own in all JVMs of this process, with a class that only its own one has.
+        with patch.object(java_gateway, "get_return_value", get_return_value):
+            return self._run(main, arguments)
+
+    def _run(self, main: str, arguments: tuple[str, ...]) -> tuple[int, str, str]:
         words = self._gateway.new_array(self._java.lang.String, len(arguments))
         for place, word in enumerate(arguments):
             words[place] = word
