@@ -9,8 +9,8 @@ import logging
 import re
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any, Final
@@ -116,7 +116,8 @@ class _Jvm:
         words = self._gateway.new_array(self._java.lang.String, len(arguments))
         for place, word in enumerate(arguments):
             words[place] = word
-        with self._alone, self._written() as (printed, complained):
+        with self._alone:
+            printed, complained = self._redirected()
             self._exit.codes, raised = [], ""
             try:
                 reduce(getattr, main.split("."), self._gateway.jvm).main(words)
@@ -129,15 +130,13 @@ class _Jvm:
                 return self._exit.codes[0], str(printed), str(complained)
             return (UNCAUGHT if raised else 0), str(printed), f"{complained}{raised}"
 
-    @contextmanager
-    def _written(self) -> Iterator[tuple[Any, Any]]:
-        """What is written to the JVM's stdout and stderr, as two of Java's buffers."""
-        buffers = self._java.io.ByteArrayOutputStream(), self._java.io.ByteArrayOutputStream()
-        for put, buffer in zip(
-            (self._java.lang.System.setOut, self._java.lang.System.setErr), buffers, strict=True
-        ):
-            put(self._java.io.PrintStream(buffer, True))
-        yield buffers
+    def _redirected(self) -> tuple[Any, Any]:
+        """Let the JVM write to two new buffers of Java's instead of stdout and stderr."""
+        java = self._java
+        printed, complained = java.io.ByteArrayOutputStream(), java.io.ByteArrayOutputStream()
+        java.lang.System.setOut(java.io.PrintStream(printed, True))
+        java.lang.System.setErr(java.io.PrintStream(complained, True))
+        return printed, complained
 
 
 class _Exit:
