@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metadata_log.errors import InvalidRequest
-from metadata_log.replay.analyses import duckdb_text, spark_text
+from metadata_log.replay.analyses import duckdb_text, spark_steps
 from metadata_log.replay.catalog import TABLES
 from metadata_log.replay.creations import Creations
 from metadata_log.replay.failing import Failing
@@ -34,7 +34,9 @@ Made = NewType("Made", object)
 
 
 class Engine(Protocol[Table]):
-    """Tables are lazy: nothing is computed before `arrow`, but what is kept, and what a quick engine reads or analyses."""
+    """Tables are lazy: nothing is computed before `arrow`, but what is kept (also within an analysis, in Spark), and what a
+    quick engine reads or analyses.
+    """
 
     name: str
     keeps_shared: bool
@@ -420,7 +422,10 @@ class Spark:
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: "DataFrame") -> "DataFrame":
-        return self._session.sql(spark_text(name), **numbers, **tables)
+        steps = spark_steps(name)
+        for part, query in steps.kept:
+            tables[part] = self.kept(self._session.sql(query, **numbers, **tables))
+        return self._session.sql(steps.query, **numbers, **tables)
 
     def query(self, text: str, tables: Mapping[str, "DataFrame"]) -> "DataFrame":
         from pyspark.errors import AnalysisException, ParseException

@@ -25,7 +25,7 @@ followed AS (
     FROM ordered
     WINDOW known AS (PARTITION BY broker_id ORDER BY from_offset)
 ),
-spells AS (
+spells AS ( -- kept
     SELECT
         *,
         sum(CASE WHEN turns THEN 1 ELSE 0 END)

@@ -44,7 +44,7 @@ before AS (
     WHERE log_offset IN (SELECT first_offset - 1 FROM claimed)
     GROUP BY log_offset
 ),
-claims AS (
+claims AS ( -- kept
     SELECT
         c.controller_epoch, c.controller_id, c.first_offset, c.ts, c.at_known, c.at_unknown, c.at_steps,
         c.gap_known_ms, c.gap_unknown_ms, c.gap_steps, c.to_offset, c.to_known, c.to_unknown, c.to_steps, c.is_handed_over,
@@ -53,7 +53,7 @@ claims AS (
         coalesce(c.former_id, p.controller_id) AS former_id
     FROM claimed c LEFT JOIN before p ON p.log_offset = c.first_offset - 1
 ),
-starts AS (
+starts AS ( -- kept
     SELECT
         node_id, log_offset, ts, incarnation_id,
         lag(incarnation_id) OVER (PARTITION BY node_id ORDER BY log_offset) AS prev_incarnation

@@ -23,7 +23,7 @@
 --   duration_ms BIGINT: how long that is known to have taken, up to the end if it has not; null for takeovers
 --   unknown_ms BIGINT: time beside, of which the log proves nothing
 --   clock_stepped BOOLEAN: a clock stepped within it, so that more or less time may have passed
-WITH fenced AS (
+WITH fenced AS ( -- kept
     SELECT /*+ MERGE(b) */
         f.log_offset, f.ts, f.broker_id, f.verdict, f.back_offset, f.back_ts, f.clock_stepped,
         c.known_ms AS at_known, c.unknown_ms AS at_unknown,
@@ -56,7 +56,7 @@ touched AS (
     )))
     GROUP BY batch_base, cause_code, cause_detail
 ),
-leaderless AS (
+leaderless AS ( -- kept
     -- Both sides grow with the log, and Spark takes either for small.
     SELECT /*+ MERGE(c, s) */
         c.batch_base, c.cause_code, c.cause_detail, s.from_offset, s.from_ts, s.to_ts, s.duration_ms, s.unknown_ms, s.lasting,
@@ -178,7 +178,7 @@ assigned AS (
         WINDOW so_far AS (PARTITION BY broker_id ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
     )
 ),
-lost AS (
+lost AS ( -- kept
     -- What belongs to no fencing is an incident of its own, batch by batch.
     SELECT
         broker_id, lost_at, CASE WHEN lost_at IS NULL THEN log_offset END AS alone_at,

@@ -14,7 +14,7 @@
 --   unknown_ms BIGINT: time beside, of which the log proves nothing: no controller is known to have been there
 --   clock_stepped BOOLEAN: a clock stepped within it, so that more or less time may have passed
 --   lasting BOOLEAN: it lasted at the end
-WITH settings AS (
+WITH settings AS ( -- kept
     SELECT
         log_offset, ts, cause_code,
         CASE WHEN resource_type = 2 THEN resource_name END AS of_topic,
@@ -50,7 +50,7 @@ sized AS (
     WHERE type = 3 AND topic_seq NOT IN (SELECT topic_seq FROM {initial} WHERE type = 1006)
 ),
 -- Those that may have been under it: their ISR was once smaller than the largest setting.
-partitions AS (
+partitions AS ( -- kept
     SELECT pkey, topic_name, partition, CAST(floor(pkey / 16777216.0) AS BIGINT) AS topic_seq
     FROM sized
     WHERE isr_size < (SELECT greatest(1, coalesce(max(told), 1)) FROM settings)

@@ -1,5 +1,7 @@
 """Each analysis beside plain Python that walks the same history (tests/support/plain_analyses.py)."""
 
+import re
+import string
 from collections import Counter
 from datetime import datetime
 from itertools import pairwise
@@ -14,6 +16,9 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.quorum import ControllerClaimRecord, VotersRecord
 from metadata_log.records.registry import Record, type_name
+from metadata_log.replay import analyses
+from metadata_log.replay.analyses import spark_steps, spark_text
+from metadata_log.replay.catalog import needs
 from metadata_log.replay.export import export_log
 from tests.schema_page import PAGE, questions, written
 from tests.support import plain_analyses as plain
@@ -365,3 +370,23 @@ def test_the_ten_questions_have_answers(
     _, log = told
     assert log.sql(query).to_arrow_table().num_rows >= 0
     assert len(questions(PAGE.read_text())) == 10
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in Path(analyses.__file__).parent.glob("*.sql")))
+def test_spark_keeps_what_is_marked_and_named_more_than_once(name: str) -> None:
+    """Tests of Spark (tests/spark/test_replay.py) compare the answers."""
+    text, steps = spark_text(name), spark_steps(name)
+    assert text.count("-- kept") == len(steps.kept)
+    known = set(needs(name))
+    for kept, query in steps.kept:
+        assert len(re.findall(rf"(?:FROM|JOIN) {kept}\b", text)) > 1, (
+            f"{kept} is named once: nothing is gained"
+        )
+        assert fields(query) <= known
+        known.add(kept)
+    assert fields(steps.query) <= known
+    assert steps.kept or steps.query == text
+
+
+def fields(text: str) -> set[str]:
+    return {field for _, field, _, _ in string.Formatter().parse(text) if field}
