@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ops.toolchain.jars import Jars
+from ops.toolchain.jars import QUICK_JVM, Jars
 
 SERVER: Final = "kafka.Kafka"
 CONNECT: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -32,8 +32,6 @@ TOOLS: Final[Mapping[str, str]] = {
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _LOG_SETTINGS_BEFORE_4: Final = Path(__file__).with_name("log4j.properties")
 SMALL_HEAP: Final = "-Xms64m -Xmx384m"
-QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""The optimizing compiler and a second collector thread cost more than they bring in a process that lives for minutes."""
 
 
 def java_command(

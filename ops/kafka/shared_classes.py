@@ -13,10 +13,9 @@ import tempfile
 from pathlib import Path
 
 from ops.command_line.talk import say
-from ops.kafka.java import QUICK_JVM
 from ops.kafka.real_quorum import RealQuorum
 from ops.local.layout import HOST, free_ports
-from ops.toolchain.jars import Jars, alone, kafka_jars, shared_classes
+from ops.toolchain.jars import QUICK_JVM, Jars, alone, kafka_jars, shared_classes
 
 
 def share_classes() -> None:

@@ -1,6 +1,7 @@
 """Edge: `python -m ops.toolchain TOOL`: print where a tool is, of Kafka the class path; build it if missing.
 
-For Kafka, a file of its classes is made, too: each of its processes starts with half of the work.
+For Kafka, a file of its classes is made, too: each of its processes starts with half of the work. `older-kafkas` are the
+releases from which tests upgrade.
 """
 
 import argparse
@@ -10,7 +11,7 @@ from typing import Final
 
 from metadata_log.errors import MetadataError
 from ops.toolchain import etcd_binary, promtool_binary, toxiproxy_binary
-from ops.toolchain.jars import kafka_jars
+from ops.toolchain.jars import OLDER_VERSIONS, ZOOKEEPER_VERSION, kafka_jars
 
 
 def kafka() -> str:
@@ -20,11 +21,16 @@ def kafka() -> str:
     return kafka_jars().class_path
 
 
+def older_kafkas() -> str:
+    return "\n".join(kafka_jars(release).class_path for release in (*OLDER_VERSIONS, ZOOKEEPER_VERSION))
+
+
 _TOOLS: Final[dict[str, Callable[[], object]]] = {
     "etcd": etcd_binary,
     "toxiproxy": toxiproxy_binary,
     "promtool": promtool_binary,
     "kafka": kafka,
+    "older-kafkas": older_kafkas,
 }
 
 

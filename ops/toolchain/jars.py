@@ -33,6 +33,8 @@ _PINNED: Final = {
     ZOOKEEPER_VERSION: PINNED.with_name("kafka_zookeeper"),
 }
 """What is taken, by the release."""
+QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""The optimizing compiler and a second collector thread cost more than they bring in a process that lives for minutes."""
 _BUILD_TIMEOUT_S: Final = 900
 """The 97 jars are 56 MB: about a minute here; a slow network may need several."""
 
@@ -127,7 +129,8 @@ def retrieve(configuration: str, lib: Path, *, pinned: Path = PINNED, sums: Path
     with alone(Path.home() / ".ivy2"):
         run(
             [
-                *(java, "-jar", str(ivy), "-ivy", str(declared), "-warn", "-types", "jar", "bundle"),
+                *(java, *QUICK_JVM.split()),
+                *("-jar", str(ivy), "-ivy", str(declared), "-warn", "-types", "jar", "bundle"),
                 *("-confs", configuration, "-retrieve", f"{lib}/[artifact]-[revision].[ext]"),
             ],
             failure=f"cannot take the jars of {what} from https://repo1.maven.org/maven2: "

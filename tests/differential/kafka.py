@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ops.kafka.java import QUICK_JVM
 from ops.toolchain import ToolMissing, jars, tools_directory
 
 _SOURCES: Final = Path(__file__).parent / "controller"
@@ -52,7 +51,7 @@ def answers(folder: Path, lines: Iterable[dict[str, Any]], *, program: str = "Ma
         script = Path(scratch, "script.jsonl")
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         command = [
-            *(jars.java_binary(), "-Xss2m", *QUICK_JVM.split(), "-Xshare:auto"),
+            *(jars.java_binary(), "-Xss2m", *jars.QUICK_JVM.split(), "-Xshare:auto"),
             *("-cp", f"{folder / 'classes'}:{folder / 'lib'}/*", f"differential.{program}"),
         ]
         with (
@@ -71,7 +70,8 @@ def _compile(folder: Path, sources: Sequence[Path]) -> None:
     compiler = next(jar for jar in found if jar.name.startswith("ecj-"))
     jars.run(
         [
-            *(jars.java_binary(), "-jar", str(compiler), "-source", "17", "-target", "17", "-nowarn"),
+            *(jars.java_binary(), *jars.QUICK_JVM.split(), "-jar", str(compiler)),
+            *("-source", "17", "-target", "17", "-nowarn"),
             *("-cp", os.pathsep.join(map(str, found)), "-d", str(folder / "classes"), *map(str, sources)),
         ],
         failure="cannot compile tests/differential/controller/java",

@@ -16,7 +16,7 @@ from ops.kafka.__main__ import RELEASE_VARIABLE
 from ops.kafka.clients import Admin, producing, read_to_end
 from ops.local.cluster import LocalCluster
 from ops.local.layout import Member
-from ops.toolchain.jars import KAFKA_VERSION, OLDER_VERSIONS
+from ops.toolchain.jars import KAFKA_VERSION, OLDER_VERSIONS, kafka_jars
 from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until
 
@@ -61,6 +61,10 @@ class Upgraded:
 
 async def upgrade(directory: Path, *, controllers: int = 3) -> Upgraded:
     """Found a cluster at the level of Kafka 4.0, and roll its brokers: one of each release, the last is of 4.3 already."""
+    for release in OLDER_VERSIONS:
+        await asyncio.to_thread(
+            kafka_jars, release
+        )  # no broker shall take them while its start is waited for
     began, found = time.monotonic(), Upgraded()
     releases: dict[int, str] = {}
 

@@ -50,7 +50,8 @@ def java_broker() -> Sequence[str]:
         options = ("-17", "-failOnWarning", "-cp", libraries, "-d", str(folder / "classes"))
         sources = map(str, sorted(JAVA.glob("*.java")))
         jars.run(
-            [java, "-jar", str(compiler), *options, *sources], failure=f"cannot compile the sources in {JAVA}"
+            [java, *jars.QUICK_JVM.split(), "-jar", str(compiler), *options, *sources],
+            failure=f"cannot compile the sources in {JAVA}",
         )
 
     built = _built(JAVA, compile_to)

@@ -13,7 +13,7 @@ import pytest
 
 from ops.kafka import java, shared_classes
 from ops.kafka.shared_classes import share_classes
-from ops.toolchain.jars import KAFKA_VERSION, Jars, kafka_jars
+from ops.toolchain.jars import KAFKA_VERSION, QUICK_JVM, Jars, kafka_jars
 
 JARS = Jars(java="/j/bin/java", folder=Path("/k"))
 
@@ -26,7 +26,7 @@ def test_a_small_jvm_unless_kafkas_variables_say_otherwise() -> None:
     large = {"KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseG1GC"}
     command = java.java_command(JARS, java.SERVER, environment=large)
     assert command[1:3] == ["-Xmx1g", "-XX:+UseG1GC"]
-    assert not {*java.QUICK_JVM.split(), *java.SMALL_HEAP.split()} & set(command)
+    assert not {*QUICK_JVM.split(), *java.SMALL_HEAP.split()} & set(command)
 
 
 def test_the_log_settings_are_beside_the_code() -> None:
