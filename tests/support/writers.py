@@ -14,10 +14,11 @@ class Writer:
     """Makes one write after the other while its block runs, and notes which were acknowledged, by number from 1.
 
     The thread has ended after the block, whatever ends it: a test that fails says why, and does not hang. A block may be
-    entered again; the numbers go on. Between two writes it pauses for `pause_s`.
+    entered again; the numbers go on. Between two writes it pauses for `pause_s`: who writes all the time slows down what the
+    test waits for.
     """
 
-    def __init__(self, write: Callable[[int], object], *, pause_s: float = 0.0) -> None:
+    def __init__(self, write: Callable[[int], object], *, pause_s: float = 0.02) -> None:
         self._write = write
         self._pause_s = pause_s
         self._asked = 0
