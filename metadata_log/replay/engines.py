@@ -416,7 +416,9 @@ class Spark:
         return (chosen.coalesce(1) if in_one_piece else chosen).localCheckpoint()
 
     def union(self, *tables: "DataFrame") -> "DataFrame":
-        return reduce(lambda one, other: one.unionAll(other), tables)
+        # In one query: a DataFrame for each union would analyse again all that came before.
+        named = {f"table_{number}": table for number, table in enumerate(tables)}
+        return self._session.sql(" UNION ALL ".join(f"FROM {{{name}}}" for name in named), **named)
 
     def union_by_name(self, *tables: "DataFrame") -> "DataFrame":
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
