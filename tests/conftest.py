@@ -50,7 +50,9 @@ HANGS = 0.8
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine on a loop of its own. One that hangs fails alone, before pytest ends the whole run."""
+    """Run a test that is a coroutine on a loop of its own, or on that of the fixture `runner` (an asyncio.Runner). One that
+    hangs fails alone, before pytest ends the whole run.
+    """
     if not asyncio.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
@@ -59,5 +61,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         async with asyncio.timeout(HANGS * float(pyfuncitem.config.getini("faulthandler_timeout"))):
             await pyfuncitem.obj(**arguments)
 
-    asyncio.run(bounded())
+    runner = pyfuncitem.funcargs.get("runner")
+    run = runner.run if isinstance(runner, asyncio.Runner) else asyncio.run
+    run(bounded())
     return True

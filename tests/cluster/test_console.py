@@ -142,19 +142,32 @@ class Browser:
 
 @asynccontextmanager
 async def opened(
-    url: str, *, width: int = 1280, scheme: Literal["light", "dark"] = "light"
+    browsers: Chromium, url: str, *, width: int = 1280, scheme: Literal["light", "dark"] = "light"
 ) -> AsyncIterator[Browser]:
-    async with chromium() as browser:
-        yield await page_of(browser, url, width=width, scheme=scheme)
-
-
-async def page_of(browser: Chromium, url: str, *, width: int, scheme: Literal["light", "dark"]) -> Browser:
     """Open a page that shares no session with another."""
-    page = await browser.new_page(
+    page = await browsers.new_page(
         viewport={"width": width, "height": 800}, ignore_https_errors=True, color_scheme=scheme
     )
-    page.set_default_timeout(SEEN_MS)
-    return Browser(page, url)
+    try:
+        page.set_default_timeout(SEEN_MS)
+        yield Browser(page, url)
+    finally:
+        await page.close()
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    """The loop of all tests here, to which their browser belongs."""
+    with asyncio.Runner() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def browsers(runner: asyncio.Runner) -> Iterator[Chromium]:
+    """One Chromium for all tests: its start costs as much as a whole test."""
+    running = chromium()
+    yield runner.run(running.__aenter__())
+    runner.run(running.__aexit__(None, None, None))
 
 
 @pytest.fixture(scope="module")
@@ -194,10 +207,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-async def test_a_page_lives_through_a_lost_broker_and_a_lost_controller(tmp_path: Path) -> None:
+async def test_a_page_lives_through_a_lost_broker_and_a_lost_controller(
+    browsers: Chromium, tmp_path: Path
+) -> None:
     async with LocalCluster(tmp_path / "cluster", adjust=calm) as cluster, asyncio.timeout(240):
         active = await active_of(cluster)
-        async with opened(cluster.http(active.controller_id)) as browser:
+        async with opened(browsers, cluster.http(active.controller_id)) as browser:
             page = browser.page
             await browser.open("overview")
             await browser.shows("Nothing is wrong")
@@ -244,7 +259,9 @@ async def test_a_page_lives_through_a_lost_broker_and_a_lost_controller(tmp_path
             browser.check()
 
 
-async def test_a_frozen_controller_is_seen_and_the_log_is_read_back_to_its_beginning(tmp_path: Path) -> None:
+async def test_a_frozen_controller_is_seen_and_the_log_is_read_back_to_its_beginning(
+    browsers: Chromium, tmp_path: Path
+) -> None:
     """Method: a follower is stopped, whose kernel keeps its link; the log has more records than a page reads at once."""
     async with LocalCluster(tmp_path / "cluster", brokers=1, adjust=calm) as cluster, asyncio.timeout(300):
         active = await active_of(cluster)
@@ -253,7 +270,7 @@ async def test_a_frozen_controller_is_seen_and_the_log_is_read_back_to_its_begin
         await asyncio.to_thread(cluster.client(timeout_s=60).write, "POST", "/v1/topics", body)
         pid = cluster.pid(frozen)
         assert pid is not None
-        async with opened(cluster.http(active.controller_id)) as browser:
+        async with opened(browsers, cluster.http(active.controller_id)) as browser:
             await browser.open("overview")
             await browser.shows("Nothing is wrong")
             await browser.shows("broker 11")
@@ -282,11 +299,13 @@ async def test_a_frozen_controller_is_seen_and_the_log_is_read_back_to_its_begin
             browser.check()
 
 
-async def test_a_change_by_another_client_is_seen_and_how_soon_is_said(well: LocalCluster) -> None:
+async def test_a_change_by_another_client_is_seen_and_how_soon_is_said(
+    browsers: Chromium, well: LocalCluster
+) -> None:
     """Goal: what is committed is on the page without a reload. The time is printed, and not judged: machines differ."""
     async with asyncio.timeout(240):
         active = await active_of(well)
-        async with opened(well.http(active.controller_id)) as browser:
+        async with opened(browsers, well.http(active.controller_id)) as browser:
             await browser.open("topics")
             await browser.shows("there is no topic yet")
             await browser.says("live")
@@ -303,14 +322,14 @@ async def test_a_change_by_another_client_is_seen_and_how_soon_is_said(well: Loc
             browser.check()
 
 
-async def test_a_past_state_and_a_loss_are_shown(well: LocalCluster) -> None:
+async def test_a_past_state_and_a_loss_are_shown(browsers: Chromium, well: LocalCluster) -> None:
     async with asyncio.timeout(240):
         client = well.client(timeout_s=60)
         body = {"name": "orders", "partitions": 2, "replication_factor": 1}
         await asyncio.to_thread(client.write, "POST", "/v1/topics", body)
         partitions = (await asyncio.to_thread(client.read, "/v1/partitions"))["items"]
         # The active controller has applied the topic; this page looks once.
-        async with opened(well.http((await active_of(well)).controller_id)) as browser:
+        async with opened(browsers, well.http((await active_of(well)).controller_id)) as browser:
             await browser.open("timeline?at=0")
             await browser.shows("topic orders")
             await browser.shows("before the first record")
@@ -320,8 +339,10 @@ async def test_a_past_state_and_a_loss_are_shown(well: LocalCluster) -> None:
             browser.check()
 
 
-async def test_every_page_of_every_node_fits_and_asks_nobody_else(well: LocalCluster) -> None:
-    async with chromium() as browsers, asyncio.timeout(240):
+async def test_every_page_of_every_node_fits_and_asks_nobody_else(
+    browsers: Chromium, well: LocalCluster
+) -> None:
+    async with asyncio.timeout(240):
         # The pages are the same files on each node: what a second controller and a broker tell is looked at in one window.
         for member, windows in (
             (well.controllers[0], WINDOWS),
@@ -329,20 +350,19 @@ async def test_every_page_of_every_node_fits_and_asks_nobody_else(well: LocalClu
             (well.brokers[0], WINDOWS[1:]),
         ):
             for width, scheme in windows:
-                browser = await page_of(browsers, member.http, width=width, scheme=scheme)
-                for name in PAGES:
-                    await browser.open(name)
-                    await browser.says(f"{member.role} {member.id}")
-                    await expect(browser.page.locator("#content h1")).to_be_visible(timeout=SEEN_MS)
-                    wide = await browser.page.evaluate("document.documentElement.scrollWidth")
-                    assert wide <= width, (member.id, name, width, wide)
-                browser.check()
-                await browser.page.close()
+                async with opened(browsers, member.http, width=width, scheme=scheme) as browser:
+                    for name in PAGES:
+                        await browser.open(name)
+                        await browser.says(f"{member.role} {member.id}")
+                        await expect(browser.page.locator("#content h1")).to_be_visible(timeout=SEEN_MS)
+                        wide = await browser.page.evaluate("document.documentElement.scrollWidth")
+                        assert wide <= width, (member.id, name, width, wide)
+                    browser.check()
 
 
-async def test_a_reader_logs_in_and_is_offered_no_change(guarded: LocalCluster) -> None:
+async def test_a_reader_logs_in_and_is_offered_no_change(browsers: Chromium, guarded: LocalCluster) -> None:
     async with asyncio.timeout(240):
-        async with opened(guarded.http(1)) as browser:
+        async with opened(browsers, guarded.http(1)) as browser:
             page = browser.page
             await browser.open("overview")
             await browser.shows("This node asks who you are")
@@ -379,9 +399,9 @@ async def test_a_reader_logs_in_and_is_offered_no_change(guarded: LocalCluster) 
             await browser.shows("This node asks who you are")
 
 
-async def test_who_may_do_what_is_shown_to_an_admin(guarded: LocalCluster) -> None:
+async def test_who_may_do_what_is_shown_to_an_admin(browsers: Chromium, guarded: LocalCluster) -> None:
     async with asyncio.timeout(240):
-        async with opened(guarded.http(1)) as browser:
+        async with opened(browsers, guarded.http(1)) as browser:
             await browser.open("security")
             await browser.shows("This node asks who you are")
             await browser.page.get_by_label("token").fill(DESK)
@@ -392,7 +412,7 @@ async def test_who_may_do_what_is_shown_to_an_admin(guarded: LocalCluster) -> No
             browser.check()
 
 
-async def test_each_change_is_foreseen_and_carried_out(tmp_path: Path) -> None:
+async def test_each_change_is_foreseen_and_carried_out(browsers: Chromium, tmp_path: Path) -> None:
     """Goal: an operator needs no command line for these. Method: each by its dialog, and what came of it is asked."""
 
     def keeping(settings: ControllerSettings) -> ControllerSettings:
@@ -407,7 +427,7 @@ async def test_each_change_is_foreseen_and_carried_out(tmp_path: Path) -> None:
 
         await asyncio.to_thread(client.write, "POST", "/v1/topics", {"name": "gone", "assignment": [[13]]})
         # By a broker, which asks the controller that leads, whichever does.
-        async with opened(cluster.http(12)) as browser:
+        async with opened(browsers, cluster.http(12)) as browser:
             page = browser.page
             await browser.open("topics")
             await browser.titled("Topics")
@@ -488,8 +508,10 @@ async def test_each_change_is_foreseen_and_carried_out(tmp_path: Path) -> None:
             browser.check()
 
 
-async def test_an_address_with_names_of_the_language_shows_a_page(alone: LocalCluster) -> None:
-    async with asyncio.timeout(120), opened(alone.http(1)) as browser:
+async def test_an_address_with_names_of_the_language_shows_a_page(
+    browsers: Chromium, alone: LocalCluster
+) -> None:
+    async with asyncio.timeout(120), opened(browsers, alone.http(1)) as browser:
         for name in ("constructor", "__proto__", "%", "topics?only=constructor", "overview/%zz", "<b>x</b>"):
             await browser.open(name)
             heading = browser.page.locator("#content h1")
@@ -497,7 +519,9 @@ async def test_an_address_with_names_of_the_language_shows_a_page(alone: LocalCl
         browser.check()
 
 
-async def test_a_page_is_asked_again_for_what_concerns_it_and_comes_in_one_answer(well: LocalCluster) -> None:
+async def test_a_page_is_asked_again_for_what_concerns_it_and_comes_in_one_answer(
+    browsers: Chromium, well: LocalCluster
+) -> None:
     """Goal: changes of other topics cost a page nothing. The time of the first paint is printed, and not judged."""
     async with asyncio.timeout(240):
 
@@ -510,7 +534,7 @@ async def test_a_page_is_asked_again_for_what_concerns_it_and_comes_in_one_answe
         for name in ("seen", "other"):
             await write("/v1/topics", {"name": name, "partitions": 1, "replication_factor": 1})
         active = await active_of(well)
-        async with opened(well.http(active.controller_id)) as browser:
+        async with opened(browsers, well.http(active.controller_id)) as browser:
             asked: list[str] = []
             browser.page.on("request", lambda request: asked.append(urlsplit(request.url).path))
             await browser.open("topics/seen")
@@ -542,7 +566,7 @@ async def test_a_page_is_asked_again_for_what_concerns_it_and_comes_in_one_answe
             browser.check()
 
 
-async def test_access_is_shown_explained_and_changed(alone: LocalCluster) -> None:
+async def test_access_is_shown_explained_and_changed(browsers: Chromium, alone: LocalCluster) -> None:
     """Goal: rules, passwords and quotas need no command line. Method: each by its dialog, its records shown first, with the
     keyboard where a form is sent; what came of it is asked.
     """
@@ -552,7 +576,7 @@ async def test_access_is_shown_explained_and_changed(alone: LocalCluster) -> Non
         async def asked(path: str) -> Any:
             return (await asyncio.to_thread(client.read, path))["items"]
 
-        async with opened(alone.http(1), width=360, scheme="dark") as browser:
+        async with opened(browsers, alone.http(1), width=360, scheme="dark") as browser:
             page = browser.page
             await browser.open("access")
             await browser.titled("Access")
@@ -629,7 +653,7 @@ async def test_access_is_shown_explained_and_changed(alone: LocalCluster) -> Non
 
 
 async def test_a_token_is_issued_its_hmac_shown_once_and_it_is_renewed_and_expired(
-    guarded: LocalCluster,
+    browsers: Chromium, guarded: LocalCluster
 ) -> None:
     """Goal: tokens need no command line, and no page keeps an HMAC. Method: each change by its dialog."""
     async with asyncio.timeout(240):
@@ -640,7 +664,7 @@ async def test_a_token_is_issued_its_hmac_shown_once_and_it_is_renewed_and_expir
             )["items"]
             return items
 
-        async with opened(guarded.http(1), width=360) as browser:
+        async with opened(browsers, guarded.http(1), width=360) as browser:
             page, dialog = browser.page, browser.page.locator("dialog")
             await browser.open("access?of=tokens")
             await browser.shows("This node asks who you are")
