@@ -4,10 +4,8 @@ No verb may use up its time at a frozen node: each gets an hour, which no test l
 """
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from metadata_log.replay.controller_client import controllers as live_log
 from tests.support.processes import free_ports, poll_until
+from tests.support.verbs import run_verb
 from tests.support.wire import Quorum, controllers
 
 pytestmark = pytest.mark.slow
@@ -44,14 +43,7 @@ def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
 
 
 def run(bootstrap: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    ended = subprocess.run(
-        [sys.executable, "-m", "ops.cli", *words],
-        capture_output=True,
-        text=True,
-        timeout=2 * DEADLINE_S,
-        check=False,
-        env={**os.environ, "METAQUORUM_BOOTSTRAP": bootstrap},
-    )
+    ended = run_verb(*words, variables={"METAQUORUM_BOOTSTRAP": bootstrap}, timeout_s=2 * DEADLINE_S)
     assert "Traceback" not in ended.stderr
     return ended
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from ops.admin.exchange import Credentials
 from ops.certificates import Authority
 from ops.local.cluster import ADMIN_FILES, LocalCluster
 from tests.cluster.test_cluster import until
+from tests.support.verbs import run_verb
 from tests.support.wire import calm, very_calm
 from tests.support.writers import Writer
 
@@ -29,9 +28,9 @@ def shown(cluster: LocalCluster) -> list[str]:
 
 async def certificates(cluster: LocalCluster, *words: str, code: int = 0) -> Any:
     """Run a verb as another process, and return what it says: JSON, or on a refusal its text."""
-    line = [sys.executable, "-m", "ops.cli", "certificates", *words, "-o", "json", "--timeout", "60s"]
+    line = ["certificates", *words, "-o", "json", "--timeout", "60s"]
     line += ["--bootstrap", ",".join(cluster.bootstrap), *shown(cluster)]
-    done = await asyncio.to_thread(subprocess.run, line, capture_output=True, text=True, check=False)
+    done = await asyncio.to_thread(run_verb, *line)
     assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
     return json.loads(done.stdout) if done.stdout else done.stderr
 

@@ -22,6 +22,7 @@ from ops.waits import until_async
 from quorum.node.config import ControllerSettings, SnapshotSettings
 from tests.support.active import active_of, is_old
 from tests.support.processes import free_port, poll_until
+from tests.support.verbs import run_verb
 from tests.support.wire import (
     NO_ANSWER,
     Quorum,
@@ -155,11 +156,10 @@ async def test_every_acknowledged_write_survives_kill_9_of_all_controllers_at_on
 
 def metaquorum(cluster: LocalCluster, *words: str, code: int = 0) -> Any:
     """Return what `metaquorum WORDS` prints once the active controller answers; `code`: how it must end."""
-    line = [sys.executable, "-m", "ops.cli", *words, "--json"]
-    line += ["--bootstrap", ",".join(cluster.bootstrap), "--timeout", "60s"]
+    line = [*words, "--json", "--bootstrap", ",".join(cluster.bootstrap), "--timeout", "60s"]
 
     def ended() -> "subprocess.CompletedProcess[str] | None":
-        done = subprocess.run(line, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False)
+        done = run_verb(*line, timeout_s=2 * DEADLINE_S)
         return None if is_old(done.stderr) else done
 
     done = poll_until(ended, deadline_s=DEADLINE_S, what=f"the active controller answers {words}")

@@ -4,7 +4,6 @@ import asyncio
 import json
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from ops.local.cluster import LocalCluster
 from tests.cluster.test_cluster import metaquorum, run
 from tests.support.processes import free_ports
+from tests.support.verbs import run_verb
 from tests.support.wire import very_calm
 from tests.support.writers import Writer
 
@@ -19,10 +19,9 @@ pytestmark = pytest.mark.slow
 
 
 def moved(cluster: LocalCluster, role: str, node_id: int, *words: str) -> "subprocess.CompletedProcess[str]":
-    line = [sys.executable, "-m", "ops.cli", "move", role, "--id", str(node_id), *words, "-o", "json"]
-    line += ["--local", str(cluster.directory), "--yes", "--timeout", "60s"]
-    line += ["--bootstrap", ",".join(cluster.bootstrap)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=100, check=False)
+    line = ["move", role, "--id", str(node_id), *words, "-o", "json", "--yes", "--timeout", "60s"]
+    line += ["--local", str(cluster.directory), "--bootstrap", ",".join(cluster.bootstrap)]
+    return run_verb(*line, timeout_s=100)
 
 
 def test_controllers_and_a_broker_are_moved_under_a_writer(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from metadata_log.node.release import VERSION
 from metadata_log.records.features import METAQUORUM_VERSION
 from ops.local.cluster import LocalCluster
 from tests.cluster.test_cluster import all_agree, metaquorum, run, topic, until
+from tests.support.verbs import run_verb
 from tests.support.wire import calm, very_calm
 from tests.support.writers import Writer
 
@@ -77,9 +77,8 @@ def test_a_cluster_becomes_as_a_file_declares_it(tmp_path: Path) -> None:
     async def story(cluster: LocalCluster) -> None:
         client = cluster.client(timeout_s=60)
         client.write("POST", "/v1/topics", topic("old", replication_factor=1, configs={"flush.ms": "1"}))
-        line = [sys.executable, "-m", "ops.cli", "apply", str(file), "--yes", "-o", "json"]
-        line += ["--bootstrap", ",".join(cluster.bootstrap)]
-        applied = subprocess.run(line, capture_output=True, text=True, check=False)
+        bootstrap = ",".join(cluster.bootstrap)
+        applied = run_verb("apply", file, "--yes", "-o", "json", "--bootstrap", bootstrap)
         assert applied.returncode == 3, applied.stderr
         result = json.loads(applied.stdout)
         assert result["applied"] == 4
@@ -93,9 +92,8 @@ def test_a_cluster_becomes_as_a_file_declares_it(tmp_path: Path) -> None:
 
 
 def rolled(cluster: LocalCluster, *words: str) -> "subprocess.CompletedProcess[str]":
-    line = [sys.executable, "-m", "ops.cli", "roll", *words, "--local", str(cluster.directory), "-o", "json"]
-    line += ["--bootstrap", ",".join(cluster.bootstrap), "--timeout", "60s"]
-    return subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
+    line = ["roll", *words, "--local", str(cluster.directory), "-o", "json"]
+    return run_verb(*line, "--bootstrap", ",".join(cluster.bootstrap), "--timeout", "60s")
 
 
 def test_a_roll_of_all_nodes_fails_no_write_and_leaves_every_isr_whole(tmp_path: Path) -> None:

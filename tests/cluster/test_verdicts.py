@@ -9,8 +9,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +21,7 @@ from ops.local.cluster import LocalCluster
 from tests.robustness.links import broker_environment, send_brokers_through, through
 from tests.robustness.proxies import BLACK_HOLE, CUT, LinkFault, Proxies
 from tests.support.processes import poll_until
+from tests.support.verbs import run_verb
 from tests.support.wire import Quorum, ask, very_calm
 
 pytestmark = pytest.mark.slow
@@ -89,8 +88,7 @@ class Watched:
         return re.sub(r"\d+ ms", "N ms", silences[-1])
 
     def _told(self, *words: str) -> str:
-        line = [sys.executable, "-m", "ops.cli", *words, "--bootstrap", ",".join(self.cluster.bootstrap)]
-        ran = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+        ran = run_verb(*words, "--bootstrap", ",".join(self.cluster.bootstrap))
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 

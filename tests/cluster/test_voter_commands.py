@@ -21,6 +21,7 @@ from ops.settings import load_controller_settings
 from ops.settings_writing import controller_toml
 from tests.support.active import is_old
 from tests.support.processes import free_ports, poll_until, running
+from tests.support.verbs import run_verb
 from tests.support.wire import NO_ANSWER, Quorum, ask, controllers, very_calm
 
 pytestmark = pytest.mark.slow
@@ -36,14 +37,8 @@ def metaquorum(quorum: Quorum, *words: str | Path, code: int | None = 0) -> str:
     """
 
     def ran() -> "subprocess.CompletedProcess[str] | None":
-        ended = subprocess.run(
-            [sys.executable, "-m", "ops.cli", *map(str, words)],
-            capture_output=True,
-            text=True,
-            timeout=3 * DEADLINE_S,
-            check=False,
-            env={**os.environ, "METAQUORUM_BOOTSTRAP": ",".join(quorum.cluster.bootstrap)},
-        )
+        at = {"METAQUORUM_BOOTSTRAP": ",".join(quorum.cluster.bootstrap)}
+        ended = run_verb(*words, variables=at, timeout_s=3 * DEADLINE_S)
         assert "Traceback" not in ended.stderr
         is_late = ended.returncode == UNAVAILABLE or is_old(ended.stderr)
         return None if code is not None and is_late else ended

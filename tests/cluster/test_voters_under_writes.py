@@ -1,7 +1,6 @@
 """Controllers become voters, and voters no more, as an operator does it: by the runbook, under writes and kills."""
 
 import asyncio
-import os
 import random
 import shutil
 import signal
@@ -18,6 +17,7 @@ import pytest
 from ops.admin.client import ClusterClient
 from ops.local.cluster import LocalCluster
 from tests.support.processes import free_ports, poll_until
+from tests.support.verbs import run_verb
 from tests.support.wire import NO_ANSWER, ask, controllers, leaders_status
 from tests.support.writers import Writer
 
@@ -53,11 +53,7 @@ class Operator:
         return Writer(write, pause_s=PAUSE_S)
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "ops.cli", *words]
-        environment = os.environ | {"METAQUORUM_BOOTSTRAP": ",".join(self.urls)}
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment, timeout=180
-        )
+        return run_verb(*words, variables={"METAQUORUM_BOOTSTRAP": ",".join(self.urls)}, timeout_s=180)
 
     def must(self, *words: str) -> str:
         ended = self.run(*words)

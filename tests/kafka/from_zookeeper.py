@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -23,6 +22,7 @@ from ops.local.layout import HOST, free_ports, ports_of
 from ops.toolchain.jars import KAFKA_VERSION
 from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until
+from tests.support.verbs import run_verb
 
 TOPICS: Final = {"kept": 6, "other.one": 2}
 """Partitions by name."""
@@ -63,12 +63,6 @@ class Moved:
 
     def text(self) -> str:
         return "\n".join(f"{name}: {value}" for name, value in dataclasses.asdict(self).items())
-
-
-def cli(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ops.cli", *words], capture_output=True, text=True, check=False, timeout=120
-    )
 
 
 @contextmanager
@@ -167,7 +161,7 @@ def _import(cluster: LocalCluster, hosts: str, *more: str) -> subprocess.Complet
     configs = [
         word for each in cluster.controllers for word in ("--config", str(cluster.directory / each.config))
     ]
-    return cli("storage", "import-zookeeper", hosts, *configs, *more)
+    return run_verb("storage", "import-zookeeper", hosts, *configs, *more)
 
 
 def _imported(cluster: LocalCluster, hosts: str, found: Moved) -> None:

@@ -1,8 +1,6 @@
 """Edge: `roll brokers` of Kafka's brokers, under load."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from functools import partial
 from typing import Any, Final
@@ -10,6 +8,7 @@ from typing import Any, Final
 from ops.kafka.clients import Admin, producing, read_to_end
 from ops.local.cluster import LocalCluster
 from tests.support.processes import poll_until
+from tests.support.verbs import run_verb
 
 DEADLINE_S: Final = 90.0
 
@@ -56,8 +55,7 @@ def _is_whole(cluster: LocalCluster) -> bool:
 
 def ran(cluster: LocalCluster, *words: str) -> str:
     """Run a verb as another process, and return what it prints."""
-    command = [sys.executable, "-m", "ops.cli", *words, "--bootstrap", ",".join(cluster.bootstrap)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_verb(*words, "--bootstrap", ",".join(cluster.bootstrap))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

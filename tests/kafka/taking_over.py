@@ -6,8 +6,6 @@ import json
 import logging
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -40,6 +38,7 @@ from ops.local.layout import HOST, free_ports, ports_of
 from ops.toolchain.jars import KAFKA_VERSION
 from tests.support.kafka_client import KafkaClient
 from tests.support.processes import poll_until
+from tests.support.verbs import run_verb
 
 DEADLINE_S: Final = 180.0
 PER_SECOND: Final = 50.0
@@ -380,11 +379,11 @@ def _all(futures: dict[Any, Any]) -> None:
 
 
 def _ran(verb: str, sources: Sequence[str], configs: Sequence[str], *options: str) -> float:
-    command = [sys.executable, "-m", "ops.cli", "storage", verb, *sources, "--json", *options]
+    command = ["storage", verb, *sources, "--json", *options]
     for config in configs:
         command += ["--config", config]
     began = time.monotonic()
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = run_verb(*command)
     if ran.returncode != 0 or not json.loads(ran.stdout)["written"]:
         raise Unavailable(f"{' '.join(command)}: {ran.stdout}{ran.stderr}")
     return round(time.monotonic() - began, 2)

@@ -4,8 +4,6 @@ import asyncio
 import dataclasses
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +17,7 @@ from ops.local.layout import Member
 from ops.toolchain.jars import KAFKA_VERSION, OLDER_VERSIONS, kafka_jars
 from quorum.node.config import ControllerSettings
 from tests.support.processes import poll_until
+from tests.support.verbs import run_verb
 
 TOPIC: Final = "kept"
 PER_SECOND: Final = 50.0
@@ -128,10 +127,10 @@ def _rolled(cluster: LocalCluster, releases: dict[int, str], found: Upgraded) ->
 def _levels(cluster: LocalCluster) -> list[int]:
     """Return the highest level of metadata.version in each broker's newest registration, in order of id."""
     found: dict[int, int] = {}
-    command = [sys.executable, "-m", "ops.cli", "log", "dump", "--type", "RegisterBroker", "-o", "jsonl"]
-    command += ["--bootstrap", ",".join(cluster.bootstrap)]
-    dumped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for line in map(json.loads, dumped.splitlines()):
+    words = ("log", "dump", "--type", "RegisterBroker", "-o", "jsonl")
+    dumped = run_verb(*words, "--bootstrap", ",".join(cluster.bootstrap))
+    assert dumped.returncode == 0, dumped.stderr
+    for line in map(json.loads, dumped.stdout.splitlines()):
         record = line["record"]
         levels = {each["name"]: each["max"] for each in record["features"]}
         found[record["broker_id"]] = levels[METADATA_VERSION]

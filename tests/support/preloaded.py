@@ -1,4 +1,4 @@
-"""Edge: nodes of the tests' clusters begin as copies of a process that has imported their code.
+"""Edge: nodes of the tests' clusters, and verbs, begin as copies of a process that has imported their code.
 
 To import it takes two thirds of the processor time of a node's start, and the tests start thousands of nodes. A copy is a
 process of its own all the same: with a session, a working directory, variables, limits and files as those of its starter.
@@ -82,8 +82,16 @@ class Preloaded:
         if self._process is not None:
             self._process.wait()
 
-    def start(self, words: Sequence[str], variables: Mapping[str, str], output: IO[bytes]) -> Copy:
-        """Start `metaquorum WORDS` with exactly these variables; what it prints goes to `output`."""
+    def start(
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        output: IO[bytes],
+        errors: IO[bytes] | None = None,
+    ) -> Copy:
+        """Start `metaquorum WORDS` with exactly these variables. What it prints goes to `output`, and what it says on stderr
+        to `errors`, if that is given.
+        """
         with self._lock:
             asked = self._asked or self._begin()
             limits = [resource.getrlimit(limit) for limit in LIMITS]
@@ -93,7 +101,8 @@ class Preloaded:
                 "cwd": str(Path.cwd()),
                 "limits": limits,
             }
-            socket.send_fds(asked, [json.dumps(wanted).encode()], [output.fileno()])
+            files = [each.fileno() for each in (output, errors or output)]
+            socket.send_fds(asked, [json.dumps(wanted).encode()], files)
             told = asked.recv(MESSAGE_BYTES_MAX)
             if not told:
                 raise AssertionError("the process that is copied has ended")
@@ -136,6 +145,11 @@ class Preloaded:
         return asked
 
 
+PRELOADED: Final = Preloaded()
+"""That of this process."""
+atexit.register(PRELOADED.close)
+
+
 def _has_bytes(each: socket.socket) -> bool:
     # `select` knows no file with a number above 1,023, and a long run of tests may have as many.
     poll = select.poll()
@@ -143,19 +157,22 @@ def _has_bytes(each: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
+def python_path() -> str:
+    """Return the PYTHONPATH of a process that finds this code from any working directory."""
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
+
 def copy_nodes() -> None:
     """Let local clusters begin their nodes as copies, where a node has the code and the variables of this process; Kafka's
     are formatted here (`tests/support/kafka_tools.py`).
     """
-    preloaded, begun = Preloaded(), member_processes.begun
-    atexit.register(preloaded.close)
+    begun = member_processes.begun
 
     def begin(words: Sequence[str], variables: Mapping[str, str], output: IO[bytes]) -> Any:
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        plain = {**os.environ, STREAM_VARIABLE: "none", "PYTHONPATH": path}
+        plain = {**os.environ, STREAM_VARIABLE: "none", "PYTHONPATH": python_path()}
         module, *rest = words
         if module == "ops.cli" and variables == plain:
-            return preloaded.start(rest, variables, output)
+            return PRELOADED.start(rest, variables, output)
         if module == "ops.kafka":
             from tests.support.kafka_tools import format_node  # few tests have nodes of Kafka
 
@@ -183,7 +200,7 @@ def _copied(asks: socket.socket, ends: socket.socket) -> list[str]:
             wake.recv(MESSAGE_BYTES_MAX)
             _tell_ended(ends)
         if asks.fileno() in ready:
-            message, files, _, _ = socket.recv_fds(asks, MESSAGE_BYTES_MAX, 1)
+            message, files, _, _ = socket.recv_fds(asks, MESSAGE_BYTES_MAX, 2)
             if not message:
                 sys.exit()
             pid = os.fork()
@@ -192,8 +209,9 @@ def _copied(asks: socket.socket, ends: socket.socket) -> list[str]:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for each in (asks, ends, wake, woken):
                     each.close()
-                return _become(json.loads(message), files[0])
-            os.close(files[0])
+                return _become(json.loads(message), *files)
+            for file in files:
+                os.close(file)
             asks.send(json.dumps(pid).encode())
 
 
@@ -203,12 +221,12 @@ def _tell_ended(ends: socket.socket) -> None:
             ends.send(json.dumps([ended[0], os.waitstatus_to_exitcode(ended[1])]).encode())
 
 
-def _become(wanted: dict[str, Any], output: int) -> list[str]:
+def _become(wanted: dict[str, Any], output: int, errors: int) -> list[str]:
     """Make of this copy what a process has that was begun by itself."""
     os.setsid()
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
+    for file, number in ((output, 1), (errors, 2)):
+        os.dup2(file, number)
+        os.close(file)
     for limit, values in zip(LIMITS, wanted["limits"], strict=True):
         resource.setrlimit(limit, tuple(values))
     os.chdir(wanted["cwd"])

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.preloaded import ROOT, Copy, Preloaded
+from tests.support.processes import poll_until
+from tests.support.verbs import run_verb
 
 pytestmark = pytest.mark.slow
 
@@ -68,3 +70,18 @@ def test_it_has_the_limits_and_the_directory_of_its_starter_and_a_signal_ends_it
     copy.send_signal(signal.SIGKILL)
     assert (copy.wait(30), copy.poll(), copy.returncode) == (-signal.SIGKILL,) * 3
     copy.send_signal(signal.SIGTERM)  # another process may have its number by now
+
+
+def test_a_verb_is_run_to_its_end(tmp_path: Path) -> None:
+    alone = subprocess.run(
+        [sys.executable, "-m", "ops.cli", "topics", "lose"], capture_output=True, text=True, check=False
+    )
+    wrong, right = run_verb("topics", "lose"), run_verb("topics", "--help")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr) == (2, "", alone.stderr)
+    assert (right.returncode, right.stderr) == (0, "") and right.stdout.startswith("usage: metaquorum")
+    assert "nowhere" in run_verb("topics", "list", variables={"METAQUORUM_CONTEXT": "nowhere"}).stderr
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(subprocess.TimeoutExpired) as ended:
+        run_verb("config", "check", tmp_path / "fifo", timeout_s=0.2)
+    pid = int(str(ended.value.cmd).split()[-1])
+    poll_until(lambda: not Path(f"/proc/{pid}").exists(), deadline_s=30, what="it was killed")
