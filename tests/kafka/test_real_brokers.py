@@ -515,12 +515,15 @@ def test_kafkas_own_readers_open_the_log_that_a_broker_mirrors(
 def topics_in(file: Path, scratch: Path) -> set[str]:
     """Return the topics that the shell finds in a segment or a checkpoint: in a copy, as it locks the folder.
 
-    The shell may show what it has loaded before that is everything, and is asked again then.
+    The shell may show what it has loaded before that is everything, and is asked again then. It is a process of its own: in
+    the JVM that other tools share it need not end.
     """
     copied = scratch / file.name
     copied.write_bytes(file.read_bytes())
     for _ in range(5):
-        shown = run_tool("kafka-metadata-shell", "--snapshot", str(copied), "ls", "/image/topics/byName")
+        shown = tools.run_tool(
+            "kafka-metadata-shell", "--snapshot", str(copied), "ls", "/image/topics/byName"
+        )
         if shown.split():
             break
     return set(shown.split())
