@@ -2,7 +2,7 @@
 
 They are written in Spark's dialect; what DuckDB words otherwise is a macro there (engines.py) or, where it is
 syntax, one of the substitutions below. A name in braces is a table the caller gives. A common table whose first line ends
-with "-- kept" has few rows, and is named more than once.
+with "-- kept" is named more than once, and has fewer rows than what it is made of.
 Tests: tests/unit/metadata_log/replay/test_analyses.py.
 """
 
