@@ -33,6 +33,7 @@ from metadata_log.node.addresses import http_url
 from metadata_log.node.console.login import Login, described, logged_in, logged_out, principals_listed
 from metadata_log.node.console.pages import page
 from metadata_log.node.http import query as http_query
+from metadata_log.node.http.accepting import close_server
 from metadata_log.node.http.answer_buffers import AnswerBuffers
 from metadata_log.node.http.answer_pieces import Sender
 from metadata_log.node.http.answers import (
@@ -95,7 +96,7 @@ async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
             yield http_url((host, bound_port), tls=agent.tls is not None)
         finally:
             if listener is not None:
-                listener.close()
+                await close_server(listener)
             await runner.cleanup()
             await threads.shut_down()
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from metadata_log.node.addresses import HostPort
-from metadata_log.node.http.accepting import stop_accepting
+from metadata_log.node.http.accepting import close_server
 
 HOST: Final = "127.0.0.1"
 PIECE_BYTES: Final = 64 * 1024
@@ -89,8 +89,7 @@ class Links:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            await stop_accepting(listening.fileno())
-            server.close()
+            await close_server(server)
 
     async def _forward(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link, upstream: HostPort

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from metadata_log.node.http.accepting import close_server
 from metadata_log.node.http.caller import OwnNames
 from metadata_log.node.http.server import listen
 from quorum.http.app import DoorRunner, door_to
@@ -33,6 +34,6 @@ async def listening(parts: Parts) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            listener.close()
+            await close_server(listener)
     finally:
         await runner.cleanup()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from metadata_log.node.addresses import HostPort
-from metadata_log.node.http.accepting import stop_accepting
+from metadata_log.node.http.accepting import close_server
 from metadata_log.node.http.server import accepting_on
 from metadata_log.node.identity.tls import Encrypting
 from quorum.kafka.apis import APIS
@@ -57,9 +57,7 @@ async def serving(door: KafkaDoor, address: HostPort) -> AsyncIterator[tuple[Ser
     try:
         yield serving, server.sockets[0].getsockname()[:2]
     finally:
-        for listening in server.sockets:
-            await stop_accepting(listening.fileno())
-        server.close()
+        await close_server(server)
         await serving.close(CLOSING_MAX_S)
 
 

@@ -28,7 +28,7 @@ from metadata_log.limits import (
     TLS_CHECK_S,
 )
 from metadata_log.node.addresses import HostPort, address_text
-from metadata_log.node.http.accepting import stop_accepting
+from metadata_log.node.http.accepting import close_server
 from metadata_log.node.identity.access import peer_certificate
 from metadata_log.node.identity.certificate_dates import has_ended
 from metadata_log.node.identity.certified_names import name_in
@@ -177,8 +177,7 @@ class TcpTransport:
         finally:
             self._failure = None
             self.dialler.shut_down()
-            await stop_accepting(self._socket.fileno())
-            server.close()
+            await close_server(server)
             for transport in self._encrypting.values():
                 transport.abort()
             for link in self._links:

@@ -21,11 +21,11 @@ import msgpack
 
 from metadata_log.ids import NodeId
 from metadata_log.node.addresses import HostPort
+from metadata_log.node.http.accepting import close_server
 from ops.local.layout import HOST
 from quorum.raft.messages import TERM_MAX, append_entries, next_node_idx
 from quorum.raft.term_pace import TERM_JUMP_MAX
 from tests.hostile_raft.forgery import INT64_MAX, checked
-from tests.support.servers import close_server
 
 HANDSHAKE_MESSAGES: Final = 2
 """Of each end: hello and verdict."""

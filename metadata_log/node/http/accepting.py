@@ -1,5 +1,5 @@
-"""Edge: ends the accepting of connections so that none is left to Python's collector.
-Tests: tests/unit/quorum/raft/test_transport.py.
+"""Edge: closes a server so that no connection that it accepted is left open.
+Tests: tests/unit/metadata_log/node/http/test_accepting.py.
 """
 
 import asyncio
@@ -12,11 +12,15 @@ _TURNS: Final = 4
 turn more."""
 
 
-async def stop_accepting(listening: int) -> None:
-    """Accept no more on the socket of a server (its descriptor), and let what was accepted reach its protocol.
+async def close_server(server: asyncio.Server) -> None:
+    """Accept no more, let what was accepted reach its protocol, and close the server.
 
-    This comes before `Server.close`: asyncio never closes a connection that it was accepting when its server was closed.
+    asyncio never closes a connection that it was accepting when its server was closed. Its client would wait, and no list of
+    connections has it.
     """
-    asyncio.get_running_loop().remove_reader(listening)
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
     for _ in range(_TURNS):
         await next_turn()
+    server.close()

@@ -57,8 +57,9 @@ class _Socket:
 
 
 class Port:
-    """Stands for a socket on which a node listens."""
+    """Stands for a socket on which a node listens, and for its server."""
 
+    sockets = ()
     accept: Callable[[], asyncio.BaseProtocol] | None = None
     _makes: Callable[[], asyncio.BaseProtocol]
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from metadata_log.node.http.accepting import close_server
 from ops.bench.links import HOST, Links
-from tests.support.servers import close_server
 
 DEADLINE_S = 60.0
 BRIEF_S = 0.05

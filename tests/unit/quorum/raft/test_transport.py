@@ -32,6 +32,7 @@ from metadata_log.limits import (
     RECONNECT_MAX_MS,
     UNREACHABLE_REPORTED_MS,
 )
+from metadata_log.node.http.accepting import close_server
 from quorum.raft import dialling, messages
 from quorum.raft import handshake as handshake_module
 from quorum.raft import link as link_module
@@ -50,7 +51,6 @@ from quorum.raft.link import Link
 from quorum.raft.raft_log import Member, Voters
 from quorum.raft.transport import TcpTransport
 from tests.support.processes import free_port, free_ports
-from tests.support.servers import close_server
 
 DEADLINE_S = 60.0
 GRACE_MS = 20
