@@ -1,5 +1,7 @@
 """Edge: every production module has its tests where its path says, or says where they are."""
 
+import pytest
+
 from tests.house.mirrors import ROOT, home_of, modules, use
 
 
@@ -8,6 +10,7 @@ def test_a_module_has_tests_or_names_them() -> None:
     assert [module.path for module in modules() if home_of(module) is None] == []
 
 
+@pytest.mark.slow
 def test_the_home_of_a_module_use_it() -> None:
     found = {module: tests for module in modules() if (tests := home_of(module)) is not None}
     assert [tests for tests in found.values() if not (ROOT / tests).exists()] == []

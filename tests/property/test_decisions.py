@@ -140,6 +140,7 @@ def _epoch(image: MetadataImage, broker_id: BrokerId) -> int | None:
     return None if broker is None else broker.broker_epoch
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_every_partition_is_led_once_everyone_is_back(seed: int) -> None:

@@ -365,6 +365,7 @@ def test_entities_do_not_depend_on_each_other(seed: int) -> None:
     assert sorted(alone) == sorted(lines(history[-1].image))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_the_log_and_its_snapshots_tell_the_state_at_every_offset(tmp_path: Path, seed: int) -> None:
     """C1"""

@@ -89,6 +89,7 @@ def entity_of(schema: Schema, version: int, kind: str) -> Any:
     return getattr(module, f"{name}{kind.title()}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("schema", "version", "kind"), MESSAGES)
 def test_another_codec_writes_what_it_has_read_as_we_do(schema: Schema, version: int, kind: str) -> None:
     entity = entity_of(schema, version, kind)

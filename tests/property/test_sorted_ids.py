@@ -8,6 +8,7 @@ from metadata_log.ids import TopicId
 from metadata_log.image.sorted_ids import SortedIds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_it_is_a_sorted_list(seed: int) -> None:
     """Goal: order and content. Method: changes of all sizes, small ones mostly, so that chunks split and vanish."""

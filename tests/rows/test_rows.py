@@ -45,6 +45,7 @@ def test_scripts_and_transcripts_carry_rows(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_row_that_needs_no_test_says_why_and_has_none() -> None:
     tests = carried()
     assert all(row.meaning and not (row.untested and row.not_built) for row in ROWS.values())

@@ -68,6 +68,7 @@ def _run(data: Path, seed: int) -> list[object]:
     return [str(each).replace(str(data), "DATA") for each in seen]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_they_are_as_a_real_disk_is(seed: int, volume: Volume, tmp_path: Path) -> None:
     """Goal: a simulated run says something of the shipped files. Method: the same work on both, byte for byte."""

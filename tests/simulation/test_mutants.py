@@ -71,6 +71,7 @@ def test_a_trial_leaves_nothing_behind_and_answers_though_its_process_ends() -> 
     assert [item for item, *_ in copies.answers([1, 4], work, may_begin=lambda: next(begun, False))] == [1]
 
 
+@pytest.mark.slow
 def test_a_copy_that_takes_too_long_is_given_up_with_what_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "TIMEOUT_S", 0.1)
 
@@ -102,6 +103,7 @@ list(campaign.outcomes([1, 2], jobs=2, may_begin=lambda: True))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [COPY, CAMPAIGN], ids=["copy", "campaign"])
 def test_what_a_process_forked_ends_with_it(code: str) -> None:
     """Method: the process is killed, and what it forked shares its pipe."""
@@ -114,6 +116,7 @@ def test_what_a_process_forked_ends_with_it(code: str) -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_without_a_mutant_notices_none(tmp_path: Path) -> None:
     """Method: in a process of its own, as trials are; one of the tests fails always."""
     (tmp_path / "test_some.py").write_text("def test_a():\n    assert False\n\n\ndef test_b():\n    pass\n")

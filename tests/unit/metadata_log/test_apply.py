@@ -243,6 +243,7 @@ def test_results_are_bounded_in_bytes_whether_loaded_or_followed(monkeypatch: py
     assert set(image.results.by_id) == set(map(small_uuid, (4, 3, 5)))
 
 
+@pytest.mark.slow
 def test_what_is_applied_leaves_nothing_for_the_cycle_collector() -> None:
     """A node freezes what is alive during a long collection; a cycle among it would keep a past image for ever."""
     history = random_history(random.Random(5), 60)

@@ -180,6 +180,7 @@ def test_header_first_footer_last_and_all_frames_of_the_last_batch(tmp_path: Pat
         offset, crc = batch.end_offset, batch.crc
 
 
+@pytest.mark.slow
 def test_no_frame_exceeds_its_bounds(tmp_path: Path) -> None:
     image = step_of(EMPTY, [claim(EMPTY)]).image
     wide = tuple(BrokerId(b) for b in range(11, 61))

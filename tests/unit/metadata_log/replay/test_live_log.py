@@ -47,6 +47,7 @@ def saying(monkeypatch: pytest.MonkeyPatch, gives: Sequence[Step], *, silent: bo
     return asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gives_up_to", [0, 30, 60])
 def test_a_controller_that_has_less_than_it_says_is_not_taken_for_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gives_up_to: int
@@ -60,6 +61,7 @@ def test_a_controller_that_has_less_than_it_says_is_not_taken_for_whole(
             LiveLog("http://there").export(tmp_path)
 
 
+@pytest.mark.slow
 def test_it_is_asked_before_it_is_read_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the controller answers while the reader is imported. Method: a log that is not read yet; then its pages."""
     asked = saying(monkeypatch, HISTORY)

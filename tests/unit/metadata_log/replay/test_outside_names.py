@@ -144,6 +144,7 @@ def _rewritten(export: Path, change: Callable[[dict[str, Any]], None]) -> None:
     (export / "manifest.json").write_text(json.dumps(fields | {"crc32c": crc_of_json(fields)}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -96,6 +96,7 @@ def test_kafkas_controllers_know_the_voters_of_a_cluster_at_kraft_version_0(tmp_
     assert {each.node_id: each.directory_id for each in read.voters or ()} == directory_ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [1, 2, 3])
 @pytest.mark.parametrize(

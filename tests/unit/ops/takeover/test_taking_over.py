@@ -160,6 +160,7 @@ STEPS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [1, 2, 3])
 @pytest.mark.parametrize("step", STEPS)

@@ -712,6 +712,7 @@ def test_a_controller_that_stops_refuses_polls_that_no_round_will_prove(tmp_path
     run(tmp_path, story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_no_poll_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Polls arrive while commits, changes of leadership and slices of one or two polls go on: each has an outcome."""

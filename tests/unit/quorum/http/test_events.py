@@ -119,6 +119,7 @@ async def test_another_leader_is_told_and_a_quiet_quorum_beats(
             pass
 
 
+@pytest.mark.slow
 async def test_pages_are_bounded_and_one_that_goes_leaves_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +134,7 @@ async def test_pages_are_bounded_and_one_that_goes_leaves_its_place(
         assert (await (await page.stream()).event())[0] == "quorum"
 
 
+@pytest.mark.slow
 async def test_one_principal_leaves_places_for_the_pages_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ async def test_c1_a_difference_is_told_whole_or_of_one_topic_or_broker(tmp_path:
             assert (await get(f"/v1/diff?{query}"))[0] == wanted, query
 
 
+@pytest.mark.slow
 async def test_c8_a_node_whose_memory_changed_is_named_with_its_first_differing_key(tmp_path: Path) -> None:
     """C8. Method: one field of one partition is flipped in a node's state, which it compares with a controller's log."""
     async with cluster(tmp_path) as (lab, desk, get):

@@ -17,6 +17,7 @@ from tests.support.queries import VALUES, path_of, refused_queries
 TOPIC = {"name": "keep", "partitions": 1, "replication_factor": 1}
 
 
+@pytest.mark.slow
 async def test_each_route_refuses_unknown_doubled_and_malformed_parameters_by_name(tmp_path: Path) -> None:
     async with at_desk(tmp_path) as (desk, ask):
         before = desk.controller.tip.end_offset

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import pytest
 from aiohttp.test_utils import TestClient
 
 from metadata_log.digest import hex_of_text
@@ -145,6 +146,7 @@ async def test_no_write_tells_a_value_that_kafka_would_not_show(tmp_path: Path) 
         assert kept == SETTINGS, "brokers get what was set"
 
 
+@pytest.mark.slow
 async def test_no_read_tells_a_value_that_kafka_would_not_show(tmp_path: Path) -> None:
     async with asked_of_a_controller(tmp_path) as (lab, ask, client):
         await written(ask)

@@ -142,6 +142,7 @@ def test_a_request_that_is_repeated_is_read_once_and_answered_each_time(
     at_kafka_desk(tmp_path, story)
 
 
+@pytest.mark.slow
 def test_what_an_idle_broker_repeats_is_answered_as_what_arrives_in_pieces(tmp_path: Path) -> None:
     """Goal: the short way of a request that arrives once more says the same bytes as the long one. Method: a fetch and a
     heartbeat, whole and byte by byte, in turns; then as another principal than before.

@@ -30,6 +30,7 @@ def check(lines: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_case_through_bytes_is_answered_as_kafka_answers_it(case: str) -> None:
     for lines in scripts(case):

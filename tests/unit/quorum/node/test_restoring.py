@@ -71,6 +71,7 @@ def test_a_directory_in_use_is_left_alone(data: Path) -> None:
     assert is_fresh(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["write_snapshot", "begin_at_snapshot", "sync_directory", "not_fresh_any_more"]
 )

@@ -144,6 +144,7 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [None, Fault("a disk that failed")], ids=["told to stop", "a fault"])
 async def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
     tmp_path: Path, fault: Fault | None
@@ -187,6 +188,7 @@ async def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
         assert {f"w{number}" for number in range(8)} <= set(last)
 
 
+@pytest.mark.slow
 async def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path: Path) -> None:
     """Method: the snapshot's partial file is a pipe, whose writer waits until somebody reads."""
     settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
@@ -215,6 +217,7 @@ async def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp
         assert not was_done
 
 
+@pytest.mark.slow
 async def test_who_becomes_active_checks_its_sessions_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

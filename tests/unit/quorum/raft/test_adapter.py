@@ -678,6 +678,7 @@ def test_any_other_fault_of_a_download_stops_the_node(
     late.log = None
 
 
+@pytest.mark.slow
 def test_no_snapshot_is_installed_beside_a_journal_that_was_never_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -878,6 +879,7 @@ def test_a_disk_that_was_set_back_is_told_of() -> None:
     quorum.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail_bytes", [0, 500, 10**9])
 def test_the_tail_behind_a_snapshot_is_bounded_in_entries_and_in_bytes(tail_bytes: int) -> None:
     quorum = Quorum()

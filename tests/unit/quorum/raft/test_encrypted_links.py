@@ -298,6 +298,7 @@ async def test_certificates_that_ended_are_looked_for_while_a_dial_takes_long(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slow_ms", [0, 5, 20, 50, 200])
 @pytest.mark.parametrize("slow", [1, 2], ids=["the lower id", "the higher id"])
 async def test_both_ends_renew_their_link_at_once_and_are_linked_all_the_time(

@@ -200,6 +200,7 @@ def least_turns(directory: Path) -> list[int]:
     return [min(each) for each in zip(*took, strict=True)]
 
 
+@pytest.mark.slow
 def test_the_turns_of_a_lone_write_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a write that shares its batch with no other costs few turns of each loop: those and the wake-ups before them
     cost more than the write. Method: the news of its commit, which the next entries carry under load, and the idle marks of

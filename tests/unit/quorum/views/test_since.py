@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import pytest
+
 from metadata_log.apply import applying
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.sliced import at_once
@@ -19,6 +21,7 @@ def _told(since: Since, seed: int, batch_count: int) -> Iterator[tuple[int, Step
         yield place, step
 
 
+@pytest.mark.slow
 def test_what_is_wrong_began_with_the_batch_behind_the_last_state_without_it() -> None:
     """Goal: the batch that is named is the one that an operator looks for. Method: the whole history is judged once more
     by the states alone, before and after each batch.

@@ -85,6 +85,7 @@ def random_scripts() -> list[Lines]:
     return list(scripts("random", ".jsonl.gz"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", RANDOM)
 def test_a_random_script_is_answered_as_kafka_answers_it(number: int, random_scripts: list[Lines]) -> None:
     check(random_scripts[number])

@@ -563,6 +563,7 @@ def test_no_flipped_bit_goes_unnoticed(marked: bool) -> None:
     assert (outcomes["last batch dropped"] == 0) == marked, outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("marked", [False, True])
 def test_a_file_cut_at_any_length_is_refused(marked: bool) -> None:
     """No crash shortens a file: also one cut between two batches may have lost what was acknowledged."""
