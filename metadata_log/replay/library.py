@@ -27,11 +27,11 @@ import pyarrow as pa
 
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, PositionOutOfRange
-from metadata_log.replay.analyses import in_duckdb
 from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLES, described, needs
 from metadata_log.replay.changes import Changes, changes_in
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
+from metadata_log.replay.differences import differences
 from metadata_log.replay.engines import DuckDb, Engine, Made, Spark, Table, connecting
 from metadata_log.replay.frames import Frame, arrow_of
 from metadata_log.replay.glance import Glance
@@ -64,8 +64,6 @@ _NO_TOPICS: Final = frozenset({"topic", "broker", "controller"})
 """Kinds of keys: broker:11 is a broker."""
 _SHOW_TABLES: Final = re.compile(r"SHOW\s+(ALL\s+)?TABLES", re.IGNORECASE)
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
-_NOT_COMPARED: Final = frozenset({"type", "type_name", "log_offset", "ts", "cause_code", "topic_seq"})
-"""Columns of a state that tell where an entity came from, and not what it is."""
 
 
 class Position(NamedTuple):
@@ -411,52 +409,13 @@ class Log(Glance, Tables[Relation]):
         """
         positions = (self.position(first), self.position(last))
         before, after = map(self._state, positions)
-        parts = [self._differences(name, before[name], after[name]) for name in SUBJECTS]
-        differences: Relation = self.engine.relation(
+        parts = [differences(self.engine, name, before[name], after[name]) for name in SUBJECTS]
+        found: Relation = self.engine.relation(
             self.engine.query(
                 "SELECT * FROM differences ORDER BY key, field", {"differences": self.engine.union(*parts)}
             )
         )
-        return differences
-
-    def _differences(self, name: str, before: Made, after: Made) -> Made:
-        subject = SUBJECTS[name]
-        columns = [column for column in self.engine.relation(after).columns if column not in _NOT_COMPARED]
-        entity = " || '|' || ".join(f"coalesce(CAST({column} AS STRING), '')" for column in subject.identity)
-        in_duck = self.engine.name == "duckdb"
-        key = in_duckdb(subject.key) if in_duck else subject.key
-        # Spark leaves out fields that are null unless it is told otherwise; DuckDB never does.
-        keeps_nulls = "" if in_duck else ", map('ignoreNullFields', 'false')"
-        sides = [
-            f"{side} AS (SELECT {entity} AS entity, {key} AS key, * FROM state_{side})"  # noqa: S608 our own names
-            for side in ("before", "after")
-        ]
-        pairs = ", ".join(
-            f"to_json({shown}{keeps_nulls}) AS {side}_{column}"
-            if _is_nested(column)
-            else f"CAST({shown} AS STRING) AS {side}_{column}"
-            for column in columns
-            for side in ("b", "a")
-            for shown in [named(column, self.engine.name, table=name, of=f"{side}.")]
-        )
-        # An entity without new records has the same newest record on both sides: only the others are compared.
-        touched = self.engine.kept(
-            self.engine.query(
-                f"WITH {', '.join(sides)} "  # noqa: S608 our own names
-                "SELECT coalesce(a.key, b.key) AS key, a.log_offset, "
-                "CASE WHEN b.entity IS NULL THEN 'created' WHEN a.entity IS NULL THEN 'deleted' ELSE 'modified' END"
-                f" AS kind, {pairs} FROM before b FULL OUTER JOIN after a ON b.entity = a.entity "
-                "WHERE a.entity IS NULL OR b.entity IS NULL OR a.log_offset <> b.log_offset",
-                {"state_before": before, "state_after": after},
-            )
-        )
-        rows = " UNION ALL ".join(
-            f"SELECT key, kind, '{column}' AS field, CAST(b_{column} AS STRING) AS before, "  # noqa: S608
-            f"CAST(a_{column} AS STRING) AS after, log_offset FROM touched "
-            f"WHERE b_{column} IS DISTINCT FROM a_{column}"
-            for column in columns
-        )
-        return self.engine.kept(self.engine.query(rows, {"touched": touched}))
+        return found
 
     # --- how tables are made
 
@@ -593,7 +552,3 @@ def with_names(engine: Engine[Table], name: str, table: Table) -> Table:
         for column in engine.relation(table).columns
     )
     return engine.query(f"SELECT {columns} FROM with_codes", {"with_codes": table})  # noqa: S608 our own names
-
-
-def _is_nested(column: str) -> bool:
-    return bool(pa.types.is_nested(SCHEMA.field(column).type))
