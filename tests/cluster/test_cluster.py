@@ -145,6 +145,7 @@ async def test_every_acknowledged_write_survives_kill_9_of_all_controllers_at_on
             for member in three.controllers:
                 three.kill(member.id)
                 await three.start_one(member.id)
+        writer.goes_on("at the controllers that came back")
     acknowledged = writer.acknowledged
     items = three.client(timeout_s=DEADLINE_S).read("/v1/configs?cluster=1")["items"]
     names = {item["name"] for item in items}
