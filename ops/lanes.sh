@@ -90,8 +90,7 @@ only_a_few_failed() {
     say "their files run once more when all else has ended: ${again[*]}"
 }
 failed_alone() {
-    # Without a turn: whatever failed is among them.
-    [ ${#again[@]} = 0 ] || env -u TEST_TURN "$VENV/bin/python" -m pytest -q "${again[@]}"
+    [ ${#again[@]} = 0 ] || "$VENV/bin/python" -m pytest -q "${again[@]}"
 }
 say_unsteady() {
     [ ${#failed[@]} = 0 ] || say "unsteady: ${#failed[@]} tests failed beside others and passed alone: ${failed[*]}"

@@ -18,7 +18,6 @@ from tests.support.lanes import (  # noqa: F401 hooks of pytest
     pytest_sessionfinish,
 )
 from tests.support.preloaded import copy_nodes
-from tests.support.turns import pytest_collection_modifyitems  # noqa: F401 a hook of pytest
 
 settings.register_profile(
     "repeatable", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]

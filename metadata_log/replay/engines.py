@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from itertools import chain, takewhile
+from functools import reduce
+from itertools import takewhile
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Protocol, TypeVar
@@ -420,13 +421,7 @@ class Spark:
         return self._session.sql(" UNION ALL ".join(f"FROM {{{name}}}" for name in named), **named)
 
     def union_by_name(self, *tables: "DataFrame") -> "DataFrame":
-        columns = [table.columns for table in tables]
-        every = dict.fromkeys(chain.from_iterable(columns))
-        parts = [
-            (table.selectExpr(*(f"`{name}`" if name in own else f"NULL AS `{name}`" for name in every)))
-            for table, own in zip(tables, columns, strict=True)
-        ]
-        return self.union(*parts)
+        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: "DataFrame") -> "DataFrame":
         steps = spark_steps(name)

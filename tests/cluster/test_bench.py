@@ -41,7 +41,7 @@ from ops.local.cluster import LocalCluster
 from tests.support.active import active_of
 from tests.support.wire import Quorum, calm
 
-pytestmark = [pytest.mark.slow, pytest.mark.in_turn("benchmarks")]
+pytestmark = pytest.mark.slow
 
 
 ATTEMPTS = 3

@@ -96,7 +96,6 @@ def unpacked(release: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.in_turn("orders in which nodes are upgraded")
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_nodes_are_upgraded_one_by_one_in_any_order_and_then_the_level_is_raised(
     tmp_path: Path, before: Path, seed: int

@@ -10,7 +10,6 @@ from ops.waits import until_async
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.in_turn("slow disks")
 @pytest.mark.parametrize(("sync_ms", "slow"), [(400, "all"), (1_500, "two")])
 async def test_a_leader_is_found_on_slow_disks(tmp_path: Path, sync_ms: int, slow: str) -> None:
     """Goal: a quorum elects wherever it can lead. Method: kill -9, hand-over and a change of voters, one after the other.

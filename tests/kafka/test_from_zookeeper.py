@@ -132,7 +132,6 @@ def test_the_benchmark_takes_over_all_partitions() -> None:
     assert answer["ours"]["p50"] >= answer["ours"]["read_p50"] > 0
 
 
-@pytest.mark.in_turn("clusters that come from Kafka's")
 def test_brokers_of_39_go_on_under_this_quorum_without_a_loss(tmp_path: Path) -> None:
     """A110, A111: from the bridge release here, stop and go; brokers of 4.3 open the log directories of 3.9.
 

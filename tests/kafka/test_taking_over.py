@@ -9,7 +9,7 @@ from tests.kafka.secure_takeover import take_over_secure_and_back
 from tests.kafka.static_voters import take_over_elsewhere
 from tests.kafka.taking_over import take_over_and_back
 
-pytestmark = [pytest.mark.slow, pytest.mark.in_turn("clusters that come from Kafka's")]
+pytestmark = pytest.mark.slow
 
 
 def test_a_quorum_is_taken_over_and_given_back_without_a_loss(tmp_path: Path) -> None:

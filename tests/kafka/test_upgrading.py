@@ -7,7 +7,7 @@ import pytest
 
 from tests.kafka.upgrading import upgrade
 
-pytestmark = [pytest.mark.slow, pytest.mark.in_turn("clusters that come from Kafka's")]
+pytestmark = pytest.mark.slow
 
 
 def test_brokers_of_four_releases_serve_together_and_are_upgraded_without_a_loss(tmp_path: Path) -> None:

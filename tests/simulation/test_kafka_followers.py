@@ -9,7 +9,6 @@ from tests.simulation.world.kafka_followers import KafkaWorld
 
 
 @pytest.mark.slow
-@pytest.mark.in_turn("profiles of faults under Kafka's brokers")
 @pytest.mark.parametrize("profile", ["returns", "nasty", "members", "deposed"])
 def test_no_broker_of_kafka_ends(profile: str) -> None:
     """Goal: no two answers name two leaders of an epoch, nothing that a broker has is taken back, and all controllers send

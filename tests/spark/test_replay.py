@@ -38,7 +38,7 @@ def test_spark_duckdb_and_fold_agree_with_apply_at_any_offset(spark: SparkSessio
     compiling = spark.newSession()
     compiling.conf.set("spark.sql.codegen.wholeStage", "true")
     compiling.conf.set("spark.sql.codegen.factoryMode", "CODEGEN_ONLY")
-    for at, asked in ((end_offset, compiling), (0, None), (rng.randrange(end_offset), None)):
+    for at, asked in ((end_offset, compiling), (0, None), (rng.randrange(end_offset), spark)):
         image = image_at(history, at)
         for engine in ("duckdb", "fold") if asked is None else ("spark", "duckdb", "fold"):
             assert state_digest(tmp_path, at=at, engine=engine, spark=asked) == {

@@ -28,7 +28,7 @@ UNSTEADY: Final = """
 import os, pytest
 @pytest.fixture(scope="module")
 def cluster():
-    assert not {"PYTEST_XDIST_WORKER", "TEST_TURN"} & os.environ.keys()
+    assert "PYTEST_XDIST_WORKER" not in os.environ
 @pytest.mark.parametrize("which", [f"no {number}: [a::b]" for number in range(9)])
 def test_alone(cluster, which):
     pass
@@ -67,7 +67,7 @@ def run(checkout: Path, *, unit: str | None = None, **files: str) -> subprocess.
         ["/bin/bash", "-c", SCRIPT, "check", Path(sys.executable).parents[1], checkout / "scratch"],
         cwd=checkout,
         # Each of the processes imports what it needs for this, and nothing else.
-        env=outside | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TEST_TURN": "a1b2c3"},
+        env=outside | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
