@@ -57,7 +57,6 @@ OF_OTHERS = ("calm", "fifo", "wild")
 
 
 @pytest.mark.slow
-@pytest.mark.in_turn("profiles of faults")
 @pytest.mark.parametrize(
     ("profile", "controllers"),
     [
@@ -72,7 +71,6 @@ def test_a_simulated_cluster_keeps_every_property(profile: str, controllers: int
 
 
 @pytest.mark.slow
-@pytest.mark.in_turn("mixtures of faults")
 @pytest.mark.parametrize("seed", range(201, 204))
 def test_any_mixture_of_faults_keeps_every_property(seed: int) -> None:
     carried_out(seed, "swarm", 10.0)
@@ -165,7 +163,7 @@ def test_a_data_plane_loses_no_acknowledged_record(seed: int) -> None:
 @pytest.mark.slow
 def test_the_same_seed_is_the_same_run_in_any_process() -> None:
     """Nothing depends on the order of hashes, on addresses, on the runs before, or on the machine's clock."""
-    traces = set()
+    traces = {carried_out(15, "streams", 3).trace}
     for profile, seconds in (("nasty", 5), ("streams", 3)):
         here = carried_out(14, profile, seconds)
         asked = ["--seeds", "14", "--profile", profile, "--seconds", str(seconds)]
@@ -178,7 +176,7 @@ def test_the_same_seed_is_the_same_run_in_any_process() -> None:
         ).stdout
         assert f"trace {here.trace:08x}" in there.splitlines()[0]
         traces.add(here.trace)
-    assert len(traces) == 2
+    assert len(traces) == 3, "another seed is another run"
 
 
 @pytest.mark.slow
